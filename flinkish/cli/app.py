@@ -159,8 +159,8 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
     """Return the hint about a result that nobody got: do not run the command again for it. Pure."""
     if len(lines) == 1:
-        return f"the command has done its work; its result is: {lines[0]}"
-    return "" if status else "the command has done its work: only its result is lost"
+        return f"the command succeeded; its result is: {lines[0]}"
+    return "" if status else "the command succeeded; only its result is lost"
 
 
 def _check_text(argv: Sequence[str]) -> None:
@@ -170,8 +170,8 @@ def _check_text(argv: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             raise UsageError(
-                f"the argument {word!r} has bytes in it that are no UTF-8",
-                hint="arguments, names and paths have to be UTF-8 (in a locale that is: C.UTF-8)",
+                f"the argument {word!r} is not valid UTF-8",
+                hint="arguments, names and paths must be UTF-8, in a UTF-8 locale such as C.UTF-8",
             ) from None
 
 

@@ -71,7 +71,7 @@ def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[
         values = [value] if isinstance(value, str) else value
         words = values if isinstance(values, list | tuple) else ()
         if any(isinstance(word, str) and not word.strip() for word in words):
-            raise click.BadParameter("it is empty", ctx=ctx, param=parameter)
+            raise click.BadParameter("the value is empty", ctx=ctx, param=parameter)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -148,8 +148,12 @@ def _common_options() -> list[click.Parameter]:
             metavar="KEY=VALUE",
             help="Set a configuration key (repeatable).",
         ),
-        click.Option(["--json", "json_output"], is_flag=True, help="One JSON document on stdout."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Only the one thing a script wants."),
+        click.Option(
+            ["--json", "json_output"], is_flag=True, help="Print one JSON document on stdout."
+        ),
+        click.Option(
+            ["-q", "--quiet"], is_flag=True, help="Print only the main result, for scripts."
+        ),
         click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors."),
     ]
 

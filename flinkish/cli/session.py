@@ -46,8 +46,8 @@ class Session(Context):
         """
         if self.absent_registry is not None:
             self.out.warning(
-                f"there is no registry at {self.absent_registry}: no job was run with it (HOME, "
-                "XDG_STATE_HOME and registry.url say where it is)"
+                f"there is no registry at {self.absent_registry}: no job was run with it "
+                "(HOME, XDG_STATE_HOME and registry.url determine its location)"
             )
 
     def document(self, shown: Mapping[str, Any]) -> None:

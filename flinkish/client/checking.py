@@ -199,8 +199,8 @@ def launch_and_restore(
     )
     if spec is None:
         raise UsageError(
-            "which savepoint is not said",
-            hint="name it before the program, or give it with -s PATH",
+            "no savepoint was specified",
+            hint="name it before the program, or with -s PATH",
         )
     return launch, spec
 
@@ -253,13 +253,14 @@ def require_agreed(plan: RestorePlan, message: str) -> None:
     """Raise Incompatible or ConsentNeeded, with ``message``, for a plan that is not to be run."""
     if plan.exit_code:
         kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
-        raise kind(message, hint="see the plan, and its advice", plan=encode_fields(plan))
+        raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))
 
 
 def _not_carried_out() -> UsageError:
     return UsageError(
-        "a plan made from a job cannot be saved: the job would have gone on when it is carried out",
-        hint="stop the job with a savepoint, and make the plan from that",
+        "a plan made from a job cannot be saved: the job would be further on when the "
+        "plan is carried out",
+        hint="stop the job with a savepoint, and make the plan from the savepoint",
     )
 
 

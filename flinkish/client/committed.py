@@ -111,7 +111,7 @@ def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
 def _some(job: JobRecord, queries: list[QueryStatus]) -> tuple[QueryStatus, ...]:
     if not queries:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) has no streaming query, it is {job.state.value}",
+            f"job {job.name} ({job.job_id}) has no streaming query; it is {job.state.value}",
             hint=f"see: flinkish status {job.job_id}",
         )
     return tuple(queries)
@@ -131,8 +131,8 @@ def _not_committed(
         for query in queries
     )
     return WaitTimeout(
-        f"no batch was committed within {timeout:g} s by {names} of job {job.name} ({job.job_id}); "
-        "it goes on",
-        hint="without new input Spark runs no batch; --no-wait shows the newest",
+        f"no batch was committed within {timeout:g} s by {names} of job {job.name} "
+        f"({job.job_id}); the job keeps running",
+        hint="Spark runs no batch without new input; --no-wait shows the newest one",
         **late.data,
     )

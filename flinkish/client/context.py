@@ -97,7 +97,7 @@ class Context:
                 raise
             raise JobNotFound(
                 f"{error.message}: there is no registry at {self.absent_registry}",
-                hint="HOME, XDG_STATE_HOME and registry.url say where it is; see: "
+                hint="HOME, XDG_STATE_HOME and registry.url determine its location; see: "
                 "flinkish config show --origin",
             ) from error
         return reconcile(self.registry, [job])[0]

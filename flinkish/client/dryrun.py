@@ -56,7 +56,7 @@ def check_restore(
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())
-        text = f"all {files} files of the savepoint are there"
+        text = f"all {files} files of the savepoint exist"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
     gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
     own = None if job is None else job.job_id

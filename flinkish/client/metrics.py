@@ -201,7 +201,7 @@ def write_text(path: str, text: str) -> None:
 
     location = locate(path)
     if not is_local(location) or os.path.isdir(location):
-        raise UsageError(f"{path} is no local file", hint="name a file, such as flinkish.prom")
+        raise UsageError(f"{path} is not a local file", hint="name a file, such as flinkish.prom")
     write_atomically(location, text.encode())
 
 
@@ -214,7 +214,7 @@ def _of_registry(states: Mapping[JobState, int], unacknowledged: int, now: float
         ),
         _gauge(
             "flinkish_unacknowledged_failures",
-            "Number of jobs that ran and failed, and that nobody has acknowledged (flinkish ack).",
+            "Number of jobs that ran and failed, and were not acknowledged (flinkish ack).",
             [({}, unacknowledged)],
         ),
         _gauge(
@@ -230,13 +230,13 @@ def _of_jobs(jobs: Sequence[JobFacts]) -> list[Metric]:
         Metric(
             "flinkish_job_restarts_total",
             "counter",
-            "How often a job that has not ended was started again.",
+            "Number of restarts of a job that has not ended.",
             [Sample(_labels(each), restarts_in(each.history)) for each in jobs],
         ),
         Metric(
             "flinkish_job_failures_total",
             "counter",
-            "How often a job that has not ended has failed.",
+            "Number of failures of a job that has not ended.",
             [Sample(_labels(each), failures_in(each.history)) for each in jobs],
         ),
     ]
@@ -305,7 +305,7 @@ def _of_savepoints(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
         ),
         _gauge(
             "flinkish_job_last_savepoint_duration_seconds",
-            "Seconds that the newest savepoint of a job took.",
+            "Duration of the newest savepoint of a job, in seconds.",
             [(labels, saved.duration) for labels, saved in last],
         ),
         _gauge(

@@ -59,7 +59,7 @@ class Changes:
         if self.type == "canonical" and (self.backend or self.checkpoint_format):
             raise UsageError(
                 "a canonical savepoint has no backend and no checkpoint format",
-                hint="they are chosen when it is restored, or made native",
+                hint="they are chosen when it is restored or converted to native",
             )
 
     def formats(self) -> dict[str, str]:
@@ -142,8 +142,8 @@ def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[Plann
         from flinkish.savepoint.state.migration_targets import plan_rewrite
     except ImportError as error:
         raise UsageError(
-            f"a rewrite cannot be planned here: {error}",
-            hint="install what it needs: pip install 'flinkish[engine]'",
+            f"cannot plan the rewrite here: {error}",
+            hint="install the requirements: pip install 'flinkish[engine]'",
         ) from error
     return plan_rewrite(savepoint, migration)
 
@@ -179,7 +179,9 @@ def migrate(
     try:
         context.writable_registry.add_savepoint(done.record)
     except RegistryError as error:
-        context.reporter.warning(f"the registry does not know the new savepoint: {error.message}")
+        context.reporter.warning(
+            f"the new savepoint could not be added to the registry: {error.message}"
+        )
     return done
 
 

@@ -111,22 +111,24 @@ def load(path: str) -> PlanFile:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MOST + 1)
         if len(data) > _MOST:
-            raise UsageError(f"{path} has more than {_MOST} bytes: it is no restore plan")
+            raise UsageError(f"{path} is larger than {_MOST} bytes: it is not a restore plan")
         record = json.loads(data)
     except FileNotFoundError:
         raise UsageError(
-            f"there is no plan {path}", hint="flinkish check -o FILE makes one"
+            f"no plan at {path}", hint="make one with: flinkish check -o FILE"
         ) from None
     except PermissionError as error:
         raise storage_error("read", path, error) from error
     except (OSError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read as a plan: {error}") from error
+        raise UsageError(f"cannot read {path} as a plan: {error}") from error
     if not isinstance(record, dict) or record.get("kind") != _KIND:
-        raise UsageError(f"{path} is no restore plan", hint="flinkish check -o FILE makes one")
+        raise UsageError(
+            f"{path} is not a restore plan", hint="make one with: flinkish check -o FILE"
+        )
     if record.get("schema_version") != _VERSION:
         raise UsageError(
-            f"{path} is a plan of form {record.get('schema_version')}; this flinkish knows "
-            f"{_VERSION}",
+            f"{path} is a plan of version {record.get('schema_version')}; this flinkish "
+            f"supports {_VERSION}",
             hint="make it again with this flinkish: flinkish check -o FILE",
         )
     try:
@@ -166,12 +168,12 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
             )
     if plan.plan.exit_code == ConsentNeeded.code:
         raise ConsentNeeded(
-            f"the plan needs a consent: its verdict is {plan.plan.verdict}",
-            hint="make it again with the option that it asks for: flinkish check -o FILE",
+            f"the plan needs your consent: its verdict is {plan.plan.verdict}",
+            hint="make it again with the option that it names: flinkish check -o FILE",
         )
     if plan.plan.exit_code != 0:
         raise Incompatible(
-            f"the plan says no: its verdict is {plan.plan.verdict}",
+            f"the plan cannot be carried out: its verdict is {plan.plan.verdict}",
             hint="see it with: flinkish check",
         )
 

@@ -111,7 +111,7 @@ class PurgeResult:
         )
         return PartialFailure(
             f"{len(self.errors)} of {whole} could not be removed: {first.message}",
-            hint=first.hint or "run it again to go on",
+            hint=first.hint or "run the command again to continue",
         )
 
 
@@ -191,7 +191,7 @@ def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> Purg
             elif not storage.remove_tree(root, name):
                 raise StorageError(
                     f"{item.location} could not be removed completely",
-                    hint="see who owns what is left; the purge can be run again",
+                    hint="check who owns the remaining files; you can run purge again",
                 )
     except FlinkishError as error:
         return replace(outcome, error=error)
@@ -231,7 +231,7 @@ def _facts(
         for job in jobs
     ]
     chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
-    saving = dict.fromkeys(registry.jobs_in_upgrades(), "an upgrade of it is not finished")
+    saving = dict.fromkeys(registry.jobs_in_upgrades(), "it has an unfinished upgrade")
     saving |= _stand(registry, jobs)
     saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
     found = tuple(
@@ -265,7 +265,7 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     found = [standing(registry, name) for name in sorted(names)]
     stand = [each.job for each in found if each is not None]
     return {
-        run.job.job_id: "flinkish run --resume goes on from it"
+        run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
         for run in resumed_runs(registry, job).runs
         if run.job.state.is_final
@@ -328,7 +328,7 @@ def _checkpoint(job: JobRecord) -> Found | None:
     found = None if path is None else found_below(path)
     if path is None or found is None or storage.base_name(path) == job.job_id:
         return found
-    return Found(stays="it is not named as flinkish names checkpoints")
+    return Found(stays="its name is not that of a checkpoint of flinkish")
 
 
 def _log_bytes(path: str | None) -> int | None:
@@ -362,8 +362,8 @@ def _saving(
         try:
             leases = [lease for lease in read_leases(target) if not lease.is_stale(now)]
         except FlinkishError as error:
-            context.reporter.warning(f"{target} is not looked at: {error.message}")
-            reason = f"whether a savepoint of it is being written in {target} cannot be seen"
+            context.reporter.warning(f"{target} was not checked: {error.message}")
+            reason = f"a savepoint of it may be being written in {target}, which cannot be checked"
             found.update((job_id, reason) for job_id in owners & mine.keys())
             continue
         for lease in leases:

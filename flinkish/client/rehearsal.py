@@ -48,7 +48,7 @@ class RehearsalResult:
     def warnings(self) -> list[str]:
         """What was not tried."""
         return [
-            f"query '{query.name}' had no input, so no batch of it was tried"
+            f"query '{query.name}' had no input, so none of its batches was run"
             for query in self.queries
             if query.error is None and not query.batches
         ]
@@ -60,7 +60,7 @@ class RehearsalResult:
                 return ProgramFailed(
                     f"the rehearsal failed: query '{query.name}', batch {query.failed_batch}: "
                     f"{query.error}",
-                    hint="nothing was touched; mend the program, and rehearse it again",
+                    hint="nothing was changed; fix the program, and rehearse it again",
                 )
         return None
 
@@ -152,7 +152,7 @@ def rehearse_launch(
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in done.queries):
-        require_agreed(done.plan, "the program would not go on from that state")
+        require_agreed(done.plan, "the program cannot resume from that state")
     return RehearsalResult(done.queries, {} if job is None else _rates(context, job))
 
 

@@ -80,7 +80,7 @@ def plan_restart(
         raise purged
     if job.launch.restore is not None and job.launch.restore.is_awaited:
         raise WrongState(
-            f"{who} was to take over from another job, which did not come about",
+            f"{who} was meant to take over from another job, but never did",
             hint="upgrade that job again",
             job_id=job.job_id,
             state=job.state.value,
@@ -99,15 +99,15 @@ def plan_restart(
     launch = with_secrets(job.launch, conf or {}, secret_args)
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
-            f"the program of {who} is gone: {launch.application}",
+            f"the program of {who} no longer exists: {launch.application}",
             hint="put it back, or run another",
         )
     batches = {query.name: newest_committed_batch(query.checkpoint_dir) for query in queries}
     for query in queries:
         if query.batch_id is not None and batches[query.name] is None:
             raise WrongState(
-                f"query '{query.name}' of {who} had committed batch {query.batch_id}, and its "
-                f"checkpoint {query.checkpoint_dir} is gone",
+                f"query '{query.name}' of {who} had committed batch {query.batch_id}, but "
+                f"its checkpoint {query.checkpoint_dir} no longer exists",
                 hint="start the program from a savepoint instead",
             )
     return Restart(replace(job, launch=launch), batches)
@@ -118,8 +118,8 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
     (job,) = reconcile(context.registry, [job])
     if not job.state.is_final:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that has ended can be "
-            "started again",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that has "
+            "ended can be restarted",
             hint=f"end it first, with: flinkish stop {job.job_id}",
             job_id=job.job_id,
             state=job.state.value,
@@ -168,14 +168,14 @@ def with_secrets(
         flags.append("--secret-args FILE")
     if missing:
         raise UsageError(
-            "secrets of the job are not in the registry, so it cannot be started again without "
-            f"them: {', '.join(missing)}",
-            hint=f"give them again: {', '.join(flags)}",
+            "the registry does not have the job's secrets, which a restart needs: "
+            f"{', '.join(missing)}",
+            hint=f"pass them again: {', '.join(flags)}",
         )
     if any(MASK in word for word in found.arguments):
         raise UsageError(
-            "an argument of the program is a secret, which the registry does not have",
-            hint="start the program anew with flinkish run, its secret arguments in --secret-args",
+            "the registry does not have a secret argument of the program",
+            hint="start the program with flinkish run, with its secret arguments in --secret-args",
         )
     return found
 

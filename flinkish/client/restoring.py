@@ -80,10 +80,10 @@ class Restore:
             ),
             (self.fork, "a fork", "--fork"),
             (self.uid_map, "a uid map", "--uid-map"),
-            (self.reset_sources, "a source that starts anew", "--reset-source"),
+            (self.reset_sources, "a source that starts from scratch", "--reset-source"),
             (self.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
-            (self.accept_lost_rows, "skipping rows that are gone", "--accept-lost-rows"),
-            (self.accept_partial, "an answer that is not full", "--accept-partial"),
+            (self.accept_lost_rows, "skipping lost rows", "--accept-lost-rows"),
+            (self.accept_partial, "incomplete results", "--accept-partial"),
             (self.set_offsets, "setting offsets", "--set-offsets"),
             (self.accept_repeated_rows, "reading rows again", "--accept-repeated-rows"),
             (self.offline, "planning without a broker", "--offline"),
@@ -134,7 +134,7 @@ def restore_spec(
         for name, flag in [*rest.given(), *mode]:
             raise UsageError(
                 f"{name} needs a savepoint to restore from",
-                hint=f"give it with -s PATH, or leave out {flag}",
+                hint=f"give it with -s PATH, or omit {flag}",
             )
         return None
     from flinkish.storage import locate
@@ -177,8 +177,8 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
         for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
             if key in taken:
                 raise UsageError(
-                    f"the uid map names one {what} twice: {taken[key]!r} and {value!r}",
-                    hint="the state of one operator goes to one operator: --uid-map OLD=NEW",
+                    f"the uid map contains one {what} twice: {taken[key]!r} and {value!r}",
+                    hint="map the state of one operator to one operator: --uid-map OLD=NEW",
                 )
             taken[key] = value
         found.append((old, new))
@@ -189,6 +189,6 @@ def not_a_pair(value: str) -> UsageError:
     """Return the error for an entry of a uid map that does not have the form OLD=NEW."""
     return UsageError(
         f"{value!r} in the uid map is not OLD=NEW",
-        hint="write --uid-map old=new; the first = separates: give the operator id of an "
-        "old uid that contains one",
+        hint="write --uid-map old=new; the first = separates: for an old uid that contains "
+        "one, use its operator id",
     )

@@ -141,7 +141,7 @@ def prune_savepoints(
     location = storage.locate(directory)
     if not storage.is_directory(location):
         raise SavepointNotFound(
-            f"there is no directory {location}", hint="check the path", path=location
+            f"directory {location} does not exist", hint="check the path", path=location
         )
     in_use = savepoints_in_use(context.registry)
     savepoints: tuple[PruneOutcome, ...] = ()
@@ -222,7 +222,7 @@ def remove_old(
         done = prune(
             target,
             policy,
-            {**in_use.protected, **dict.fromkeys(taken, "it has just been taken")},
+            {**in_use.protected, **dict.fromkeys(taken, "just taken")},
             running=in_use.running,
             known_jobs=in_use.jobs,
             taken_here=in_use.taken,
@@ -237,7 +237,7 @@ def remove_old(
     warnings = (
         *_warnings(done),
         *(
-            f"{each.path} was left alone, and counts for nothing: {each.error.message}"
+            f"{each.path} was kept but does not count: {each.error.message}"
             for each in done.damaged
         ),
     )
@@ -269,8 +269,9 @@ def in_the_future(savepoint: CatalogEntry) -> str:
 
     created, host = savepoint.header.created, savepoint.header.host or "the host that took it"
     return (
-        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the clock of "
-        f"{host} was wrong, or the one here is; its batches and the time of its file count instead"
+        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the "
+        f"clock of {host} was wrong, or the clock here is; using its batches and its "
+        "file's time instead"
     )
 
 
@@ -297,4 +298,4 @@ def _tell_registry(context: Context, paths: Sequence[str]) -> None:
         for path in paths:
             context.registry.mark_disposed(path)
     except RegistryError as error:
-        context.reporter.warning(f"the registry does not know yet what is gone: {error.message}")
+        context.reporter.warning(f"the registry could not be updated: {error.message}")

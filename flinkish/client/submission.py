@@ -330,8 +330,8 @@ def load_plan(
         given.append(("a parallelism", "-p"))
     for name, flag in given:
         raise UsageError(
-            f"a plan and {name} exclude each other: the plan says how to restore",
-            hint=f"leave out {flag}, or make another plan with: flinkish check -o FILE",
+            f"a plan and {name} are mutually exclusive: the plan says how to restore",
+            hint=f"omit {flag}, or make another plan with: flinkish check -o FILE",
         )
     if isinstance(plan, Plan):
         return plan.file()
@@ -352,7 +352,7 @@ def planned_program(plan: PlanFile, program: Program) -> Program:
         return program
     if any(MASK in word for word in plan.arguments):
         raise UsageError(
-            "the plan leaves out a secret argument of its program",
+            "the plan omits a secret argument of its program",
             hint="name the program again: flinkish run --plan FILE APP.py ARGS...",
         )
     return replace(

@@ -193,7 +193,7 @@ class Config:
     def _required(self, key: str) -> str:
         value = self.get(key)
         if value is None:
-            raise InvalidConfiguration(f"{key} is not set", hint=f"give -D {key}=VALUE")
+            raise InvalidConfiguration(f"{key} is not set", hint=f"set it with -D {key}=VALUE")
         return value
 
 
@@ -211,8 +211,8 @@ def working_directory(*, instead: str | None = None) -> str:
         if instead is not None:
             return instead
         raise UsageError(
-            f"the working directory is gone: {error.strerror}",
-            hint="go to a directory that exists",
+            f"the working directory no longer exists: {error.strerror}",
+            hint="change to an existing directory",
         ) from error
 
 
@@ -244,7 +244,7 @@ def _dynamic(options: Sequence[str]) -> list[tuple[str, str, str]]:
         name = name.strip()
         if not name:
             raise InvalidConfiguration(
-                f"the setting {option!r} names no key", hint="write -D key=value"
+                f"the setting {option!r} has no key", hint="use -D key=value"
             )
         last[name] = value.strip() if equals else "true"
     return [(name, value, "-D") for name, value in last.items()]
@@ -281,7 +281,7 @@ def read_toml(path: str) -> dict[str, Any] | None:
         return None
     except PermissionError as error:
         raise StorageError(
-            f"cannot read {path}: {error.strerror}", hint="make it readable for you"
+            f"cannot read {path}: {error.strerror}", hint="make it readable for your user"
         ) from error
     except OSError as error:
         raise InvalidConfiguration(
@@ -296,7 +296,7 @@ def read_toml(path: str) -> dict[str, Any] | None:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidConfiguration(
             f"{path} is not a TOML file: {error}",
-            hint='lines look like: "client.timeout" = "60 s"',
+            hint='write lines such as: "client.timeout" = "60 s"',
         ) from error
     return table
 
@@ -311,7 +311,7 @@ def _flatten(table: Mapping[str, Any], prefix: str, path: str) -> Iterable[tuple
         elif isinstance(value, list):
             if any(isinstance(item, (dict, list)) for item in value):
                 raise InvalidConfiguration(
-                    f"{name} in {path} is a nested list", hint="write text, a number or a flat list"
+                    f"{name} in {path} is a nested list", hint="use text, a number or a flat list"
                 )
             yield name, ",".join(str(item) for item in value)
         else:
@@ -329,7 +329,7 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
             raise InvalidConfiguration(
                 f"{first_names[name]} and {given} are the same key, and {before.origin} sets them "
                 "to different values",
-                hint=f"keep {name} only",
+                hint=f"keep only {name}",
             )
         first_names.setdefault(name, given)
         layer[name] = before or Setting(name, value, origin)

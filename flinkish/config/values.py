@@ -70,7 +70,9 @@ def parse_duration(text: str) -> float:
         )
     seconds = float(match.group(1)) * unit
     if seconds > 1e11:  # three thousand years; keeps every later sum finite
-        raise InvalidConfiguration(f"{text!r} is too long a duration", hint="give fewer days")
+        raise InvalidConfiguration(
+            f"the duration {text!r} is too long", hint="use a shorter duration"
+        )
     return seconds
 
 
@@ -133,7 +135,7 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
             path = path[3:]
         elif path.startswith("//"):
             raise InvalidConfiguration(
-                f"{url!r} names a host, and a SQLite registry is a file",
+                f"{url!r} names a host, but a SQLite registry is a file",
                 hint="write sqlite:///relative/path or sqlite:////absolute/path",
             )
     elif url.startswith(POSTGRES):
@@ -151,20 +153,20 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
 def _check_plain_path(text: str) -> None:
     """Refuse text that is a file name only by mistake; a leading ``./`` makes it a file name."""
     if not text or text[0] in "/.~":
-        what = "has a control character in it" if not text.isprintable() else None
+        what = "contains a control character" if not text.isprintable() else None
     elif re.match(r"\s*[\w.-]+\s*=", text):
-        what = "is a list of parameters (libpq's KEY=VALUE form), and a URL is needed"
+        what = "is a list of parameters (libpq's KEY=VALUE form) instead of a URL"
     elif (scheme := re.match(r"[A-Za-z][\w+.-]*(?=:)", text)) is not None:
-        what = f"begins with {scheme.group()}:, which no registry has"
+        what = f"begins with {scheme.group()}:, which is not supported"
     elif "@" in text.partition("/")[0]:
-        what = "names a user or a host, and has no postgresql:// in front"
+        what = "names a user or a host, but does not begin with postgresql://"
     else:
-        what = None if text.isprintable() else "has a control character in it"
+        what = None if text.isprintable() else "contains a control character"
     if what:
         raise InvalidConfiguration(
             f"the registry's value {what}",
-            hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a path "
-            "(./NAME for a file of such a name)",
+            hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a "
+            "path (./NAME for a file with such a name)",
         )
 
 
@@ -177,14 +179,14 @@ def normal_value(key: Key, value: str, base: str) -> str:
     elif key.kind == "int":
         if not (text.isascii() and text.isdigit() and int(text) > 0):
             raise InvalidConfiguration(
-                f"{value!r} is not a positive number", hint="write a number from 1 up"
+                f"{value!r} is not a positive number", hint="write a number of at least 1"
             )
         return str(int(text))
     elif key.kind == "choice":
         word = text.lower()
         if word not in key.choices:
             raise InvalidConfiguration(
-                f"{value!r} is none of its values", hint="write one of: " + ", ".join(key.choices)
+                f"{value!r} is not an allowed value", hint="write one of: " + ", ".join(key.choices)
             )
         return word
     elif key.kind == "path":
@@ -207,7 +209,7 @@ def _absolute(path: str, base: str | None) -> str:
         found = os.path.join(os.getcwd(), found)
     if not os.path.isabs(found):
         raise InvalidConfiguration(
-            f"{path!r} is a relative path, and the working directory is gone",
-            hint="write an absolute path, or go to a directory that exists",
+            f"{path!r} is a relative path, but the working directory no longer exists",
+            hint="write an absolute path, or change to an existing directory",
         )
     return found

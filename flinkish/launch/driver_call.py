@@ -120,7 +120,7 @@ def ask_driver(
             error = end_of(status, job_logs.last_text(log), started=True)
         if error is not None:
             if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
-                error.hint = "run it again with --debug to see the whole output of the driver"
+                error.hint = "run the command again with --debug to see the driver's full output"
             show_log(job_logs.last_text(log))
             raise error
         return decode(answer, record)
@@ -157,8 +157,8 @@ def _parsed(data: bytes) -> dict[str, Any]:
     except ValueError:
         pass
     raise Corrupt(
-        "what the driver has written is no answer",
-        hint="run it again with --debug to see the whole output of the driver",
+        "the driver's output is not a valid answer",
+        hint="run the command again with --debug to see the driver's full output",
     )
 
 

@@ -60,7 +60,7 @@ def redaction_of(launch: Launch) -> re.Pattern[str] | None:
         return re.compile(text)
     except re.error as error:
         raise InvalidConfiguration(
-            f"{REDACTION} is no regular expression that Python knows: {error}",
+            f"{REDACTION} is not a valid Python regular expression: {error}",
             hint="write it without Java's own syntax, flags such as (?i) at its beginning",
         ) from error
 
@@ -170,7 +170,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if not (stat.S_ISREG(facts.st_mode) or stat.S_ISFIFO(facts.st_mode)):
-                raise UsageError(f"{path} is no file of arguments", hint="one argument a line")
+                raise UsageError(f"{path} is not a file", hint="one argument a line")
             if facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
                 raise UsageError(
                     f"the secret arguments in {path} can be read by others "
@@ -187,7 +187,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text", hint="one argument a line") from error
+        raise UsageError(f"{path} is not valid UTF-8", hint="one argument a line") from error
     if "\x00" in text:
         raise UsageError(f"{path} has a NUL in it", hint="one argument a line")
     return tuple(line.removesuffix("\r") for line in text.split("\n") if line.strip())

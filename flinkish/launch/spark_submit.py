@@ -74,7 +74,7 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     installation = Installation(spark_home, driver, _worker_python(launch, driver, environ))
     if not os.path.isfile(installation.spark_submit):
         raise LaunchFailed(
-            f"{spark_home} is no Spark: it has no bin/spark-submit",
+            f"{spark_home} is not a Spark installation: it has no bin/spark-submit",
             hint="name a Spark with --spark-home (or SPARK_HOME), or: pip install pyspark",
         )
     _check_java(spark_home, environ)
@@ -391,7 +391,7 @@ def _pyspark_of(python: str) -> str:
             ) from error
         if done.returncode != 0:
             raise LaunchFailed(
-                f"{python} is no working Python: {(done.stderr.strip() or '?').splitlines()[-1]}",
+                f"{python} does not work: {(done.stderr.strip() or '?').splitlines()[-1]}",
                 hint="give the path of a Python interpreter",
             )
         locations = [line for line in done.stdout.splitlines()[-1:] if line]

@@ -145,6 +145,6 @@ def _nothing(reference: str, by_name: Sequence[JobRecord]) -> FlinkishError:
     if re.fullmatch(r"[0-9a-fA-F]{1,3}", reference):
         return JobNotFound(
             f"no job is named {reference!r}, and as the beginning of an id it is too short",
-            hint=f"give at least {MIN_PREFIX} digits; see the jobs with: flinkish list -a",
+            hint=f"use at least {MIN_PREFIX} digits; see the jobs with: flinkish list -a",
         )
-    return JobNotFound(f"no running job is named {reference!r}, and it is no job id")
+    return JobNotFound(f"no running job is named {reference!r}, and it is not a job id")

@@ -33,7 +33,7 @@ def why_purged(job: JobRecord) -> WrongState | None:
     return WrongState(
         f"flinkish purge has removed the checkpoints of job {job.name} ({job.job_id}), or is about "
         "to",
-        hint="start the program from a savepoint, or afresh, with: flinkish run",
+        hint="start the program from a savepoint, or from scratch, with: flinkish run",
         job_id=job.job_id,
         state=job.state.value,
     )

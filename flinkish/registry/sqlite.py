@@ -64,7 +64,7 @@ class SqliteDatabase(Database):
             if not create:
                 raise RegistryError(
                     f"there is no registry at {path}",
-                    hint="flinkish run makes one; is registry.url (FLINKISH_REGISTRY) right?",
+                    hint="flinkish run creates one; check registry.url (FLINKISH_REGISTRY)",
                 )
             if not os.path.exists(path):
                 self._make_file()

@@ -68,8 +68,9 @@ def wait_request(
                     continue
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
-                f"no result within {timeout:g} s of the {request.kind.value} request "
-                f"{request.request_id} ({_standing(registry, request)}); the work goes on",
+                f"no result of the {request.kind.value} request {request.request_id} "
+                f"within {timeout:g} s ({_standing(registry, request)}); the work "
+                "continues",
                 hint=f"follow it with: flinkish request wait {request.request_id}",
                 request_id=request.request_id,
                 job_id=request.job_id,
@@ -110,8 +111,8 @@ def wait_job(
             raise _ending(job)
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
-                f"job {job.name} ({job.job_id}) is still {job.state.value} after {timeout:g} s; "
-                "it goes on",
+                f"job {job.name} ({job.job_id}) is still {job.state.value} after "
+                f"{timeout:g} s; it continues",
                 hint=f"follow it with: flinkish status {job.job_id}",
                 job_id=job.job_id,
                 state=job.state.value,

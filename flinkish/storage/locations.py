@@ -92,7 +92,7 @@ def _split(text: str) -> tuple[str, str]:
         return scheme.lower(), rest
     if colon and scheme.lower() in _KNOWN:
         raise NoLocation(
-            f"{text} is a {scheme.lower()} URL without a slash behind the colon",
+            f"{text} is a {scheme.lower()} URL without a slash after the colon",
             hint=f"write a path, or {scheme.lower()}:/absolute/path"
             if scheme.lower() in _LOCAL
             else f"write {scheme.lower()}://NAME/path, or ./{text} for a path of that name",
@@ -109,8 +109,9 @@ def _absolute(path: str) -> str:
         found = os.path.abspath(os.path.expanduser(path))
     except OSError as error:
         raise NoLocation(
-            f"{path} is a relative path, and the working directory is gone: {error.strerror}",
-            hint="write an absolute path, or go to a directory that exists",
+            f"{path} is a relative path, but the working directory no longer exists: "
+            f"{error.strerror}",
+            hint="write an absolute path, or change to an existing directory",
         ) from error
     return "/" + found.lstrip("/")
 

@@ -155,6 +155,6 @@ def check_agreed(ready: Ready) -> None:
     upgrade = ready.upgrade
     require_agreed(
         ready.plan.restore_plan,
-        f"the new program would not go on from job {upgrade.name} ({upgrade.job_id}); the job runs "
+        f"the new program cannot resume from job {upgrade.name} ({upgrade.job_id}); the job runs "
         "as before",
     )

@@ -250,7 +250,7 @@ def test_lag_is_what_the_broker_has_behind_the_offsets(
     path = make_savepoint(place, NOON, offsets=(offsets,))
     words = ("savepoint", "show", path, "--lag", "--bootstrap-server", kafka.bootstrap)
     lines = [line.split() for line in cli.ok(*words).out.splitlines()]
-    assert ["lag-gone", "0", "1", "-", "-", "-", "not", "in", "the", "broker"] in lines
+    assert ["lag-gone", "0", "1", "-", "-", "-", "not", "on", "the", "broker"] in lines
     assert ["lag-orders", "0", "5", "0", "9", "4"] in lines
     assert ["lag-orders", "1", "-", "0", "0", "0", "new"] in lines
     assert ["lag", "4", "rows", "at", "most"] in lines
@@ -299,7 +299,7 @@ def test_diff(cli: Command, place: str) -> None:
 
 def test_verify(cli: Command, place: str) -> None:
     good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
-    assert "is whole: 1 files, 10 B (full)" in cli.ok("savepoint", "verify", good).out
+    assert "is intact: 1 files, 10 B (full)" in cli.ok("savepoint", "verify", good).out
     file = Path(bad, "0-counts/metadata")
     file.write_bytes(b"012345678?")
     assert cli.ok("savepoint", "verify", "--level", "quick", bad, "-q").out == bad + "\n"
@@ -323,7 +323,7 @@ def test_verify_of_several_with_one_missing_is_partial(cli: Command, place: str)
     assert cli("savepoint", "verify", good, f"{place}/none").code == 3
     Path(good, "mine.txt").touch()
     assert (
-        "1 files that are not the savepoint's own: mine.txt"
+        "1 files do not belong to the savepoint: mine.txt"
         in cli.ok("savepoint", "verify", good).err
     )
 

@@ -252,7 +252,7 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
     purge = ("purge", "--ended-before", "1ms", "--failed", "--dry-run")
     assert cli.ok(*purge, "-q").out.split() == [old, refused]
     (kept,) = (job for job in cli.ok(*purge, "--json").json()["jobs"] if job["job_id"] == newest)
-    assert "flinkish run --resume goes on from it" in str(kept)
+    assert "flinkish run --resume continues from it" in str(kept)
 
 
 def recorded(registry: Registry, path: str, *names: str) -> None:
@@ -356,9 +356,9 @@ def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--resume",), "no name is given"),
-        (("--resume", "--name", "a", "-s", "/sp"), "a savepoint and --resume exclude"),
-        (("--resume", "--name", "a", "-cm", "claim"), "a claim mode and --resume exclude"),
+        (("--resume",), "no name was given"),
+        (("--resume", "--name", "a", "-s", "/sp"), "a savepoint and --resume are mutually"),
+        (("--resume", "--name", "a", "-cm", "claim"), "a claim mode and --resume are mutually"),
     ],
 )
 def test_options_that_contradict_it(cli: Command, words: tuple[str, ...], says: str) -> None:

@@ -133,9 +133,9 @@ def test_a_job_goes_on_from_where_its_name_stands(
 
     stale = refusal(run(new_job, program))
     assert stale["reasons"] == ["checkpoint-stale"]
-    assert f"would go on after batch 2 of {tmp_path}/own" in stale["message"]
-    assert f"({moved.job_id}) has gone on with it to batch 3" in stale["message"]
-    assert "would drop the output up to that batch" in stale["message"]
+    assert f"would resume after batch 2 of {tmp_path}/own" in stale["message"]
+    assert f"({moved.job_id}) has continued with it to batch 3" in stale["message"]
+    assert "would silently drop the output up to that batch" in stale["message"]
     assert "--name test --resume" in stale["hint"]
     assert "accept" not in stale["hint"], "no state is written by batches that are skipped"
     assert program.written() == ["a", "b", "c", "d"]
@@ -163,7 +163,7 @@ def test_a_job_that_went_on_under_another_query_id(
     assert back.state is JobState.FINISHED, back.failure
     refused = refusal(run(new_job, program))
     assert refused["reasons"] == ["checkpoint-stale"]
-    assert f"({back.job_id}) has gone on with it to batch 1" in refused["message"]
+    assert f"({back.job_id}) has continued with it to batch 1" in refused["message"]
     assert "would be read and written again" in refused["message"]
     assert batches == [0, 1, 1]
 

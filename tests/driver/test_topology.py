@@ -146,7 +146,7 @@ CASES = [
         "two queries merged",  # they stand at different batches
         {"left": OF_A, "right": OF_B},
         {"both": OF_A.union(OF_B)},
-        refused={"rocksdb-format2": "cannot be brought to another batch"},
+        refused={"rocksdb-format2": "cannot be moved to another batch"},
     ),
     one("nothing changed, without uids", USERS_TOTALS, USERS_TOTALS, named=(False, False)),
     one(

@@ -449,10 +449,10 @@ def test_executors_elsewhere_may_have_their_own_python(
 @pytest.mark.parametrize(
     ("fields", "variables", "words"),
     [
-        ({"spark_home": "/nowhere"}, {}, "/nowhere is no Spark"),
+        ({"spark_home": "/nowhere"}, {}, "/nowhere is not a Spark"),
         ({"client_python": "/no/python"}, {}, "no such Python interpreter: /no/python"),
         ({"python": "no-such-python"}, {}, "no such Python interpreter: no-such-python"),
-        ({"client_python": "false"}, {}, "is no working Python"),
+        ({"client_python": "false"}, {}, "does not work"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "/nowhere"}, "JAVA_HOME is /nowhere"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "", "PATH": "/nowhere"}, "Java was not found"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "OLD"}, "needs Java 17 or newer"),

@@ -319,7 +319,7 @@ def test_a_reference_is_an_id_a_prefix_or_a_name(registry: Registry, make_job: M
         ("ffff", JobNotFound, "begins with 'ffff'"),
         ("f" * 32, JobNotFound, "could not find job f"),
         ("x" * 32, UsageError, 'cannot parse JobID from "x'),
-        ("a" * 33, JobNotFound, "no job id"),
+        ("a" * 33, JobNotFound, "not a job id"),
         ("", UsageError, "missing"),
         ("abcd", AmbiguousJob, "means 2 jobs"),
         ("twin", AmbiguousJob, "means 2 jobs"),

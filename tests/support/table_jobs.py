@@ -264,7 +264,7 @@ def check_an_upgrade_that_fails(jobs: TableJobs) -> None:
         failed = upgrade.result()
     assert failed.code == 1, failed
     assert "5 is too much" in failed.err
-    assert "the table goes back to version" in failed.err
+    assert "the table is rolled back to version" in failed.err
     again = jobs.flinkish.ok("list", "-q", "--name", "rows").out.strip()
     jobs.feed(1)
     jobs.wait_for_ids(again, 7)

@@ -222,7 +222,7 @@ def test_secrets_have_to_be_given_again(cli: Command, context: Context) -> None:
     upgrade = new(cli, context, "serve")
     masked = replace(upgrade.launch, conf={"spark.my.password": "******"})
     context.registry.add_upgrade(replace(upgrade, launch=masked), GONE)
-    with pytest.raises(UsageError, match="secrets of the job"):
+    with pytest.raises(UsageError, match="the job's secrets"):
         resume(context, ID)
     left = resume(context, ID, Secrets({"spark.my.password": "open sesame"}))
     done = left.run()

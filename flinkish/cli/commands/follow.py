@@ -37,7 +37,7 @@ def follow_to_the_end(
     log = Follower(job.log_path)
     own = None if verbose else FollowedOutput()
     if own is not None:
-        out.note(f"Spark's log is left out (-v shows it); see: flinkish logs {job.job_id}")
+        out.note(f"Spark's log is not shown (use -v); see: flinkish logs {job.job_id}")
     submitted = out.json  # one document only: at the end
     try:
         while True:
@@ -79,7 +79,9 @@ def _left(
     code = stop.code if isinstance(stop, Interrupted) else 130
     if not cancel_on_exit:
         return Interrupted(
-            code, f"stopped following; job {job.job_id} goes on", f"flinkish logs -f {job.job_id}"
+            code,
+            f"stopped following; job {job.job_id} keeps running",
+            f"flinkish logs -f {job.job_id}",
         )
     try:
         request = session.registry.submit(

@@ -56,7 +56,7 @@ def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, An
     jobs = find_jobs(session, options.wanted())
     rows = _rows(session.registry, jobs)
     if options.failed:
-        return rows, [] if rows else ["No failed job that was not acknowledged."]
+        return rows, [] if rows else ["No unacknowledged failed jobs."]
     notices = []
     if not rows:
         notices += notice(

@@ -23,7 +23,7 @@ def wait_for(session: Session, request: Request, timeout: float) -> Request:
         The error of the request.
     """
     follow = f"flinkish request wait {request.request_id}"
-    message = f"stopped waiting; the {request.kind.value} of job {request.job_id} goes on"
+    message = f"stopped waiting; the {request.kind.value} of job {request.job_id} continues"
     with interruptible(message, follow), session.reporter.live():
         return requests.wait_result(session, request, timeout)
 

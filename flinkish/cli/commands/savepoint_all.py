@@ -53,14 +53,14 @@ def save_all(
     out = session.out
     jobs = all_jobs.running_jobs(session, pattern)
     if not jobs:
-        like = f" has a name like {pattern!r}" if pattern else ""
+        like = f" matches {pattern!r}" if pattern else ""
         out.note(f"Nothing to do: no running job{like}.")
         session.warn_of_absent_registry()
     troubles = find_troubles(session, jobs, pattern, expected)
     if dry_run:
         return _would(out, jobs, target)
     _tell_troubles(out, troubles)
-    message = "stopped waiting; the savepoints that were triggered go on"
+    message = "stopped waiting; the triggered savepoints continue"
     with interruptible(message, "flinkish list"):
         outcomes = all_jobs.save_all(
             *(session, jobs, target, timeout),
@@ -136,8 +136,8 @@ def _tell_troubles(out: Output, troubles: Troubles) -> None:
         why = (job.failure or {}).get("message") or "it has failed"
         _complain(
             out,
-            f"error: job {job.name} ({job.job_id}) does not run any more: {why}; "
-            f"when that is known: flinkish ack {job.job_id}",
+            f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
+            f"acknowledge it with: flinkish ack {job.job_id}",
         )
     for name in troubles.missing:
         _complain(out, f"error: no job named {name} is running")

@@ -59,19 +59,19 @@ def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
     if done.kept:
         stay = "would stay" if dry_run else "stay"
         out.note(
-            f"{done.kept} of its files ({size_text(done.kept_bytes)}) {stay}: "
-            f"{', '.join(done.users[:3])}{' ...' if len(done.users) > 3 else ''} use them."
+            f"{done.kept} of its files ({size_text(done.kept_bytes)}) {stay}: they are "
+            f"used by {', '.join(done.users[:3])}{' ...' if len(done.users) > 3 else ''}."
         )
     if done.foreign:
         some = ", ".join(done.foreign[:3]) + (", ..." if len(done.foreign) > 3 else "")
-        out.warning(f"{len(done.foreign)} files that are not the savepoint's own stay: {some}")
+        out.warning(f"{len(done.foreign)} files that do not belong to the savepoint stay: {some}")
     return 0
 
 
 def _ask(out: Output, path: str, what: str) -> None:
     refused = ConsentNeeded(
-        f"disposing of the savepoint {path} ({what}) needs your agreement",
-        hint="give --yes to delete it, or --dry-run to see what would go",
+        f"disposing of the savepoint {path} ({what}) needs confirmation",
+        hint="use --yes to delete it, or --dry-run to see what would be deleted",
     )
     if not out.agree(f"Delete the savepoint {path} ({what})?"):
         raise refused

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @command("savepoint list", exit_codes=(11,))
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
-@click.option("--registry", "registry", is_flag=True, help="Those that the registry knows of.")
+@click.option("--registry", "registry", is_flag=True, help="List the registry's savepoints.")
 def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
-    """List the savepoints directly below a directory, newest first.
+    """List the savepoints directly in a directory, newest first.
 
-    DIR defaults to execution.checkpointing.savepoint-dir; where that is not set the savepoints of
-    the registry are listed. Their times are those in their metadata, in UTC. A look at the
-    sizes of their files tells those that are not whole (verify reads them).
+    DIR defaults to execution.checkpointing.savepoint-dir; if that is not set, the registry's
+    savepoints are listed. Times are those in the savepoints' metadata, in UTC. Damaged
+    savepoints are detected by the sizes of their files (verify reads the files).
     """
     if directory is not None and registry:
         raise UsageError(
-            "DIR and --registry exclude each other",
+            "DIR and --registry are mutually exclusive",
             hint="flinkish savepoint list DIR, or flinkish savepoint list --registry",
         )
     with call.session() as session:
@@ -75,8 +75,9 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
 def _unfinished(listed: Listed) -> str:
     count = len(listed.catalog.unfinished)
     return (
-        f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
-        "nobody writes any more is removed by: flinkish savepoint prune --garbage "
+        f"{count} unfinished or disposed "
+        f"{'savepoints are' if count > 1 else 'savepoint is'} not shown; remove those "
+        "that nobody is writing with: flinkish savepoint prune --garbage "
         f"{quoted_path(listed.location)}"
         if count
         else ""

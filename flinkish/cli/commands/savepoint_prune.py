@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 @command("savepoint prune", exit_codes=(3, 5, 11, 12))
 @click.argument("directory", metavar="DIR", type=click.Path())
-@keep_options("The newest N.")
+@keep_options("Keep the newest N.")
 @click.option(
     "--garbage",
     is_flag=True,
-    help="Remove unfinished ones older than an hour that nobody is writing. Needs no --keep-...",
+    help="Remove unfinished savepoints older than an hour that nobody is writing. Needs no "
+    "--keep-...",
 )
 @dry_run_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, **keep: Any) -> int:
-    """Remove the savepoints of a directory that no --keep-... keeps, each job's counted by itself.
+    """Remove the savepoints of a directory that no --keep-... keeps, counted per job.
 
-    Jobs are told apart by their queries, not by their names: what was restored goes on with its
-    job. The newest whole savepoint of a job always stays, and so do one that a running job was
-    restored from and has no commit of its own since, what a link in DIR leads to, and files that
-    other savepoints use. Savepoints that are not whole count for nothing and are left alone. Says
-    for each why it stays. Times are in UTC.
+    Jobs are identified by their queries, not by their names; a restored job continues the job
+    that it was restored from. Always kept: the newest intact savepoint of each job, one that a
+    running job was restored from and has not committed a batch since, the target of a link in
+    DIR, and files that other savepoints use. Damaged savepoints do not count and are kept. The
+    output gives the reason for everything kept. Times are in UTC.
     """
     from flinkish.savepoint.manage.retention import Policy
 
@@ -80,7 +81,7 @@ def _ask(out: Output, planned: PruneResult) -> None:
         what.append(f"{counted(len(going), 'savepoint')} ({size})")
     if trash:
         size = size_text(sum(each.found.bytes for each in trash))
-        what.append(f"{counted(len(trash), 'unfinished one')} ({size})")
+        what.append(f"{counted(len(trash), 'unfinished savepoint')} ({size})")
     names = [each.savepoint.path for each in going] + [other.found.path for other in trash]
     out.agree_to_remove(f"{' and '.join(what)} in {location}", names)
 
@@ -125,7 +126,7 @@ def _warn(out: Output, done: PruneResult) -> None:
     for text in done.warnings:
         out.warning(text)
     for path, error in done.unreadable:
-        out.warning(f"{path} is left alone: {error.message}")
+        out.warning(f"{path} is kept: {error.message}")
 
 
 def _document(outcome: PruneOutcome) -> dict[str, Any]:
@@ -162,11 +163,11 @@ def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
 
 def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     header = outcome.savepoint.header
-    why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "no rule keeps it"
+    why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "not kept by any rule"
     if outcome.error is not None:
         why = outcome.error.message
     elif outcome.shared:
-        why += f"; {outcome.shared} files that others use stay"
+        why += f"; {outcome.shared} files used by others stay"
     size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
     return (
         _word(outcome.keep, outcome.removed, dry_run),
@@ -180,7 +181,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
 
 def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
     found = outcome.found
-    why = f"kept: {outcome.reason}" if outcome.reason else "left unfinished, nobody writes it"
+    why = f"kept: {outcome.reason}" if outcome.reason else "unfinished, and nobody is writing it"
     if outcome.error is not None:
         why = outcome.error.message
     return (

@@ -48,10 +48,10 @@ from flinkish.spec.codec import encode_fields
 def status(call: Call, job: str, watch: bool) -> int:
     """Show one job in full: its states, queries, operators, savepoints and requests.
 
-    On a terminal, names and paths are shortened and columns left out until a line fits.
+    On a terminal, names and paths are shortened and columns omitted to fit the width.
     """
     if watch and call.out.json:
-        raise UsageError("--watch and --json exclude each other", hint="drop one of them")
+        raise UsageError("--watch and --json are mutually exclusive", hint="use only one of them")
     while True:
         with call.session() as session:
             found = session.find_job(job, include_final=True)

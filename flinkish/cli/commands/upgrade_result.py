@@ -40,7 +40,7 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
         try:
             done = left.run()
         except FlinkishError as error:  # the record says how far it is
-            error.hint = "; ".join(filter(None, (error.hint, f"go on with: {hint}")))
+            error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
     shadows = done.state is UpgradeState.SHADOWING and done.failure is None
@@ -59,7 +59,7 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
             out.complain(f"  {line}")
     sinks = _tell_what_was_written(session, left)
     raise RolledBack(
-        f"job {done.name} was not upgraded, and goes on as job {running(done)}: "
+        f"job {done.name} was not upgraded, and continues as job {running(done)}: "
         f"{failure.get('message')}",
         hint=f"see the log of the new program with: flinkish logs {done.new_job_id}",
         **document(done),
@@ -72,10 +72,10 @@ def _tell_what_was_written(session: Session, left: Execution) -> list[SinkRow]:
     sinks = left.sinks_of_old()
     undone = {sink.query for sink in sinks if sink.rollback_to is not None}
     for name, (first, last) in left.upgrade.committed.items():
-        stays = "undone in its table" if name in undone else "not undone"
+        stays = "rolled back in its table" if name in undone else "not rolled back"
         session.out.warning(
-            f"query '{name}' of the new program committed the batches {first} to {last}: what they "
-            f"wrote is {stays}"
+            f"query '{name}' of the new program committed the batches {first} to {last}: "
+            f"their output is {stays}"
         )
     for sink in sinks:
         session.out.warning(f"query '{sink.query}' of the old program: {sink.text}")
@@ -97,13 +97,15 @@ def _show(session: Session, upgrade: Upgrade) -> None:
     elif out.quiet:
         out.line(str(job))
     elif upgrade.state is UpgradeState.SHADOWING:
-        out.line(f"Job {upgrade.new_job_id} has caught up with job {upgrade.name}; both run.")
-        out.line(f"Let it take over: flinkish upgrade shadow {upgrade.job_id} --promote")
-        out.line(f"Or end it: flinkish upgrade shadow {upgrade.job_id} --abandon")
+        out.line(
+            f"Job {upgrade.new_job_id} has caught up with job {upgrade.name}; both are running."
+        )
+        out.line(f"To let it take over: flinkish upgrade shadow {upgrade.job_id} --promote")
+        out.line(f"To end it: flinkish upgrade shadow {upgrade.job_id} --abandon")
     elif upgrade.state is UpgradeState.UPGRADED:
-        out.line(f"Job {upgrade.name} is upgraded: it goes on as job {job}.")
+        out.line(f"Job {upgrade.name} is upgraded and continues as job {job}.")
     else:
-        out.line(f"Upgrade {upgrade.upgrade_id} is undone: job {job} goes on.")
+        out.line(f"Upgrade {upgrade.upgrade_id} is undone; job {job} continues.")
 
 
 def show_dry_run(session: Session, ready: Ready) -> int:

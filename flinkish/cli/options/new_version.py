@@ -33,8 +33,8 @@ _to_option = click.option(
     metavar="APP.py",
     type=click.Path(),
     shell_complete=complete_file,
-    help="The new program. Default: the same. ARGS are its arguments (behind -- where they look "
-    "like options); default: as the job was started.",
+    help="The new program. Default: the same program. ARGS are its arguments (after -- if "
+    "they look like options); default: those that the job was started with.",
 )
 _health_batches_option = click.option(
     "--health-batches",
@@ -42,7 +42,7 @@ _health_batches_option = click.option(
     type=click.IntRange(min=LEAST_HEALTH_BATCHES),
     default=3,
     show_default=True,
-    help="Every query of the new program has to commit so many batches.",
+    help="Every query of the new program must commit this many batches.",
 )
 _health_timeout_option = click.option(
     "--health-timeout",
@@ -50,13 +50,13 @@ _health_timeout_option = click.option(
     callback=parse_seconds,
     default="5m",
     show_default=True,
-    help="How long its start may take, and again these batches.",
+    help="Time limit for its start, and again for these batches.",
 )
 _timeout_option = click.option(
     "--timeout",
     callback=parse_seconds,
     metavar="DURATION",
-    help="How long the job's savepoint may take, from the request to the job's end. Default: "
+    help="Time limit for the job's savepoint, from the request to the job's end. Default: "
     "client.timeout.",
 )
 

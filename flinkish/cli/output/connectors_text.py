@@ -23,12 +23,12 @@ def connectors_lines(
     if created is not None or resumed is not None:
         lines = _pairs(matrix.between(created, resumed))
         if not lines:
-            lines = ["The table says nothing about these versions: unknown."]
+            lines = ["The table has no entry for these versions: unknown."]
     else:
         lines = _alone(matrix)
         moved = [one for one in matrix.cells if one.created != one.resumed]
         if moved:
-            lines += ["", "Checkpoints that go on elsewhere:", *_pairs(moved)]
+            lines += ["", "Checkpoints resumed elsewhere:", *_pairs(moved)]
     return [*lines, "", *_wrapped(f"Measured {matrix.measured}. {matrix.scope}")]
 
 

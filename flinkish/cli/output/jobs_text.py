@@ -78,7 +78,7 @@ def notice(
 
 def absent_notice(url: str) -> str:
     """Return the line on a default registry that nobody has made yet. Pure."""
-    return f"There is no registry yet: flinkish run makes {url}"
+    return f"There is no registry yet: flinkish run creates {url}"
 
 
 def failed_notice(failed: Sequence[tuple[str, str]]) -> list[str]:

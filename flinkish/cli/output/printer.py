@@ -115,8 +115,8 @@ class Output:
             The answer is no, or nobody can be asked.
         """
         refused = ConsentNeeded(
-            f"removing {what} needs your agreement",
-            hint="give --yes to remove them, or --dry-run to see which would go",
+            f"removing {what} needs confirmation",
+            hint="use --yes to remove them, or --dry-run to see which would be removed",
         )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise refused
@@ -200,8 +200,8 @@ def report(error: BaseException, out: Output) -> int:
         show_traceback(error)
     if isinstance(error, UnicodeEncodeError) and not error.object.isprintable():
         error = UsageError(
-            f"{visible(error.object)} has bytes in it that are no UTF-8",
-            hint="names and paths have to be UTF-8",
+            f"{visible(error.object)} is not valid UTF-8",
+            hint="names and paths must be UTF-8",
         )
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
         try:

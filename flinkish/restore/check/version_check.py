@@ -57,9 +57,9 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     try:
         if created is None or spark is None:
             who = (
-                "the checkpoint does not say which Spark wrote it"
+                "the checkpoint does not record which Spark wrote it"
                 if created is None
-                else ("the version of the Spark that will run is not known")
+                else ("the version of the Spark to be run is unknown")
             )
             return _unknown(created, spark, who)
         judgement = _judge(offers, created, spark)
@@ -73,7 +73,7 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
         Exit.WARNED: RestoreOutcome.WARNING,
         Exit.REFUSED: RestoreOutcome.REFUSED,
     }
-    text = found.message or f"Spark {spark} resumes savepoints of Spark {created}"
+    text = found.message or f"Spark {spark} can resume savepoints of Spark {created}"
     check = Check(
         CHECK_ID, outcome[found.exit] if found.message else RestoreOutcome.OK, text, found.hint
     )
@@ -123,7 +123,7 @@ def _judge(offers: RestoreSource, created: str, spark: str) -> Judgement:
 
 def _unknown(created: str | None, spark: str | None, why: str) -> Gate:
     versions = SparkVersions(created, spark, "unknown")
-    text = f"whether this Spark can resume it was not looked up: {why}"
+    text = f"whether this Spark can resume it was not checked: {why}"
     return Gate(versions, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
 
 

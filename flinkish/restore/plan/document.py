@@ -117,8 +117,7 @@ def compare_with_expected(
     for key in now:
         if now[key] != then[key]:
             return Incompatible(
-                f"query '{name}': the restore is not the one that was planned: its {key} are "
-                "others now",
+                f"query '{name}': the restore is not the planned one: its {key} have changed",
                 hint="make a new plan with: flinkish check -o plan.json",
             )
     return None
@@ -224,7 +223,7 @@ def _left_operators(left: NonRestored) -> list[SavedOperator]:
 
 def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
     agreed = options.allow_non_restored
-    advice = "give -n to drop it, or tell who takes it with --uid-map OLD=NEW"
+    advice = "use -n to drop it, or name the operator that takes it with --uid-map OLD=NEW"
     return OperatorRow(
         query=saved.query,
         name=saved.uid or f"operator {saved.ordinal}",
@@ -272,8 +271,8 @@ def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterato
     }
     for source in [s for q in left.queries for s in q.sources or ()] + list(left.sources):
         if (source.query, source.entry) not in shown:
-            text = f"{source.describe()} is left behind"
-            row = SourcePlan(None, source, "dropped", "source-dropped", text, "give -n to drop it")
+            text = f"{source.describe()} is no longer read"
+            row = SourcePlan(None, source, "dropped", "source-dropped", text, "use -n to drop it")
             yield _source(str(source.query), row)
 
 

@@ -53,15 +53,15 @@ def judge_kafka_sink(
         return None
     about = f"query '{query}': the Kafka sink is at-least-once"
     if not may_be_kafka(saved_format):
-        text = f"{about}; the savepoint's query wrote to {saved_format}, so that it repeats nothing"
+        text = f"{about}; the saved query wrote to {saved_format}, so nothing is repeated"
         return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
     running = [run for run in runs if not run.state.is_final]
     if running:
         return Check(
             KAFKA_SINK,
             RestoreOutcome.WARNING,
-            f"{about}: what job {running[0].job_id}, which is {running[0].state.value}, writes "
-            f"after batch {batch} is written to it again",
+            f"{about}: whatever job {running[0].job_id}, which is "
+            f"{running[0].state.value}, writes after batch {batch} is written again",
             "stop the job first, or let the program write to another topic",
             batches=None,
         )
@@ -69,16 +69,16 @@ def judge_kafka_sink(
     last = max(last, batch + 1 if planned else batch)
     if last == batch:
         text = (
-            f"{about}; no batch after {batch} was begun by the jobs that ran it, so that it "
-            "repeats none; a fork is not one of them"
+            f"{about}; the jobs that ran it started no batch after {batch}, so none is "
+            "repeated (forks do not count)"
         )
         return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
     return Check(
         KAFKA_SINK,
         RestoreOutcome.WARNING,
-        f"{about}: what it already has of {_batches(batch + 1, last)} is written to it again "
+        f"{about}: what it already has of {_batches(batch + 1, last)} is written again "
         f"({_why(runs, batch, planned=planned)})",
-        "let whoever reads the topic ignore rows that are there twice, or write to another topic",
+        "make the topic's readers ignore duplicates, or write to another topic",
         batches=last - batch,
     )
 
@@ -121,14 +121,16 @@ def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
         last = _last(run, batch)
         if last > batch and run.since is not None:
             what = f"job {run.job_id} went back to batch {run.since} under another query id"
-            found.append(f"{what} and may have begun {_count(last - max(run.since, batch))}")
+            found.append(f"{what} and may have started {_count(last - max(run.since, batch))}")
         elif last > batch:
             committed = run.last_batch if run.last_batch is not None else batch
             what = f"job {run.job_id} "
-            what += f"went on to batch {committed}" if committed > batch else "ended with that one"
+            what += (
+                f"continued to batch {committed}" if committed > batch else "ended with that batch"
+            )
             if last > committed:
-                what += f" and may have begun batch {last}"
+                what += f" and may have started batch {last}"
             found.append(what)
     if planned:
-        found.append(f"batch {batch + 1} was planned, and is replayed")
+        found.append(f"batch {batch + 1} was planned and is replayed")
     return "; ".join(found)

@@ -74,11 +74,11 @@ class NonRestored:
             f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
         )
         if any(op.movable for op in self.operators):
-            hint += "tell which operator takes it with --uid-map OLD=NEW; or "
+            hint += "name the operator that takes it with --uid-map OLD=NEW; or "
         return NonRestoredState(
             "no operator of the program takes this state of the savepoint: "
             + "; ".join(self.lines()),
-            hint=hint + "give -n (--allowNonRestoredState) to drop it on purpose",
+            hint=hint + "use -n (--allowNonRestoredState) to drop it on purpose",
             unmatched=self.lines(),
             operators=[_facts(op) for q in self.queries for op in q.operators]
             + [_facts(op) for op in self.operators],

@@ -119,8 +119,8 @@ def verdict_line(plan: RestorePlan) -> str:
     }
     if plan.job_id is not None:
         words = {
-            "ok": "the program would go on from the job",
-            "consent-needed": "the program would go on from the job with your consent",
-            "incompatible": "the program cannot go on from the job like this",
+            "ok": "the program can resume from the job",
+            "consent-needed": "the program can resume from the job with your consent",
+            "incompatible": "the program cannot resume from the job like this",
         }
     return f"verdict: {plan.verdict}: {words[plan.verdict]}"

@@ -160,8 +160,8 @@ class RestorePlanner:
             return QueryRestore(new.name, refusal=error)
         targets = self._targets(new, plan)
         if plan.base is None and targets:
-            text = f"query '{new.name}' has no saved offsets that could be set to others"
-            none = Incompatible(text, hint=f"leave out {SET}", reasons=["set-offsets-new"])
+            text = f"query '{new.name}' has no saved offsets that could be changed"
+            none = Incompatible(text, hint=f"omit {SET}", reasons=["set-offsets-new"])
             return QueryRestore(new.name, plan, refusal=none)
         if plan.base is None:
             return self._without_state(new, plan)
@@ -330,7 +330,7 @@ class RestorePlanner:
 
     def _identity(self, plan: QueryPlan, offer: RestorableQuery) -> QueryIdentity:
         if not plan.own:
-            return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
+            return QueryIdentity(False, f"its state comes from query '{offer.query.key}'")
         runs = self._environment.other_runs(offer.query_id)
         return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
 
@@ -398,20 +398,20 @@ def _cannot_rewrite(
 ) -> Incompatible | None:
     """Return why state cannot be rewritten during the restore, whatever its operators, or None."""
     if not rewrite.canonical:
-        text = f"the state has to be rewritten for this Spark, and {WITHOUT_ENGINE}"
+        text = f"the state must be rewritten for this Spark, but {WITHOUT_ENGINE}"
         return None if options.executors else Incompatible(text, reasons=["no-engine"])
-    hint = "make a native one of it first: flinkish migrate PATH TARGET --type native"
+    hint = "convert it to a native one first: flinkish migrate PATH TARGET --type native"
     if not options.executors:
         return Incompatible(
-            "the savepoint is canonical, and the driver's Python lacks what writing its state for "
-            "Spark needs (pip install 'flinkish[engine]')",
+            "the savepoint is canonical, but the driver's Python lacks the requirements "
+            "for writing its state (pip install 'flinkish[engine]')",
             hint=hint,
             reasons=["canonical"],
         )
     if any(origin.batch_id != recipe.batch_id for origin in recipe.origins):
         return Incompatible(
-            "the savepoint is canonical: its state cannot be brought to another batch (of another "
-            "query, or of a sink that is ahead)",
+            "the savepoint is canonical: its state cannot be moved to another batch (of "
+            "another query, or of a sink that is ahead)",
             hint=hint,
             reasons=["canonical"],
         )

@@ -226,7 +226,7 @@ NO_FACTS = BrokerFacts()
 
 def change_of(source: NewSource, saved: SavedSource) -> str:
     """Return what a source reads, and what its position was taken in."""
-    return f"{source.describe()} reads {source.signature}, and read {saved.signature}"
+    return f"{source.describe()} now reads {source.signature} instead of {saved.signature}"
 
 
 def kind_of(signature: str | None) -> str:

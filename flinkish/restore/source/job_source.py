@@ -79,9 +79,10 @@ def _began_with(job: JobOrigin, *, drops: bool) -> RestoreSource | None:
         if drops or job.claimed:  # a claimed one is deleted when all its queries were started
             return None
         raise SavepointNotFound(
-            f"job {job.job_id} was ended before it had started all queries of {job.began_with}, "
-            f"as far as is known, and that savepoint is gone: {gone.message}",
-            hint="give -n to go on without it: such queries start from the beginning",
+            f"as far as is known, job {job.job_id} ended before it had started all "
+            f"queries of {job.began_with}, and that savepoint no longer exists: "
+            f"{gone.message}",
+            hint="use -n to continue without it: such queries start from the beginning",
             path=job.began_with,
         ) from gone
 

@@ -101,7 +101,7 @@ def open_savepoint(path: str) -> OpenSavepoint:
     """
     directory = savepoint_directory(path)
     if storage.is_local(directory) and not storage.is_directory(directory):
-        raise SavepointNotFound(f"no savepoint at {path}: there is no such directory", path=path)
+        raise SavepointNotFound(f"no savepoint at {path}: the directory does not exist", path=path)
     try:
         metadata = Metadata(storage.join(directory, FILE_NAME))
     except SavepointNotFound as error:

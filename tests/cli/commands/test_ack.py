@@ -92,8 +92,8 @@ def test_a_name_is_the_failed_job_while_its_successor_runs(
     [
         (("job-a", "canceled"), 13, "has not failed: it is CANCELED"),
         (("job-a", "nobody"), 10, "nobody"),
-        ((), 2, "name the jobs, or give --all"),
-        (("job-a", "--all"), 2, "name the jobs, or give --all"),
+        ((), 2, "name at least one job, or use --all"),
+        (("job-a", "--all"), 2, "name at least one job, or use --all"),
     ],
 )
 def test_nothing_is_acknowledged_by_mistake(

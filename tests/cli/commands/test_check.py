@@ -86,14 +86,14 @@ def test_of_a_job_from_its_newest_committed_batch(
     assert (plan["version"]["from"], plan["version"]["to"]) == ("4.3.0", "4.3.0")
     assert [(op["uid"], op["verdict"]) for op in plan["operators"]] == [("uid-0", "dropped")]
     agreed = cli.ok(*check(cli, "-n", "app"))
-    assert agreed.out.splitlines()[-1] == "verdict: ok: the program would go on from the job"
+    assert agreed.out.splitlines()[-1] == "verdict: ok: the program can resume from the job"
     assert (cli.status(job), files(root)) == before
 
 
 def test_options_may_follow_the_job(cli: Command, root: Path) -> None:
     job = known(cli, root)
     words = ("check", "--spark-home", str(cli.spark_home))
-    last = "verdict: ok: the program would go on from the job"
+    last = "verdict: ok: the program can resume from the job"
     for following in (
         ["-n", "--conf", "spark.x=y"],
         ["-n"],
@@ -118,7 +118,7 @@ def test_a_plan_of_a_job_is_not_saved(cli: Command, root: Path, tmp_path: Path) 
     job = known(cli, root)
     refused = cli(*check(cli, "-n", "-o", "plan.json", job))
     assert refused.code == 2
-    assert "the job would have gone on" in refused.err
+    assert "the job would be further on" in refused.err
     assert not (tmp_path / "plan.json").exists()
 
 

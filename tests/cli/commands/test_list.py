@@ -176,7 +176,7 @@ def test_no_registry_yet(cli: Command) -> None:
     assert empty.err.splitlines() == [
         "No running jobs.",
         "No scheduled jobs.",
-        f"There is no registry yet: flinkish run makes sqlite:///{default}",
+        f"There is no registry yet: flinkish run creates sqlite:///{default}",
     ]
     assert cli.ok("list", "--json").json()["jobs"] == []
     assert cli.ok("list", "-q").err == ""
@@ -288,7 +288,7 @@ def test_a_named_registry_must_be_there(
     result = cli(*words)
     assert result.code == 16, result.err
     assert f"there is no registry at {path}" in result.err
-    assert "flinkish run makes one" in result.err
+    assert "flinkish run creates one" in result.err
     assert not path.parent.exists()
 
 
@@ -514,10 +514,10 @@ def test_nothing_passes_the_filters(cli: Command, jobs: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--state", "walking"], "'walking' is no state"),
-        (["--state", "running,"], "'' is no state"),
-        (["--state", "running", "-r"], "--state excludes"),
-        (["--state", "failed", "--failed"], "--state excludes"),
+        (["--state", "walking"], "'walking' is not a job state"),
+        (["--state", "running,"], "'' is not a job state"),
+        (["--state", "running", "-r"], "--state cannot be combined"),
+        (["--state", "failed", "--failed"], "--state cannot be combined"),
         (["--since", "soon"], "neither a duration nor a time"),
     ],
 )

@@ -55,10 +55,10 @@ def test_what_is_shown(cli: Command, log: Path, words: tuple[str, ...], expected
     ("words", "text"),
     [
         (("--grep", "a(b"), "is not a regular expression"),
-        (("--level", "loud"), "'loud' is no level"),
+        (("--level", "loud"), "'loud' is not a log level"),
         (("--since", "tomorrow"), "is neither a duration nor a time"),
         (("--since", "2026-13-01"), "is neither a duration nor a time"),
-        (("--since", ""), "it is empty"),
+        (("--since", ""), "the value is empty"),
     ],
 )
 def test_mistakes(cli: Command, log: Path, words: tuple[str, str], text: str) -> None:

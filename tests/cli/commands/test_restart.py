@@ -104,7 +104,7 @@ def test_sink_ahead_is_for_a_savepoint(cli: Command) -> None:
 def test_dry_run_starts_nothing(cli: Command) -> None:
     job = add(cli, "a", "rides", query=query(cli, None))
     shown = cli.ok("restart", job, "--dry-run").out
-    assert shown == f"Would start job rides ({job}) again: query 'q' from the beginning.\n"
+    assert shown == f"Would restart job rides ({job}): query 'q' from the beginning.\n"
     assert cli.status(job)["state"] == "FAILED"
 
 

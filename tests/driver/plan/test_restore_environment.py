@@ -116,7 +116,7 @@ def test_a_query_that_goes_on_in_its_own_checkpoint(
     found = DriverRestoreEnvironment(lambda _: ()).start(query, None)
     assert isinstance(found, ConsentNeeded) is asks, found
     if asks and committed is not None:
-        assert "would go on after batch 3" in str(found)
+        assert "would resume after batch 3" in str(found)
 
 
 def test_a_start_that_cannot_be_judged_is_noted(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_query_without_input_is_left_out_and_named(
     refused.wait()
     assert refused.outcome is not None
     assert isinstance(refused.outcome.error, ConsentNeeded)
-    assert "'c4' was a query of the saved job" in str(refused.outcome.error)
+    assert "'c4' of the saved job is not in the savepoint" in str(refused.outcome.error)
 
 
 def removed(directory: Path) -> bool:

@@ -114,8 +114,8 @@ def test_a_pair_that_nobody_has_measured_is_a_warning(
 @pytest.mark.parametrize(
     ("saved", "running", "why"),
     [
-        (None, "4.3.0", "the checkpoint does not say which Spark wrote it"),
-        ("4.3.0", None, "the version of the Spark that will run is not known"),
+        (None, "4.3.0", "the checkpoint does not record which Spark wrote it"),
+        ("4.3.0", None, "the version of the Spark to be run is unknown"),
         ("4.3.0", "our build", "is not a version of spark"),
     ],
 )

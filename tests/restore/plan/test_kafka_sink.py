@@ -59,20 +59,22 @@ def test_it_says_which_batches_and_why() -> None:
     assert found is not None
     assert found.text == (
         "query 'q': the Kafka sink is at-least-once: what it already has of 3 batches, 8 to 10, is "
-        "written to it again (job j1 went on to batch 9 and may have begun batch 10; batch 8 was "
-        "planned, and is replayed)"
+        "written again (job j1 continued to batch 9 and may have started batch 10; batch 8 was "
+        "planned and is replayed)"
     )
     alone = judge_kafka_sink("q", "kafka", None, 7, [run(CANCELED, 7)], planned=False)
     assert alone is not None
     assert "of batch 8 is" in alone.text
-    assert "ended with that one and may have begun batch 8" in alone.text
+    assert "ended with that batch and may have started batch 8" in alone.text
 
 
 def test_it_says_that_a_job_went_back() -> None:
     found = judge_kafka_sink("q", "kafka", "kafka", 7, [gone_back(3, 2)], planned=False)
     assert found is not None
-    assert "of 2 batches, 8 to 9, is written to it again" in found.text
-    assert "(job j3 went back to batch 3 under another query id and may have begun 2" in found.text
+    assert "of 2 batches, 8 to 9, is written again" in found.text
+    assert (
+        "(job j3 went back to batch 3 under another query id and may have started 2" in found.text
+    )
 
 
 def test_nobody_knows_while_a_job_goes_on() -> None:

@@ -222,7 +222,7 @@ def test_what_a_kafka_sink_gets_again_is_in_the_plan() -> None:
     assert plan.exit_code == 0
     (found,) = (check for check in plan.checks if check.id == "kafka-sink")
     assert (found.outcome, found.batches, found.query) == ("warning", 2, "q")
-    assert any("2 batches, 8 to 9, is written to it again" in note for note in restore.notes)
+    assert any("2 batches, 8 to 9, is written again" in note for note in restore.notes)
     assert any("warning [kafka-sink]: query 'q'" in line for line in plan_lines(plan))
 
 
@@ -480,7 +480,7 @@ def test_a_name_that_does_not_say_what_is_meant_is_no_plan() -> None:
         saved_query(old("x", query="two"), key="two"),
         uid_map={"z": "x"},
     )
-    with pytest.raises(UsageError, match="several operators of the savepoint are 'x'"):
+    with pytest.raises(UsageError, match="several operators of the savepoint are named 'x'"):
         planner.plan(starting(new("z"), name="other"), {})
 
 
@@ -552,8 +552,8 @@ def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
     ]
     lines = plan_lines(plan)
     assert lines[0].split() == ["QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY"]
-    assert "120 rows  operator 0 is 3 now" in lines[1]
-    assert lines[-1].startswith("gone [no-operator]: give -n")
+    assert "120 rows  operator 0 is now 3" in lines[1]
+    assert lines[-1].startswith("gone [no-operator]: use -n")
 
 
 def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:

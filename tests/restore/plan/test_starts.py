@@ -87,7 +87,7 @@ def test_starts(
     elif reason == "unreadable":
         assert isinstance(found, Agreed)
         assert found.reason == "sink-unreadable"
-        assert "which batches the parquet sink /out has is not known: no host" in found.text
+        assert "the batches of the parquet sink /out are unknown: no host" in found.text
     elif isinstance(reason, int) or reason == "agreed":
         assert isinstance(found, Agreed)
         assert found.rebase_to == (reason if isinstance(reason, int) else None)

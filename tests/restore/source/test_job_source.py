@@ -74,7 +74,7 @@ def test_queries_that_a_restored_job_had_not_started_are_its_savepoints(tmp_path
     gone = replace(job, began_with=str(tmp_path / "gone"))
     with pytest.raises(SavepointNotFound, match="before it had started all queries") as refused:
         open_job(gone)
-    assert "give -n" in refused.value.hint
+    assert "use -n" in refused.value.hint
     dropping, claimed = open_job(gone, drops=True), open_job(replace(gone, claimed=True))
     assert list(dropping.by_key) == list(claimed.by_key) == ["a"]
     assert (dropping.complete, claimed.complete) == (False, True)

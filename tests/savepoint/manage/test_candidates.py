@@ -161,7 +161,7 @@ def test_what_has_just_been_taken_stays(
     taken: list[Taken], policy: Policy, data: st.DataObject
 ) -> None:
     for each in taken and [data.draw(st.sampled_from(taken))]:
-        left, _ = kept(taken, policy, {each.entry.path: "it has just been taken"})
+        left, _ = kept(taken, policy, {each.entry.path: "just taken"})
         assert each.entry.path in left
 
 
