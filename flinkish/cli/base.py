@@ -107,14 +107,8 @@ def command(
 ) -> Callable[[Callable[..., int]], Command]:
     """Declare a command: a function that takes a :class:`Call` and its options by name.
 
-    Parameters
-    ----------
-    exit_codes
-        Its exit codes besides 0, 1, 2, 16, 130 and 143, which every command has.
-    cls
-        The class of the command.
-    attributes
-        Arguments of :class:`click.Command`.
+    ``exit_codes`` are those besides 0, 1, 2, 16, 130 and 143, which every command has;
+    ``attributes`` are arguments of :class:`click.Command`.
     """
     codes = sorted({0, 1, 2, 16, 130, 143, *exit_codes})
 
@@ -197,7 +191,7 @@ def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
-    """Return the index of the first word that is no option and no value of one; None without it."""
+    """Return the index of the first word that is neither an option nor the value of one."""
     return next((at for kind, at in _places(command, args) if kind == "argument"), None)
 
 

@@ -114,7 +114,7 @@ SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
 
 
 def load(name: str) -> click.Command | None:
-    """Import and return the command ``name`` (also ``savepoint show``); None when there is none."""
+    """Import and return the command ``name`` (also ``savepoint show``); None if it is unknown."""
     first, _, word = name.partition(" ")
     entry = SUB_WORDS.get(first, {}).get(word) if word else COMMANDS.get(first)
     if entry is None:

@@ -89,13 +89,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 
 def render(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """Return ``text`` with every table updated.
-
-    Raises
-    ------
-    ValueError
-        A table's markers are missing.
-    """
+    """Return ``text`` with every table updated; ValueError if a table's markers are missing."""
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
         before, found, rest = text.partition(begin)

@@ -180,7 +180,7 @@ def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishEr
 
 
 def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
-    """Return each savepoint once, by the path that is no link."""
+    """Return each savepoint once, by the path that is not a link."""
     found = {entry.path: entry for entry in entries if entry.leads_to is None}
     for entry in entries:
         if entry.leads_to is not None and entry.leads_to not in found:

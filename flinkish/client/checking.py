@@ -170,7 +170,7 @@ def check(
     SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
         The savepoint, or the job's checkpoint, cannot be read.
     WrongState, NoCommittedBatch, NotSavepointable
-        The job has no state to go on from.
+        The job has no state to resume from.
     FlinkishError
         The error with which the submission of the program would end.
     """

@@ -59,7 +59,7 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
     Raises
     ------
     WaitTimeout
-        A query has not committed another batch in time; the job goes on.
+        A query has not committed another batch in time; the job keeps running.
     WrongState
         The job has no streaming query.
     FlinkishError

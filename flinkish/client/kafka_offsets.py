@@ -1,4 +1,4 @@
-"""The Kafka positions of a savepoint by partition, and with a broker what waits behind them."""
+"""The Kafka offsets of a savepoint by partition, and the lag if a broker is asked."""
 
 from __future__ import annotations
 

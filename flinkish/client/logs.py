@@ -68,7 +68,7 @@ class LogReader:
             yield from self._filter.finish()
 
     def read_last(self, count: int) -> Iterator[str]:
-        """Yield the last ``count`` of the chosen lines; :meth:`read` goes on behind them.
+        """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
 
         Raises
         ------

@@ -181,7 +181,7 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write metrics to a file beside it and rename it, so that a reader finds all or the old ones.
+    """Write metrics to a temporary file and rename it, so that readers never see a partial file.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ def _age(moment: str | None, now: float) -> float | None:
 
 
 def _watermark_age(watermark: str | None, now: float) -> float | None:
-    """Return how far a watermark is behind the clock: less than 0 where it is ahead of it."""
+    """Return the seconds by which a watermark is behind the clock; negative if it is ahead."""
     seconds = _seconds(watermark)
     return None if seconds is None or seconds <= _NO_WATERMARK else now - seconds
 

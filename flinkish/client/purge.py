@@ -1,6 +1,6 @@
 """Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed.
 
-What killed rehearsals have left beside the checkpoints goes by the same age.
+What killed rehearsals have left next to the checkpoints is removed by the same age.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _facts(
 
 
 def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
-    """Return the ended jobs that other runs go on from, with that as the reason.
+    """Return the ended jobs that other runs resume from, with that as the reason.
 
     The next ``run --resume`` of a name does so, and a job that has been resumed and may start
     further queries. Each may need several runs: one that was killed had not started all queries of

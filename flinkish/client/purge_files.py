@@ -1,8 +1,8 @@
-"""What a purge finds beside the records: the files of a checkpoint, and what rehearsals have left.
+"""Files that a purge finds outside the registry: checkpoints, and leftovers of rehearsals.
 
-A rehearsal writes into a directory of its own beside the checkpoints of jobs, and removes it at its
-end: its driver does, or its command. When both were killed, the directory stays, and no record
-knows of it. The driver holds a lease in it as long as it lives.
+A rehearsal writes to a directory of its own next to the checkpoints of jobs, which its driver or
+its command removes at the end. If both are killed, the directory remains, and no record mentions
+it. The driver holds a lease in it as long as it lives.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Leftover:
 
 
 def new_rehearsal_directory(checkpoints: str) -> str:
-    """Return the location of a new rehearsal beside the checkpoints of jobs; makes nothing."""
+    """Return the location of a new rehearsal next to the checkpoints of jobs; creates nothing."""
     return storage.join(checkpoints, f".rehearsal-{uuid.uuid4().hex}")
 
 
@@ -120,7 +120,7 @@ def remove_leftover(leftover: Leftover) -> Leftover:
 def why_it_stays(
     leases: Iterable[FoundLease], written: float, ended_before: float, now: float
 ) -> str | None:
-    """Return why the directory of a rehearsal stays; None if nobody needs it any more. Pure.
+    """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
     Parameters
     ----------

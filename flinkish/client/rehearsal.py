@@ -76,10 +76,10 @@ def rehearse(
 ) -> RehearsalResult:
     """Run a few batches of a program on a copy of the state of a savepoint or a job.
 
-    The program runs to its end, each query for some batches, one query after the other. State and
-    output go into a new directory beside the checkpoints of jobs, which is removed at the end. The
-    sources are read from the saved positions on. The job, the savepoint and all sinks are left as
-    they are; what the program itself does besides its queries it does.
+    The program runs to its end, each query for a few batches, one query after the other. State and
+    output go into a temporary directory next to the checkpoints of jobs. The sources are read from
+    the saved positions. The job, the savepoint and all sinks are not changed; anything that the
+    program does outside its queries does happen.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def rehearse(
     UsageError
         There is no such program, no savepoint is named, or a sink cannot be redirected.
     Incompatible, ConsentNeeded
-        The program would not go on from that state.
+        The program cannot resume from that state.
     ProgramFailed
         The program itself failed.
     FlinkishError

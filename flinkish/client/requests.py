@@ -327,8 +327,8 @@ def checked(request: Request) -> Request:
 def failure_of(request: Request) -> FlinkishError:
     """Return the error of a failed request.
 
-    It is never a WaitTimeout: that would say that the work goes on. Drivers of an older flinkish
-    have recorded some.
+    It is never a WaitTimeout, which would mean that the work continues. Drivers of an older
+    flinkish have recorded some.
     """
     error = from_record(request.error or {})
     if isinstance(error, WaitTimeout):

@@ -35,17 +35,17 @@ class Restore:
         (old, new): the state of ``old``, a uid or an operator id of the savepoint, goes to the
         operator with the uid ``new``.
     reset_sources : sequence of str
-        Sources that start anew.
+        Sources that start from scratch.
     sink_ahead : str or None
         What to do with a sink that has later batches: one of
         :data:`~flinkish.spec.launch.SINK_MODES`.
     accept_lost_rows : bool
         Whether rows that a Kafka source can no longer read are skipped.
     accept_partial : sequence of str
-        Operators, by uid or name, that may go on with less than the full answer for keys and rows
-        from before.
+        Operators, by uid or name, whose results may be incomplete for existing keys and
+        rows.
     set_offsets : sequence of pairs
-        Sources, each with the offsets from which it goes on: ``earliest``, ``latest``,
+        Sources, each with the offsets from which it resumes: ``earliest``, ``latest``,
         ``timestamp:TIME``, JSON, or a file with it.
     accept_repeated_rows : bool
         Whether rows may be read again.

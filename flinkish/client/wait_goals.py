@@ -1,9 +1,9 @@
-"""What one can wait for a job to reach, and what it lacks of that. Pure.
+"""The goals that one can wait for a job to reach, and what is missing. Pure.
 
-What is known of a job is what its driver reports: its state, and of each query the newest committed
-batch and whether it waits for input. A query is *idle* when it has committed what its sources had:
-over a quiet time, every report says that it waits for input, and it has committed no batch. The
-quiet time is longer than the interval of its trigger, so that it has looked for input meanwhile.
+A job is judged by its driver's reports: its state, and for each query the newest committed batch
+and whether it waits for input. A query is *idle* if it has processed all available input: over a
+quiet period, every report says that it waits for input, and it has committed no batch. The period
+is longer than its trigger interval, so that it has looked for input in the meantime.
 """
 
 from __future__ import annotations

@@ -69,22 +69,13 @@ class Config:
     ) -> Config:
         """Read all layers.
 
-        Parameters
-        ----------
-        flags
-            Keys set by a command's own options; None means the option was not given.
-        dynamic
-            The ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink). The
-            last one of a repeated key wins.
-        environ, cwd
-            The environment and the working directory; default to those of the process. Where that
-            directory is gone there is no ``./flinkish.toml``, and relative paths are errors.
+        ``flags`` are keys set by a command's own options; None means not given. ``dynamic`` are the
+        ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink); the last of a
+        repeated key wins. ``environ`` and ``cwd`` default to those of the process. If the working
+        directory no longer exists, there is no ``./flinkish.toml``, and relative paths are errors.
 
-        Raises
-        ------
-        InvalidConfiguration
-            A value is not valid for its key, the old and the new name of a key have different
-            values in one layer, or a file is not TOML.
+        Raises InvalidConfiguration if a value is invalid for its key, the old and the new name of a
+        key differ in one layer, or a file is not TOML.
         """
         env = os.environ if environ is None else environ
         here = cwd or working_directory(instead="")
@@ -127,23 +118,11 @@ class Config:
         return self.setting(key).value
 
     def duration(self, key: str) -> float:
-        """Return a duration in seconds.
-
-        Raises
-        ------
-        InvalidConfiguration
-            The key has no value.
-        """
+        """Return a duration in seconds; InvalidConfiguration if the key has no value."""
         return parse_duration(self._required(key))
 
     def boolean(self, key: str) -> bool:
-        """Return a boolean.
-
-        Raises
-        ------
-        InvalidConfiguration
-            The key has no value.
-        """
+        """Return a boolean; InvalidConfiguration if the key has no value."""
         return parse_boolean(self._required(key))
 
     def integer(self, key: str) -> int | None:
@@ -198,12 +177,9 @@ class Config:
 
 
 def working_directory(*, instead: str | None = None) -> str:
-    """Return the working directory of the process; ``instead`` where it was removed.
+    """Return the working directory of the process, or ``instead`` if it was removed.
 
-    Raises
-    ------
-    UsageError
-        It was removed, and there is nothing to return instead.
+    Without ``instead``, that is a UsageError.
     """
     try:
         return os.getcwd()
@@ -265,14 +241,9 @@ def _file(path: str) -> list[tuple[str, str, str]]:
 
 
 def read_toml(path: str) -> dict[str, Any] | None:
-    """Return the tables of a TOML file; None when there is no such file.
+    """Return the tables of a TOML file; None if it does not exist.
 
-    Raises
-    ------
-    InvalidConfiguration
-        It is no file, or not TOML.
-    StorageError
-        It may not be read.
+    Raises InvalidConfiguration if it is not a file or not TOML.
     """
     try:
         with open(path, "rb") as stream:

@@ -55,12 +55,7 @@ def parse_duration(text: str) -> float:
 
     The units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
     decimals are allowed. A number without a unit means **seconds**, as everywhere in flinkish;
-    Flink reads it as milliseconds, so give the unit for both to agree.
-
-    Raises
-    ------
-    InvalidConfiguration
-        The text is not a duration, is negative, or is longer than 1e11 seconds.
+    Flink reads it as milliseconds, so give the unit for both to agree. At most 1e11 seconds.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
     unit = _UNITS.get(match.group(2)) if match else None
@@ -81,12 +76,7 @@ def parse_moment(text: str, now: float) -> float:
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
     ``2026-11-23T10:30``, with or without a zone) or of the day of ``now`` (``10:30``,
-    ``10:30:15``); without a zone it is this host's.
-
-    Raises
-    ------
-    InvalidConfiguration
-        The text is neither.
+    ``10:30:15``); without a zone it is in this host's.
     """
     from datetime import datetime
 
@@ -121,13 +111,9 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
     """Return the absolute path of a SQLite registry URL, or None for a PostgreSQL URL.
 
     ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a plain path are accepted.
-    Relative paths start at ``base`` (default: the working directory).
-
-    Raises
-    ------
-    InvalidConfiguration
-        ``url`` is neither a path nor the URL of a registry. For text without a ``sqlite:`` prefix
-        the message quotes at most a scheme, as a password may be anywhere in it.
+    Relative paths start at ``base`` (default: the working directory). Otherwise raises
+    InvalidConfiguration; for text without a ``sqlite:`` prefix its message quotes at most a scheme,
+    because a password may be anywhere in the text.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]

@@ -46,29 +46,13 @@ def ask_driver(
     show_log: Callable[[str], object],
     on_progress: Callable[[int, int], object] | None = None,
 ) -> _T:
-    """Run a driver that answers a question, and return its answer.
+    """Run a driver that answers a question, and return its answer, an instance of ``answer``.
 
-    Parameters
-    ----------
-    launch
-        The program that is described or rehearsed, or flinkish's own; and the configuration.
-    answer
-        The class of the answer.
-    name
-        Spark's application name.
-    show_log
-        Receives the end of the driver's output when the driver fails.
-    on_progress
-        Called repeatedly with the rows and bytes of state that the driver has written so far.
-
-    Raises
-    ------
-    LaunchFailed
-        The driver cannot be started.
-    Corrupt, UnsupportedFormat
-        The driver's result is not an answer.
-    FlinkishError
-        The error in the driver's answer: what it refuses, or how the program has failed.
+    ``launch`` is the program that is described or rehearsed, or flinkish's own, with its
+    configuration. ``show_log`` receives the end of the driver's output if the driver fails.
+    ``on_progress`` is called repeatedly with the rows and bytes of state written so far. Raises
+    LaunchFailed, Corrupt or UnsupportedFormat if the driver's result is not an answer, or the error
+    in the answer: what the driver refuses, or how the program failed.
     """
     import tempfile
 

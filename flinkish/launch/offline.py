@@ -27,15 +27,7 @@ def check_savable(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Refuse a dead job of which no savepoint can be taken.
-
-    Parameters, result and errors are those of :func:`left_without_batch`.
-
-    Raises
-    ------
-    WrongState
-        The job is not dead.
-    """
+    """Refuse (WrongState) a job that is not dead, or as :func:`left_without_batch` does."""
     if not job.state.is_final:
         raise WrongState(
             f"job {job.name} ({job.job_id}) is {job.state.value}: its driver takes its savepoints"
@@ -49,27 +41,12 @@ def left_without_batch(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Return the queries that a savepoint of a job's checkpoints leaves out.
+    """Return the names of queries without a batch, which a savepoint of a job's checkpoints omits.
 
-    Parameters
-    ----------
-    facts, committed
-        By query name: the facts that its driver recorded, and the newest committed batch of its
-        checkpoint as it is now.
-
-    Returns
-    -------
-    list of str
-        Names of the queries that committed nothing, as far as their driver has reported.
-
-    Raises
-    ------
-    WrongState
-        The job never had a query.
-    NoCommittedBatch
-        No query has committed a batch, or the checkpoint of one that had is gone.
-    NotSavepointable
-        The driver would refuse a savepoint, too.
+    By query name, ``facts`` are those that its driver recorded, ``committed`` the newest committed
+    batch in its checkpoint now. Raises WrongState if the job never had a query, NoCommittedBatch if
+    no query has committed a batch or a checkpoint is gone, and NotSavepointable as the driver
+    would.
     """
     who = f"job {job.name} ({job.job_id})"
     purged = why_purged(job)

@@ -46,12 +46,9 @@ _MOST_ARGUMENTS = 64 << 10
 def redaction_of(launch: Launch) -> re.Pattern[str] | None:
     """Return the ``spark.redaction.regex`` of the launch, or None for Spark's default. Pure.
 
-    The names of Spark's default are among ours (:func:`~flinkish.config.secrets.is_secret`).
-
-    Raises
-    ------
-    InvalidConfiguration
-        The pattern cannot be read. Nothing is started then, because it is unknown what to mask.
+    The names of Spark's default are among ours (:func:`~flinkish.config.secrets.is_secret`). If the
+    pattern is invalid (InvalidConfiguration), nothing is started, because it is unknown what to
+    mask.
     """
     text = launch.conf.get(REDACTION)
     if text is None:
@@ -160,10 +157,7 @@ def handed_arguments(launch: Launch) -> tuple[str, ...] | None:
 def read_arguments(path: str) -> tuple[str, ...]:
     """Return the arguments in a file, one per line; empty lines are ignored.
 
-    Raises
-    ------
-    UsageError
-        It is not a file (or pipe) that only this user can read.
+    Raises UsageError unless it is a file (or pipe) that only this user can read.
     """
     chmod = f"chmod 600 {quoted_path(path)}"
     try:
@@ -195,19 +189,9 @@ def read_arguments(path: str) -> tuple[str, ...]:
 
 @contextmanager
 def arguments_file(arguments: Sequence[str] | None, directory: str | None) -> Iterator[str | None]:
-    """Yield the path of a file with the program's arguments, which is removed at the end.
+    """Yield the path of a file with the program's arguments, removed at the end; None without any.
 
-    Parameters
-    ----------
-    arguments
-        None yields None.
-    directory
-        The file's directory; None means that of temporary files.
-
-    Raises
-    ------
-    LaunchFailed
-        The file cannot be written.
+    ``directory`` defaults to that of temporary files.
     """
     if arguments is None:
         yield None
@@ -262,22 +246,11 @@ def properties(settings: Mapping[str, str], defaults: str = "") -> str:
 def secrets_file(
     settings: Mapping[str, str], directory: str | None, spark_home: str, environ: Mapping[str, str]
 ) -> Iterator[str | None]:
-    """Yield the path of a file for ``spark-submit --properties-file``, which is removed at the end.
+    """Yield the path of a file for ``spark-submit --properties-file``, removed at the end.
 
     Spark's own defaults are in it too, because the option replaces them
-    (``SparkSubmitArguments.mergeDefaultSparkProperties``).
-
-    Parameters
-    ----------
-    settings
-        The secret settings; without any, None is yielded.
-    directory
-        The file's directory; None means that of temporary files.
-
-    Raises
-    ------
-    LaunchFailed
-        The file cannot be written, or the defaults cannot be read.
+    (``SparkSubmitArguments.mergeDefaultSparkProperties``). Without secret settings, yields None.
+    ``directory`` defaults to that of temporary files.
     """
     if not settings:
         yield None
@@ -309,7 +282,7 @@ def remove(path: str | None) -> None:
 
 
 def _defaults(spark_home: str, environ: Mapping[str, str]) -> str:
-    """Return the text of Spark's defaults; empty when there are none. Raises LaunchFailed."""
+    """Return the text of Spark's defaults; empty if there are none. Raises LaunchFailed."""
     home = environ.get("SPARK_CONF_DIR") or os.path.join(spark_home, "conf")
     try:
         with open(os.path.join(home, _DEFAULTS), encoding="utf-8") as file:

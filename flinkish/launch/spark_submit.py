@@ -59,12 +59,8 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     """Find Spark, Java and the interpreters of a launch, without importing or starting them.
 
     The exception is a foreign driver interpreter when no Spark is named: a child process of that
-    interpreter reports, once, where its pyspark is.
-
-    Raises
-    ------
-    LaunchFailed
-        Something is missing; the error says what to install.
+    interpreter reports, once, where its pyspark is. Raises LaunchFailed, which says what to
+    install.
     """
     if is_cluster_mode(launch):  # its interpreters are those of the nodes
         launch = replace(launch, client_python=None, python=None)
@@ -108,20 +104,11 @@ def build_command(
 ) -> list[str]:
     """Return the ``spark-submit`` command line of a job. Pure.
 
-    Parameters
-    ----------
-    name
-        The job's name; Spark's application name unless the program sets its own.
-    driver_main
-        Path of flinkish's ``driver/__main__.py``, which runs the program.
-    properties
-        File with the secret settings (:mod:`flinkish.launch.secret_settings`). They are then left
-        out of the command line, which every user of the host can read.
-    arguments
-        File with the program's arguments; those on the command line are then masked.
-    carried
-        In cluster mode, where the file is that brings the job to its driver
-        (:mod:`flinkish.launch.carried_job`).
+    ``driver_main`` is the path of flinkish's ``driver/__main__.py``, which runs the program.
+    ``properties`` and ``arguments`` are files with the secret settings and the program's arguments,
+    which are then omitted from, or masked in, the command line that every user of the host can
+    read. ``carried`` is the file that brings the job to its driver in cluster mode
+    (:mod:`flinkish.launch.carried_job`).
     """
     command = [installation.spark_submit]
     if launch.master:

@@ -40,18 +40,11 @@ _POLL = 0.1
 
 
 def answers_late(request: Request, others: Sequence[Request], grace: float, now: float) -> bool:
-    """Return whether a driver should have acted on a request to end its job by now. Pure.
+    """Return whether a driver should have reacted to a request to end its job by now. Pure.
 
-    A driver that is busy with another request is alive and will process this one later.
-
-    Parameters
-    ----------
-    others
-        All requests of the job.
-    grace
-        ``execution.cancel.grace`` in seconds, which the driver gives its running batch.
-    now
-        Seconds since the epoch, by the registry's clock.
+    A driver that is busy with another request is alive and will process this one later. ``others``
+    are all requests of the job. ``grace`` is ``execution.cancel.grace`` in seconds; ``now`` is in
+    seconds since the epoch by the registry's clock.
     """
     if request.state.is_final:
         return False
@@ -72,24 +65,9 @@ def await_cancel(
     timeout: float,
     on_progress: Callable[[Request], Any] | None = None,
 ) -> Request:
-    """Wait for a plain cancel; end the job's processes when its driver does not answer.
+    """Wait for a plain cancel, and return the request; kill the job if its driver does not answer.
 
-    Parameters
-    ----------
-    grace
-        ``execution.cancel.grace`` in seconds.
-    timeout
-        Seconds to wait.
-
-    Returns
-    -------
-    Request
-        The finished request (also when FAILED).
-
-    Raises
-    ------
-    WaitTimeout
-        There is no answer in time.
+    ``grace`` (``execution.cancel.grace``) and ``timeout`` are seconds. Raises WaitTimeout.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -144,14 +122,8 @@ def kill_job(
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
     The cancel request is completed with the stop method ``kill``. Requires that :func:`can_kill` is
-    True for the job.
-
-    Raises
-    ------
-    WaitTimeout
-        The processes survive SIGKILL.
-    LaunchFailed
-        The cluster manager does not end the application.
+    True for the job. Raises WaitTimeout if the processes survive SIGKILL, LaunchFailed if the
+    cluster manager does not end the application.
     """
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
     registry.complete(request_id, RequestResult(stop_method="kill"))
@@ -241,17 +213,10 @@ def _gone(registry: Registry, job_id: str, patience: float, sleep: Callable[[flo
 
 
 def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_PATIENCE) -> None:
-    """Wait until no process of an ended job is left: a driver records the end before it exits.
+    """Wait until an ended job has no process left: a driver records its end before it exits.
 
-    Parameters
-    ----------
-    patience
-        Seconds.
-
-    Raises
-    ------
-    WrongState
-        The job was started again meanwhile, or a process of it does not end.
+    ``patience`` is in seconds. Raises WrongState if the job was restarted meanwhile, or a process
+    of it does not end.
     """
     deadline = time.monotonic() + patience
     while True:

@@ -113,7 +113,7 @@ class JobRecord:
 
     @property
     def has_given_name(self) -> bool:
-        """Whether somebody gave it its name (``run --name``), which is unique then."""
+        """Whether a user named it (``run --name``), which makes the name unique."""
         return self.name != self.launch.default_name
 
 

@@ -1,7 +1,7 @@
 """The queries of jobs, as their drivers report them: a part of the registry.
 
-A query has a status, which is replaced with every heartbeat, and facts: what a savepoint of it
-needs and only its driver knows, written when the query starts.
+A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
+savepoint needs; they are written when the query starts.
 """
 
 from __future__ import annotations
@@ -23,16 +23,8 @@ class QueryReports(Mailbox):
     def heartbeat(self, job_id: str, queries: Sequence[QueryStatus]) -> JobState:
         """Record that the driver is alive and the status of its queries, in one transaction.
 
-        Returns
-        -------
-        JobState
-            The job's state in the registry: a driver that was taken for dead (its host was cut off)
-            learns it here.
-
-        Raises
-        ------
-        JobNotFound
-            There is no such job.
+        Returns the job's state in the registry, from which a driver that was declared dead (for
+        example, because its host was disconnected) learns so.
         """
 
         def work(tx: Transaction) -> JobState:

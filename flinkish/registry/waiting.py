@@ -24,27 +24,11 @@ def wait_request(
     poll: float = 0.05,
     on_progress: Callable[[Request], Any] | None = None,
 ) -> Request:
-    """Wait until a request is COMPLETED or FAILED, and return it (also when FAILED).
+    """Wait until a request is COMPLETED or FAILED, and return it (also if FAILED).
 
-    When the job dies, its request fails: no other process would ever finish it.
-
-    Parameters
-    ----------
-    timeout
-        Seconds; None waits without limit, 0 checks once.
-    poll
-        Seconds between two checks.
-    on_progress
-        Called with the request at first and whenever its state or progress has changed.
-
-    Raises
-    ------
-    WaitTimeout
-        There is no result in time; the work continues.
-    RequestNotFound
-        There is no such request.
-    FlinkishError
-        The job's own failure, when the job is dead and the registry cannot be written.
+    If the job dies, its request fails, because no other process would ever finish it. ``timeout``
+    is in seconds: None waits without limit, 0 checks once. ``on_progress`` is called at first and
+    whenever state or progress has changed. Raises WaitTimeout; the work then continues.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     shown: tuple[Any, ...] | None = None
@@ -88,14 +72,8 @@ def wait_job(
 ) -> JobRecord:
     """Wait until ``until`` returns True for the job, and return the job.
 
-    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`.
-
-    Raises
-    ------
-    WaitTimeout
-        The condition does not hold in time; the job continues.
-    FlinkishError
-        The job has ended, so the condition can never hold: its failure, or :class:`WrongState`.
+    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`. Raises WaitTimeout, or, if the
+    job has ended and the condition can never hold, the job's failure or WrongState.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     next_look = 0.0

@@ -31,14 +31,10 @@ def locate(text: str) -> str:
     ``scheme://authority/path``. Nothing is percent-decoded: path strings of Hadoop and Flink have
     no escapes.
 
-    Raises
-    ------
-    NoLocation
-        The text is empty, or a URL without a slash behind its scheme.
-    StorageError
-        A ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the scheme
-        gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear in
-        logs and in the registry.
+    Raises NoLocation if the text is empty, or a URL without a slash after its scheme. Raises
+    StorageError if a ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the
+    scheme gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear
+    in logs and in the registry.
     """
     if not text.strip():
         raise NoLocation("the path is empty", hint="name a directory or a URL")

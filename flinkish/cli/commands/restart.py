@@ -69,7 +69,7 @@ def restart(
 
 
 def goes_on(plan: restarts.Restart) -> str:
-    """Return where a job's queries go on, as the end of a sentence. Pure."""
+    """Return where a job's queries resume, as the end of a sentence. Pure."""
     if not plan.batches:
         return "from the beginning: it has no query yet"
     return ", ".join(

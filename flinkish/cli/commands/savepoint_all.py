@@ -35,20 +35,9 @@ def save_all(
 ) -> int:
     """Take a savepoint of every running job and return the exit status.
 
-    Parameters
-    ----------
-    pattern
-        Only jobs whose name matches it; None means all.
-    timeout
-        Seconds for all of them together.
-    policy
-        Which savepoints in ``target`` are kept of the jobs that have a new one.
-    expected
-        Names of jobs that must run.
-    full
-        Whether they share no files with earlier savepoints.
-    format_
-        ``native`` or ``canonical``.
+    ``pattern`` selects jobs by name; None means all. ``timeout`` is in seconds, for all of them
+    together. ``policy`` applies to jobs that have a new savepoint. ``expected`` are names of jobs
+    that must be running. With ``full`` the savepoints share no files with earlier ones.
     """
     out = session.out
     jobs = all_jobs.running_jobs(session, pattern)
@@ -83,10 +72,9 @@ def save_all(
 def exit_code(outcomes: Sequence[JobOutcome], removal: Removal, troubles: Troubles) -> int:
     """Return 0 when nothing failed, 1 when every attempt failed, 3 when some did. Pure.
 
-    Jobs that have failed, or do not run though they should, make it 3, also those that turn out to
-    be dead now.
-    When another process holds the target, so that old savepoints cannot be removed now, that is no
-    failure: they are removed the next time.
+    Failed jobs, and expected jobs that are not running, make it 3, also those just found to be
+    dead. If another process holds the target, so that old savepoints cannot be removed now, that is
+    not a failure: they are removed next time.
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]

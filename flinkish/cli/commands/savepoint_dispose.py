@@ -10,15 +10,7 @@ from flinkish.errors import ConsentNeeded
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
-    """Delete the savepoint at ``path`` and return the exit status.
-
-    Raises
-    ------
-    ConsentNeeded
-        The user did not consent.
-    FlinkishError
-        See :func:`flinkish.savepoint.directory.dispose.dispose`.
-    """
+    """Delete the savepoint at ``path``, after asking, and return the exit status."""
     out = session.out
     gone: list[str] = []
     tell = gone.append if dry_run or out.json else None

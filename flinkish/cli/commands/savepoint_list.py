@@ -109,7 +109,7 @@ def _gone(record: SavepointRecord) -> dict[str, Any]:
 
 
 def _state(error: FlinkishError) -> str:
-    """Return the state of a savepoint that is not whole, or that nobody can look at."""
+    """Return the state of a savepoint that is damaged or cannot be read."""
     if isinstance(error, StorageError):
         return "unreadable"
     return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"

@@ -49,7 +49,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
         names = dry_run or session.out.json
 
         def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:
-            """Plan anew, because time may have passed, and prune unless ``dry_run``."""
+            """Plan again, because time may have passed, and prune unless ``dry_run``."""
             return prune_savepoints(
                 *(session, directory, policy),
                 garbage=garbage,

@@ -151,13 +151,7 @@ def request_document(request: Request) -> dict[str, Any]:
 
 
 def render(description: JobDescription, width: int | None = None) -> list[str]:
-    """Return a job as lines for people. Pure.
-
-    Parameters
-    ----------
-    width
-        The columns of the terminal that each line must fit into; None: no limit.
-    """
+    """Return a job as lines for people, at most ``width`` columns wide. Pure."""
     job = description.job
     lines = [_title(job, width), ""]
     facts = {
@@ -236,7 +230,7 @@ def _title(job: JobRecord, width: int | None) -> str:
 
 
 def _fact(title: str, value: str, width: int | None) -> list[str]:
-    """Return a fact as lines: a path is shortened to fit, a sentence goes on below itself."""
+    """Return a fact as lines: a path is shortened to fit, a sentence is wrapped."""
     text = visible(mask_secrets(value))
     if width is None or width_of(title + text) <= width:
         return [title + text]
@@ -246,7 +240,7 @@ def _fact(title: str, value: str, width: int | None) -> list[str]:
 
 
 def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
-    """Return lines that go on below themselves, with an indent, where they do not fit."""
+    """Return lines, wrapped and indented where they do not fit."""
     return [part for line in lines for part in folded(mask_secrets(line), width, indent=" " * 4)]
 
 

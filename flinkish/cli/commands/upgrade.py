@@ -1,4 +1,4 @@
-"""``flinkish upgrade``: go on with a better program, or a newer Spark, or back."""
+"""``flinkish upgrade``: upgrade a job's program or Spark, with rollback."""
 
 from __future__ import annotations
 

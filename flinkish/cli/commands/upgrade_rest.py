@@ -1,4 +1,4 @@
-"""``flinkish upgrade resume`` and ``rollback``: what is left of an interrupted upgrade."""
+"""``flinkish upgrade resume`` and ``rollback``: finish or undo an interrupted upgrade."""
 
 from __future__ import annotations
 

@@ -18,17 +18,8 @@ from flinkish.upgrade.preparation import Ready
 def carry_out(session: Session, left: Execution, *, asked_back: bool = False) -> int:
     """Carry out the rest of an upgrade, show its end, and return the exit status.
 
-    Parameters
-    ----------
-    asked_back
-        Whether the user asked for the old program: then ROLLED_BACK is what was wanted.
-
-    Raises
-    ------
-    RolledBack
-        The new program was given up, and the old one runs again.
-    FlinkishError
-        The old job could not be stopped, and runs as before.
+    With ``asked_back`` the user requested the rollback, so that ROLLED_BACK is a success; otherwise
+    it raises RolledBack.
     """
     upgrade_id = left.upgrade.upgrade_id
     out = session.out
@@ -83,7 +74,7 @@ def _tell_what_was_written(session: Session, left: Execution) -> list[SinkRow]:
 
 
 def running(upgrade: Upgrade) -> str | None:
-    """Return the job that goes on after a finished upgrade, or the shadow. Pure."""
+    """Return the job that runs after a finished upgrade, or the shadow. Pure."""
     if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
         return upgrade.new_job_id
     return upgrade.old_again_id or upgrade.job_id

@@ -1,4 +1,4 @@
-"""``flinkish upgrade shadow JOB``: the new program beside the job, until somebody decides."""
+"""``flinkish upgrade shadow JOB``: run the new program alongside the job until a decision."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _UNKNOWN = "unknown"
 def connectors_lines(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> list[str]:
-    """Return the table as lines: of one Spark to another, else what works where and goes on."""
+    """Return the table as lines: upgrades from one Spark to another, else what works where."""
     if created is not None or resumed is not None:
         lines = _pairs(matrix.between(created, resumed))
         if not lines:
@@ -53,7 +53,7 @@ def _alone(matrix: ConnectorMatrix) -> list[str]:
 
 
 def _pairs(cells: Sequence[Cell]) -> list[str]:
-    """Return which checkpoint goes on where."""
+    """Return which checkpoint resumes where."""
     pairs = dict.fromkeys((one.connector, one.created, one.resumed) for one in cells)
     labels = _labels([end for _, *ends in pairs for end in ends])
     rows = [

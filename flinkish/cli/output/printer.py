@@ -36,14 +36,8 @@ _CLEAR = "\x1b[H\x1b[J"
 class Output:
     """The output of one command.
 
-    Parameters
-    ----------
-    json
-        One JSON document on stdout, errors as one JSON line on stderr, no notices.
-    quiet
-        Only the one value that a script needs.
-    debug
-        Show tracebacks.
+    With ``json``: one JSON document on stdout, errors as one JSON line on stderr, no notices. With
+    ``quiet``: only the main result.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
@@ -92,7 +86,7 @@ class Output:
             self.complain(text)
 
     def complain(self, text: str) -> None:
-        """Write one line on stderr, whatever the options are."""
+        """Write one line on stderr, even with ``-q`` and ``--json``."""
         sys.stderr.write(_one_line(text) + "\n")
         sys.stderr.flush()
 
@@ -107,13 +101,7 @@ class Output:
         return sys.stdin.isatty() and sys.stderr.isatty() and self.ask(question)
 
     def agree_to_remove(self, what: str, names: Iterable[str]) -> None:
-        """Ask whether ``what`` is to be removed, under the list of its names.
-
-        Raises
-        ------
-        ConsentNeeded
-            The answer is no, or nobody can be asked.
-        """
+        """Ask whether to remove ``what``, under the list of its names; ConsentNeeded if refused."""
         refused = ConsentNeeded(
             f"removing {what} needs confirmation",
             hint="use --yes to remove them, or --dry-run to see which would be removed",
