@@ -61,7 +61,8 @@ def test_a_renamed_source_is_told_how_to_keep_its_position() -> None:
     fresh, dropped = rows(renamed, saved)
     assert verdicts([fresh, dropped]) == [FRESH, DROPPED]
     assert dropped.advice.startswith(
-        "if the source was renamed, resume from its position: --uid-map 'orders=all sales'; or read it again"
+        "if the source was renamed, resume from its position: --uid-map 'orders=all sales'; or "
+        "read it again"
     )
 
 
