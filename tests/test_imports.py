@@ -44,21 +44,21 @@ ALLOWED: dict[str, frozenset[str]] = {
         "config": "errors",
         "units": "",
         "history": "",
-        "spec": "errors",
+        "messages": "errors",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
-        "operators storage errors config units spec log_lines",
+        "operators storage errors config units messages log_lines",
         "client": "launch registry restore savepoint compat checkpoint operators engine log_lines "
-        "storage errors config units spec",
+        "storage errors config units messages",
         "driver": "launch registry restore savepoint compat checkpoint operators engine state "
-        "storage errors config spec history",
-        "upgrade": "client launch registry restore savepoint compat checkpoint operators spec "
+        "storage errors config messages history",
+        "upgrade": "client launch registry restore savepoint compat checkpoint operators messages "
         "engine storage errors config",
         "log_lines": "",
-        "launch": "registry compat checkpoint operators storage errors config spec log_lines",
-        "registry": "checkpoint operators errors config spec log_lines",
+        "launch": "registry compat checkpoint operators storage errors config messages log_lines",
+        "registry": "checkpoint operators errors config messages log_lines",
         "restore": "savepoint compat checkpoint operators engine state storage errors config units "
-        "spec",
-        "savepoint": "checkpoint operators engine state storage avro errors config units spec",
+        "messages",
+        "savepoint": "checkpoint operators engine state storage avro errors config units messages",
         "compat": "checkpoint operators errors config",
         "checkpoint": "checkpoint.format storage errors config",
         FORMAT: "errors",
@@ -96,7 +96,7 @@ STARTUP = (
         )
     ),
     *(
-        f"spec/{name}.py"
+        f"messages/{name}.py"
         for name in ("__init__", "codec", "launch", "queries", "requests", "savepoints")
     ),
 )

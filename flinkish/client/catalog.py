@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, SavepointNotFound
-from flinkish.registry.jobs import SavepointRecord
+from flinkish.messages.savepoints import SavepointRecord
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry

@@ -14,9 +14,10 @@ from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
-from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.plan import OperatorRow, RestorePlan
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import OperatorRow, RestorePlan
+from flinkish.registry.jobs import JobRecord
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from flinkish.client.context import Context
 from flinkish.client.waiting import look, not_canceled, not_failed
 from flinkish.errors import WaitTimeout, WrongState
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.waiting import wait_job
 
 #: Seconds between two looks at commit logs: on this host's file systems, and elsewhere.

@@ -10,7 +10,7 @@ from flinkish.client.context import Context
 from flinkish.client.program import Program, launch_of, pinned
 from flinkish.config import working_directory
 from flinkish.launch.driver_call import ask_driver
-from flinkish.spec.calls import Described, DescribeTask
+from flinkish.messages.calls import Described, DescribeTask
 
 
 def describe(context: Context, program: Program) -> Described:

@@ -9,6 +9,9 @@ from flinkish.launch import spark_submit
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
+from flinkish.messages.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
@@ -17,9 +20,6 @@ from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
-from flinkish.spec.launch import Launch, RestoreSpec
-from flinkish.spec.plan import RestorePlan
 
 
 def check_restore(

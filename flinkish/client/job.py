@@ -13,8 +13,9 @@ from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.submission import Start, start_of
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import look, wait_for, wait_until_started
-from flinkish.registry.jobs import JobRecord as JobRecord
-from flinkish.registry.jobs import JobState, QueryStatus, Request, RequestKind, SavepointRecord
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind
 
 
 @dataclass(frozen=True)

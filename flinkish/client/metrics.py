@@ -17,13 +17,9 @@ from typing import Literal
 
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    JobStateChange,
-    QueryStatus,
-    SavepointRecord,
-)
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
 #: Spark's watermark before there is one.

@@ -17,8 +17,8 @@ from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import RegistryError, UsageError
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.launch import Launch
-from flinkish.spec.migration import Migration, MigrationResult, NewSchema
+from flinkish.messages.launch import Launch
+from flinkish.messages.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint

@@ -27,14 +27,12 @@ from flinkish.launch.offline import (
     job_id_of,
     may_be_running,
 )
+from flinkish.messages.launch import Launch
+from flinkish.messages.migration import Migration
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointRecord, SavepointResult
 from flinkish.registry.job_registry import new_request_id
-from flinkish.registry.jobs import (
-    JobRecord,
-    Launch,
-    Request,
-    RequestKind,
-    RequestState,
-)
+from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
@@ -45,9 +43,6 @@ from flinkish.savepoint.format.contents import (
 from flinkish.savepoint.state.scratch import scratch_directory
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.migration import Migration
-from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import TRIGGER_OFFLINE, SavepointRecord, SavepointResult
 from flinkish.storage import base_name, join, locate
 
 #: The value of ``--batch`` for the newest batch whose files are whole.

@@ -19,9 +19,9 @@ from flinkish import storage
 from flinkish.config.secrets import mask_words
 from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, UsageError
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
-from flinkish.spec.codec import decode, decode_fields, encode_fields
-from flinkish.spec.launch import Launch, RestoreSpec
-from flinkish.spec.plan import RestorePlan
+from flinkish.messages.codec import decode, decode_fields, encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
@@ -39,7 +39,7 @@ class PlanFile:
     savepoint_digest, program_digest
         SHA-256 in hex.
     options
-        The requested fields of :class:`~flinkish.spec.launch.RestoreSpec`.
+        The requested fields of :class:`~flinkish.messages.launch.RestoreSpec`.
     plan
         What ``check`` has found.
     """

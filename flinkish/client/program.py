@@ -11,7 +11,7 @@ from flinkish.config import Config, working_directory
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import Launch
+from flinkish.messages.launch import Launch
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 

@@ -16,9 +16,11 @@ from flinkish.client.purge_files import Leftover, find_leftovers, found_below, r
 from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.known_jobs import standing
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purge_plan import (
     Found,

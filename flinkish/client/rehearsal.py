@@ -17,11 +17,12 @@ from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.job_origin import job_origin
-from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
+from flinkish.messages.calls import RehearsalTask, RestoreQuestion
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
+from flinkish.registry.jobs import JobRecord
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import RehearsalTask, RestoreQuestion
-from flinkish.spec.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 
 
 @dataclass(frozen=True)

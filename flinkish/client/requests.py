@@ -21,9 +21,9 @@ from flinkish.errors import (
     quoted,
     quoted_path,
 )
+from flinkish.messages.codec import encode_fields
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
-from flinkish.spec.codec import encode_fields
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 #: Seconds for a driver's answer to reach a client that waits no longer.

@@ -14,12 +14,12 @@ from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageEr
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
+from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, RestoreSpec
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
-from flinkish.spec.launch import Launch
 
 
 @dataclass(frozen=True)

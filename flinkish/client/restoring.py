@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from flinkish.client.set_offsets import Where, offsets_of
 from flinkish.config import Config
 from flinkish.errors import UsageError
+from flinkish.messages.launch import VERIFY_LEVELS, RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
-from flinkish.registry.jobs import RestoreSpec
-from flinkish.spec.launch import VERIFY_LEVELS
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -38,7 +37,7 @@ class Restore:
         Sources that start from scratch.
     sink_ahead : str or None
         What to do with a sink that has later batches: one of
-        :data:`~flinkish.spec.launch.SINK_MODES`.
+        :data:`~flinkish.messages.launch.SINK_MODES`.
     accept_lost_rows : bool
         Whether rows that a Kafka source can no longer read are skipped.
     accept_partial : sequence of str
@@ -53,7 +52,7 @@ class Restore:
         Whether the restore is planned without asking the brokers of Kafka sources.
     verify : str or None
         How the files of the savepoint are checked first: one of
-        :data:`~flinkish.spec.launch.VERIFY_LEVELS`; None is the first of them.
+        :data:`~flinkish.messages.launch.VERIFY_LEVELS`; None is the first of them.
     """
 
     savepoint: str | None = None

@@ -10,7 +10,7 @@ from flinkish.client import submission
 from flinkish.client.check_origin import find_origin
 from flinkish.client.checking import Plan, check
 from flinkish.client.context import Context
-from flinkish.client.job import Job, JobRecord
+from flinkish.client.job import Job
 from flinkish.client.program import Program
 from flinkish.client.reporter import Reporter
 from flinkish.client.restoring import Restore, check_uid_map
@@ -19,7 +19,8 @@ from flinkish.client.set_offsets import Where
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
 from flinkish.errors import NameTaken
-from flinkish.spec.rehearsals import RehearsalLimits
+from flinkish.messages.rehearsals import RehearsalLimits
+from flinkish.registry.jobs import JobRecord
 
 if TYPE_CHECKING:
     from flinkish.client.rehearsal import RehearsalResult

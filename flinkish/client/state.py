@@ -11,8 +11,8 @@ from flinkish.client.context import Context
 from flinkish.errors import UsageError
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.calls import StateAnswer, StateTask
-from flinkish.spec.launch import Launch
+from flinkish.messages.calls import StateAnswer, StateTask
+from flinkish.messages.launch import Launch
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint

@@ -22,11 +22,12 @@ from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, Launch, RestoreSpec
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
+from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.plan import RestorePlan
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile

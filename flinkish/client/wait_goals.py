@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 
 #: Seconds without a batch after which a query that waits for input is idle.
 QUIET = 2.0

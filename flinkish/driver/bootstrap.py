@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from flinkish.driver import carried
 from flinkish.launch import secret_settings
-from flinkish.spec.calls import CALL_VARIABLE
+from flinkish.messages.calls import CALL_VARIABLE
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 def _answer(call_path: str, argv: Sequence[str]) -> int:
     """Answer the question of a call, and return the driver's exit status."""
     from flinkish.driver.tasks.answering import take_call
-    from flinkish.spec.calls import DescribeTask, RehearsalTask, StateTask
+    from flinkish.messages.calls import DescribeTask, RehearsalTask, StateTask
 
     call = take_call(call_path)
     question = call.asked()

@@ -27,8 +27,9 @@ from flinkish.driver.script import (
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState, quoted
 from flinkish.launch.restart_strategy import failed_state
 from flinkish.launch.tracebacks import without_plan
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.storage import set_connections
 

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
         read_state,
         write_state,
     )
-    from flinkish.engine.errors import EngineError, StateFormatError
+    from flinkish.engine.errors import CannotMigrate, EngineError, StateFormatError
     from flinkish.engine.migration.checkpoint_migration import Rewritten
     from flinkish.engine.migration.evolution import resolve
-    from flinkish.engine.migration.migration_planner import CannotMigrate, TargetState
+    from flinkish.engine.migration.migration_planner import TargetState
     from flinkish.engine.rows import types
     from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
     from flinkish.engine.stores.directories import LocalDirectory

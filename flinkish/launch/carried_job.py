@@ -36,8 +36,8 @@ from flinkish import storage
 from flinkish.errors import LaunchFailed, StorageError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.deploy_mode import ClusterManager, manager_of
+from flinkish.messages.launch import Launch, Secrets
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.launch import Launch, Secrets
 
 #: What a driver of flinkish needs that a node may lack, with all that it requires itself.
 DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary", "kafka-python")

@@ -17,7 +17,7 @@ from enum import Enum
 
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError
-from flinkish.spec.launch import Launch
+from flinkish.messages.launch import Launch
 
 #: Spark's key for it.
 DEPLOY_MODE = "spark.submit.deployMode"

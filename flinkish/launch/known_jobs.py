@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import JobNotFound, StorageError
+from flinkish.messages.calls import KnownRun, KnownWriter
+from flinkish.messages.plan import QueryRow
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, QueryStatus
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run
-from flinkish.spec.calls import KnownRun, KnownWriter
-from flinkish.spec.plan import QueryRow
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:

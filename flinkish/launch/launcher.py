@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from flinkish.errors import LaunchFailed, StorageError
 from flinkish.launch import detached, job_logs, secret_settings, spark_submit
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 
 #: Runs the supervisor of *this* flinkish, whatever is in the working directory or PYTHONPATH. Its

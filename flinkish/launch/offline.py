@@ -1,7 +1,7 @@
 """Savepoints without a driver: from which jobs they may be taken, and under which job id.
 
 A dead job has left the checkpoints of its queries and, in the registry, the facts that only its
-driver knew (:class:`~flinkish.spec.queries.QueryFacts`). For a checkpoint that was not written by
+driver knew (:class:`~flinkish.messages.queries.QueryFacts`). For a checkpoint not written by
 flinkish there is only the checkpoint itself.
 """
 
@@ -12,8 +12,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 

@@ -28,10 +28,10 @@ from flinkish.errors import (
     UsageError,
     quoted_path,
 )
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch, Secrets
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, Secrets
 
-#: From the launcher to the supervisor: the :class:`~flinkish.spec.launch.Secrets` as JSON.
+#: From the launcher to the supervisor: the :class:`~flinkish.messages.launch.Secrets` as JSON.
 SETTINGS_VARIABLE = "FLINKISH_SECRET_CONF"
 #: From the supervisor to the driver: the files that the driver removes.
 FILE_VARIABLE = "FLINKISH_SECRET_FILE"

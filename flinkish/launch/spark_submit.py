@@ -28,7 +28,7 @@ from flinkish.launch.secret_settings import (
     shown_arguments,
     with_redaction,
 )
-from flinkish.spec.launch import Launch
+from flinkish.messages.launch import Launch
 
 #: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
 _OLDEST_JAVA = {3: 8, 4: 17}

@@ -33,11 +33,11 @@ from flinkish.launch import job_logs, secret_settings
 from flinkish.launch.driver_end import end_of, explained, how_it_ended
 from flinkish.launch.driver_process import DriverProcess
 from flinkish.launch.restart_strategy import may_restart, strategy_of
+from flinkish.messages.launch import Secrets
+from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import STALE, process_ref
-from flinkish.spec.launch import Secrets
-from flinkish.spec.requests import RequestResult
 
 _T = TypeVar("_T")
 

@@ -12,6 +12,7 @@ from flinkish.errors import LaunchFailed, WaitTimeout, WrongState
 from flinkish.launch import job_logs, spark_submit
 from flinkish.launch.deploy_mode import is_cluster_mode, kill_command
 from flinkish.launch.restart_strategy import name_of
+from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -23,7 +24,6 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import is_alive, is_stopped
 from flinkish.registry.waiting import wait_request
-from flinkish.spec.requests import RequestResult
 
 #: Seconds that a driver that has claimed a plain cancel gets beyond twice its grace period.
 _ANSWER_SLACK = 20.0

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from flinkish.messages.plan import QueryRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    ACTIVE_STATES,
-    JobRecord,
-    QueryStatus,
-    SavepointRecord,
-)
+from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run, resumed_runs, taken_by
-from flinkish.spec.plan import QueryRow
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import RegistryError, UsageError, WrongState
+from flinkish.messages.codec import encode
 from flinkish.registry import lookup
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
@@ -33,7 +34,6 @@ from flinkish.registry.statements import (
     unknown,
 )
 from flinkish.registry.upgrades import refuse_held
-from flinkish.spec.codec import encode
 
 
 class JobTable(Purging):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from flinkish.errors import AmbiguousJob, FlinkishError, JobNotFound, UsageError
-from flinkish.registry.jobs import JobRecord, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobRecord
 
 ID_LENGTH = 32
 MIN_PREFIX = 4

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import WrongState
+from flinkish.messages.codec import encode
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.claims import Claims
 from flinkish.registry.database import Transaction
-from flinkish.registry.jobs import JobRecord, QueryStatus
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.rows import dump, query_of
 from flinkish.registry.statements import locked, set_fields
-from flinkish.spec.codec import encode
 
 #: The key in a job's failure that marks it: when its files were given up.
 MARK = "purged"

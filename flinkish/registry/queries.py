@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from flinkish.messages.codec import encode
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.database import Transaction
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.requests import Mailbox
 from flinkish.registry.rows import JOB_COLUMNS, dump, facts_of, job_of, query_of
 from flinkish.registry.statements import in_lists, lock
-from flinkish.spec.codec import encode
-from flinkish.spec.queries import QueryFacts, QueryStatus
 
 
 class QueryReports(Mailbox):

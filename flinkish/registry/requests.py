@@ -18,6 +18,8 @@ from flinkish.errors import (
     UsageError,
     WrongState,
 )
+from flinkish.messages.codec import encode
+from flinkish.messages.requests import Arguments, CancelArguments, RequestResult
 from flinkish.registry import lookup
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
@@ -30,8 +32,6 @@ from flinkish.registry.rows import (
     settled_values,
 )
 from flinkish.registry.statements import lock, locked
-from flinkish.spec.codec import encode
-from flinkish.spec.requests import Arguments, CancelArguments, RequestResult
 
 _ENDING = (RequestKind.STOP, RequestKind.CANCEL)
 _UNFINISHED = "('PENDING', 'IN_PROGRESS')"

@@ -6,17 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flinkish.errors import JobNotFound
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import OperatorRow, RestorePlan, SourceRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    QueryStatus,
-    RequestKind,
-    RequestState,
-    RestoreSpec,
-    SavepointRecord,
-)
-from flinkish.spec.plan import OperatorRow, RestorePlan, SourceRow
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound
+from flinkish.messages.codec import decode, encode, encode_fields
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.purging import Purging
 from flinkish.registry.rows import dump
-from flinkish.spec.codec import decode, encode, encode_fields
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _COLUMNS = "upgrade_id, owner, record"
 _FINAL = ", ".join(f"'{state.value}'" for state in UpgradeState if state.is_final)

@@ -25,20 +25,19 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.termination import wait_until_gone
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import (
     JobRecord,
     JobState,
-    Launch,
     ProcessRef,
     Request,
     RequestKind,
     RequestState,
-    RestoreSpec,
 )
 from flinkish.registry.waiting import wait_job
-from flinkish.spec.plan import SinkRow
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
 

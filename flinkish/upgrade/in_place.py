@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.client.waiting import STARTING, look, wait_until_started
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import new_job_id
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
-from flinkish.spec.upgrades import UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.execution import Execution, canceled
 
 

@@ -14,9 +14,10 @@ from flinkish.config import MASK
 from flinkish.errors import WrongState
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind
 from flinkish.registry.job_registry import new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeKind
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.upgrade.steps import describe, first
 from flinkish.upgrade.target import Changes, target_launch
 

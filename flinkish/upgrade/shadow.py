@@ -15,9 +15,11 @@ from flinkish.client.context import Context
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import STARTING, look, not_failed
 from flinkish.errors import StorageError, UsageError, WrongState
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, RequestKind
-from flinkish.spec.plan import RestorePlan
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.steps import behind, lacking
 

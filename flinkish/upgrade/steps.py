@@ -7,10 +7,10 @@ from datetime import datetime
 
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
-from flinkish.registry.jobs import QueryStatus
-from flinkish.spec.launch import SINK_MODES, Launch
-from flinkish.spec.plan import SinkRow
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.launch import SINK_MODES, Launch
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
 #: How much faster than its input arrives a query processes it that has caught up.

@@ -16,16 +16,18 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.errors import NotSavepointable
 from flinkish.launch.offline import job_id_of, may_be_running
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.codec import decode, encode
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import NAMES, unpack
 

@@ -14,19 +14,14 @@ import click
 import pytest
 
 from flinkish.cli import command_index
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    QueryStatus,
-    RequestKind,
-    RestoreSpec,
-    SavepointRecord,
-)
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease
-from flinkish.spec.plan import QueryRow, RestorePlan
-from flinkish.spec.requests import RequestResult, SavepointArguments
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 from tests.support.servers.kafka import KafkaServer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
-from flinkish.registry.jobs import RestoreSpec
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

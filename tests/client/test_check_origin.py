@@ -17,8 +17,10 @@ from flinkish.errors import (
     UsageError,
 )
 from flinkish.launch.job_origin import job_origin
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
-from flinkish.spec.plan import RestorePlan
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from flinkish.client.dryrun import known_runs
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    QueryStatus,
-    RestoreSpec,
-    SavepointRecord,
-)
-from flinkish.spec.calls import KnownRun
-from flinkish.spec.plan import QueryRow, RestorePlan
+from flinkish.messages.calls import KnownRun
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

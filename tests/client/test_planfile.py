@@ -11,8 +11,8 @@ import pytest
 
 from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_file, save
 from flinkish.errors import ConsentNeeded, Incompatible, SavepointNotFound, StorageError, UsageError
-from flinkish.registry.jobs import Launch, RestoreSpec
-from flinkish.spec.plan import QueryRow, RestorePlan
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
 
 PLAN = RestorePlan(savepoint="/sp", queries=(QueryRow("q", origin="q"),), complete=True)
 

@@ -25,22 +25,8 @@ from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.errors import ConsentNeeded, Superseded
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.known_jobs import came_from, standing
-from flinkish.registry.in_use import outlived, savepoints_in_use
-from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    QueryStatus,
-    Request,
-    RequestKind,
-    RequestState,
-    RestoreSpec,
-    SavepointRecord,
-    arguments_for,
-)
-from flinkish.registry.resumed_runs import offered_names, taken_by
-from flinkish.spec.plan import (
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import (
     OperatorOrigin,
     OperatorRow,
     QueryRow,
@@ -48,6 +34,19 @@ from flinkish.spec.plan import (
     SourceOrigin,
     SourceRow,
 )
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.in_use import outlived, savepoints_in_use
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Request,
+    RequestKind,
+    RequestState,
+    arguments_for,
+)
+from flinkish.registry.resumed_runs import offered_names, taken_by
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

@@ -12,7 +12,7 @@ from flinkish import Client, Savepoint
 from flinkish.client import prune
 from flinkish.client.retention import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
-from flinkish.registry.jobs import SavepointRecord
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
 from tests.client.conftest import Told

@@ -12,8 +12,10 @@ from flinkish.client.waiting import not_failed
 from flinkish.config import Config
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import DriverLost, UsageError
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
-from flinkish.spec.plan import QueryRow, RestorePlan
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 
 BEGAN = 100.0

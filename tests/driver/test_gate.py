@@ -22,9 +22,9 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.jobs import JobState, RequestKind, RequestState
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import SavepointArguments
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark

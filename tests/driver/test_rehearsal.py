@@ -12,11 +12,11 @@ import pytest
 from flinkish.driver.script import run_callable
 from flinkish.driver.tasks.rehearsal_task import RehearsedProgram
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.registry.jobs import RestoreSpec
+from flinkish.messages.calls import RehearsalTask, RestoreQuestion
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
 from flinkish.savepoint.format.reader import open_savepoint
-from flinkish.spec.calls import RehearsalTask, RestoreQuestion
-from flinkish.spec.rehearsals import RehearsalLimits, Rehearsed
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.driver.test_restore import Saved
 from tests.driver.test_restore import saved as saved

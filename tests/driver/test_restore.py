@@ -15,8 +15,9 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import NonRestoredState
+from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.support.driver.in_process_job import InProcessJob

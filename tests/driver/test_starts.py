@@ -15,9 +15,11 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec, SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from tests.support.driver.in_process_job import InProcessJob
 

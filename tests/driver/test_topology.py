@@ -20,7 +20,8 @@ import pytest
 
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS

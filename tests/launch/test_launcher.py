@@ -19,10 +19,11 @@ from flinkish.launch.driver_end import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
 from flinkish.launch.launcher import new_job
 from flinkish.launch.termination import answers_late
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, Launch, RequestKind, RequestState
+from flinkish.registry.jobs import JobState, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
-from flinkish.spec.requests import SavepointArguments
 from tests.launch.conftest import Run, ended, wait
 from tests.support.launcher_fakes import make_java, make_spark
 

@@ -17,9 +17,9 @@ from flinkish.config.secrets import MASK, is_secret, mask_secrets, mask_words
 from flinkish.errors import InvalidConfiguration, LaunchFailed, RegistryError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.driver_call import ask_driver
+from flinkish.messages.calls import Described, DescribeTask
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Launch
-from flinkish.spec.calls import Described, DescribeTask
 from tests.launch.conftest import Run, wait
 from tests.support.launcher_fakes import make_spark
 

@@ -24,6 +24,11 @@ from flinkish.errors import (
     UsageError,
     WrongState,
 )
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import OperatorStatus, QueryStatus
+from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
+from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
@@ -31,19 +36,11 @@ from flinkish.registry.jobs import (
     TRANSITIONS,
     JobRecord,
     JobState,
-    Launch,
-    OperatorStatus,
     ProcessRef,
-    QueryStatus,
     RequestKind,
     RequestState,
-    RestoreSpec,
-    SavepointRecord,
     arguments_for,
 )
-from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavedQuery, SavepointResult
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 
 MakeJob = Callable[..., JobRecord]
 
@@ -614,7 +611,7 @@ import sys
 from flinkish.errors import Locked
 from flinkish.registry.jobs import QueryStatus, RequestKind
 from flinkish.registry.job_registry import Registry
-from flinkish.spec.requests import RequestResult, SavepointArguments
+from flinkish.messages.requests import RequestResult, SavepointArguments
 url, job_id, me = sys.argv[1:]
 claimed, stops = [], 0
 with Registry.open(url) as registry:

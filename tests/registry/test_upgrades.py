@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from flinkish.errors import Locked
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.upgrades import holds_job, holds_name
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 S, K = UpgradeState, UpgradeKind
 OLD, NEW, AGAIN = "a" * 32, "b" * 32, "c" * 32

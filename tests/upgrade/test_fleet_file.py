@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import UsageError
-from flinkish.spec.upgrades import Health
+from flinkish.messages.upgrades import Health
 from flinkish.upgrade.fleet_file import parse_fleet
 
 

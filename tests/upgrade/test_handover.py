@@ -9,8 +9,8 @@ import pytest
 from flinkish.client.context import Context
 from flinkish.client.restarts import plan_restart
 from flinkish.errors import WrongState
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.takeover import resume, rollback
 from tests.cli.conftest import Command

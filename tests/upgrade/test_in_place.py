@@ -13,9 +13,10 @@ import pytest
 from flinkish.client.context import Context
 from flinkish.config import MASK, Config
 from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
-from flinkish.registry.jobs import JobState, Launch, ProcessRef, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
+from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.preparation import Secrets

@@ -8,10 +8,11 @@ import pytest
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, UsageError, WrongState
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
-from flinkish.spec.plan import QueryRow, RestorePlan
-from flinkish.spec.queries import QueryFacts
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryFacts
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
 from flinkish.upgrade.takeover import promote, resume, rollback
 from tests.cli.conftest import Command

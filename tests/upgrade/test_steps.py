@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from flinkish.errors import WrongState
-from flinkish.registry.jobs import QueryStatus
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch, RestoreSpec
-from flinkish.spec.plan import QueryRow, RestorePlan, SinkRow
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan, SinkRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.steps import (
     after,
     after_failure,

@@ -55,16 +55,11 @@ from flinkish.engine.stores.files import StoreFiles, local_store
 from flinkish.engine.stores.records import Content, plain_records, read_changelog
 from flinkish.engine.stores.store_rows import count_rows, read_store
 from flinkish.errors import FlinkishError
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry import rows
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    Request,
-    RequestKind,
-    RequestState,
-    RestoreSpec,
-)
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.restore.materialize import source_logs
 from flinkish.savepoint.directory import leases, sharing
 from flinkish.savepoint.directory.catalog import read_catalog
@@ -82,8 +77,6 @@ from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.plan import RestorePlan
-from flinkish.spec.requests import SavepointArguments
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.engine.local_stores import Store, stores
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query

@@ -7,8 +7,8 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import interruptible, job_argument, timeout_option
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.client.committed import Committed, newest_batches, next_batches
+from flinkish.units import table
 
 
 @command("checkpoint", exit_codes=(4, 5, 10, 11, 13, 14, 15))

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
 from flinkish.cli.output.printer import is_terminal
-from flinkish.cli.output.text import table
+from flinkish.units import table
 
 if TYPE_CHECKING:
     from flinkish.compat.lookup import VersionComparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, command
-from flinkish.cli.output.text import table
+from flinkish.units import table
 
 
 @click.group("config", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)

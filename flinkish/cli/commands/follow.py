@@ -13,8 +13,8 @@ from flinkish.client.waiting import STARTING, look, not_canceled, not_failed, wi
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
 from flinkish.log_lines import FollowedOutput
+from flinkish.messages.requests import CancelArguments
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
-from flinkish.spec.requests import CancelArguments
 
 _POLL = 0.1
 

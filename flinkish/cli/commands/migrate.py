@@ -13,11 +13,11 @@ from flinkish.cli.options.arguments import words_of
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import size_text
 from flinkish.client import migration
 from flinkish.errors import UsageError
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.migration import Migration, MigrationResult, NewSchema
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.migration import Migration, MigrationResult, NewSchema
+from flinkish.units import size_text
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint

@@ -10,11 +10,12 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
+from flinkish.cli.output.text import iso_time, local_time
 from flinkish.cli.session import Session
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
 from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError
+from flinkish.units import counted, size_text, table
 
 #: What killed rehearsals leave.
 _LEFT = "rehearsal"

@@ -15,7 +15,7 @@ from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import rehearsal
-from flinkish.spec.rehearsals import RehearsalLimits
+from flinkish.messages.rehearsals import RehearsalLimits
 
 
 @dataclass(frozen=True)

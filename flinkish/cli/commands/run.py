@@ -29,10 +29,10 @@ from flinkish.client.waiting import QUERIES, wait_until_started
 from flinkish.config.secrets import mask_words
 from flinkish.errors import FlinkishError, NameTaken, UsageError
 from flinkish.launch import restart_strategy
+from flinkish.messages.codec import decode_fields
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.jobs import JobRecord
 from flinkish.restore.plan.plan_text import of_query
-from flinkish.spec.codec import decode_fields
-from flinkish.spec.plan import RestorePlan
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import table
 from flinkish.client.savepoints import diff_savepoints
+from flinkish.units import table
 
 #: Longest text of one value in the table; the JSON has the complete value.
 _WIDTH = 60

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import size_text
 from flinkish.cli.session import Session
 from flinkish.client.savepoints import dispose_savepoint
 from flinkish.errors import ConsentNeeded
+from flinkish.units import size_text
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:

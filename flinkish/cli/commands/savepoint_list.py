@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import (
-    fitting_time,
-    iso_time,
-    size_text,
-    table,
-    terminal_width,
-    utc_time,
-)
+from flinkish.cli.output.text import fitting_time, iso_time, terminal_width, utc_time
 from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, UsageError, quoted_path
+from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
-    from flinkish.registry.jobs import SavepointRecord
+    from flinkish.messages.savepoints import SavepointRecord
     from flinkish.savepoint.directory.catalog import CatalogEntry
 
 

@@ -11,9 +11,10 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, size_text, table, utc_time
+from flinkish.cli.output.text import iso_time, utc_time
 from flinkish.cli.session import Session
 from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
+from flinkish.units import counted, size_text, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome

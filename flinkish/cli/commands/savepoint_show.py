@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import size_text, table
 from flinkish.errors import UsageError
+from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -61,7 +61,7 @@ def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
 def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
     """Add the Kafka offsets to the descriptions of queries, with their lag if there is a broker."""
     from flinkish.client.kafka_offsets import ask_lag, kafka_offsets
-    from flinkish.spec.codec import encode_fields
+    from flinkish.messages.codec import encode_fields
 
     found = [kafka_offsets(query) for query in queries]
     if servers is not None:

@@ -10,9 +10,10 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, local_time, table
+from flinkish.cli.output.text import iso_time, local_time
 from flinkish.client import locks
 from flinkish.errors import ConsentNeeded
+from flinkish.units import counted, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease

@@ -9,9 +9,9 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import size_text
 from flinkish.client.savepoints import Savepoint
 from flinkish.errors import Corrupt, FlinkishError, PartialFailure
+from flinkish.units import size_text
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.verify import Verification

@@ -11,7 +11,7 @@ from flinkish.cli.options.arguments import raw_option, savepoint_argument, state
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import state
-from flinkish.spec.calls import EXPORT_FORMATS
+from flinkish.messages.calls import EXPORT_FORMATS
 
 
 @command("export", exit_codes=(4, 11, 15))

@@ -13,8 +13,8 @@ from flinkish.cli.options.arguments import raw_option, savepoint_argument, state
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.client.state import check_partition, find_rows, first_rows, open_state
+from flinkish.units import table
 
 #: Longer cells are truncated in tables; ``--json`` has the complete values.
 _WIDEST = 60

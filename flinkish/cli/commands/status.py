@@ -13,33 +13,19 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.list import REDRAW
 from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
-from flinkish.cli.output.text import (
-    folded,
-    iso_time,
-    local_time,
-    shortened,
-    size_text,
-    table,
-    terminal_width,
-    visible,
-    width_of,
-)
+from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
 from flinkish.cli.output.upgrades_text import document, upgrade_row
 from flinkish.client.job_description import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobStateChange,
-    ProcessRef,
-    QueryStatus,
-    Request,
-    SavepointRecord,
-)
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
-from flinkish.spec.codec import encode_fields
+from flinkish.units import shortened, size_text, table, visible, width_of
 
 
 @command("status", exit_codes=(10,))

@@ -11,10 +11,10 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import complete_file, dry_run_option, interruptible
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.cli.output.upgrades_text import document
 from flinkish.config import read_toml
 from flinkish.errors import UsageError, quoted_path
+from flinkish.units import table
 from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 

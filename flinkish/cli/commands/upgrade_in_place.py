@@ -17,8 +17,8 @@ from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.session import Session
+from flinkish.messages.upgrades import UpgradeKind
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.upgrades import UpgradeKind
 from flinkish.upgrade.preparation import Ready, check_agreed, rehearse
 from flinkish.upgrade.takeover import begin
 

@@ -7,10 +7,10 @@ from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.upgrades_text import document
 from flinkish.cli.session import Session
 from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.restore.plan.plan_text import verdict_line
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.plan import SinkRow
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Ready
 

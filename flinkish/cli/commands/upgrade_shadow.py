@@ -14,8 +14,8 @@ from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.session import Session
 from flinkish.errors import UsageError
+from flinkish.messages.upgrades import UpgradeKind
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.upgrades import UpgradeKind
 from flinkish.upgrade import takeover
 from flinkish.upgrade.preparation import Secrets, check_agreed
 from flinkish.upgrade.shadow import check_apart, find_shadow

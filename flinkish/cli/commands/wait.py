@@ -12,9 +12,9 @@ from flinkish.cli.options.arguments import (
     timeout_option,
     words_of,
 )
-from flinkish.cli.output.text import table
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import wait_for
+from flinkish.units import table
 
 
 @command("wait", exit_codes=(10, 13, 14))

@@ -22,8 +22,9 @@ from flinkish.client import requests
 from flinkish.client.program import program_file
 from flinkish.client.set_offsets import offsets_of
 from flinkish.config import working_directory
-from flinkish.registry.jobs import JobRecord, RestoreSpec
-from flinkish.spec.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
+from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade.preparation import Ready, prepare
 from flinkish.upgrade.target import Changes
 

@@ -12,7 +12,7 @@ from flinkish.cli.options.arguments import F, complete_file
 from flinkish.client.program import Program
 from flinkish.errors import UsageError
 from flinkish.launch.deploy_mode import DEPLOY_MODE
-from flinkish.spec.launch import LEAST_PARALLELISM
+from flinkish.messages.launch import LEAST_PARALLELISM
 
 
 @dataclass(frozen=True)

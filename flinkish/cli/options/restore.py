@@ -9,7 +9,7 @@ import click
 from flinkish.cli.options.arguments import F, words_of
 from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
 from flinkish.client.set_offsets import pair_of
-from flinkish.spec.launch import SINK_MODES, VERIFY_LEVELS
+from flinkish.messages.launch import SINK_MODES, VERIFY_LEVELS
 
 
 @dataclass(frozen=True)

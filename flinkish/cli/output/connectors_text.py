@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flinkish.cli.output.text import table
+from flinkish.units import table
 
 if TYPE_CHECKING:
     from flinkish.compat.connectors import Cell, ConnectorMatrix, Environment

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import (
-    counted,
-    iso_time,
-    json_document,
-    table,
-    table_time,
-    visible,
-)
+from flinkish.cli.output.text import iso_time, json_document, table_time
+from flinkish.units import counted, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ import sys
 from typing import TextIO
 
 from flinkish.cli.output.printer import is_terminal
-from flinkish.cli.output.text import folded, shortened, terminal_width, visible, width_of
+from flinkish.cli.output.text import folded, terminal_width
 from flinkish.config import mask_secrets
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import HEAD, plan_lines, plan_rows
-from flinkish.spec.plan import RestorePlan
+from flinkish.units import shortened, visible, width_of
 
 _COLOURS = {
     "as-is": "green",

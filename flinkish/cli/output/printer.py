@@ -17,18 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
-from flinkish.cli.output.text import (
-    SCHEMA_VERSION,
-    counted,
-    json_document,
-    shortened,
-    terminal_height,
-    terminal_width,
-    visible,
-    visible_lines,
-)
+from flinkish.cli.output.text import SCHEMA_VERSION, json_document, terminal_height, terminal_width
 from flinkish.config import mask_secrets, working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
+from flinkish.units import counted, shortened, visible, visible_lines
 
 _CLEAR = "\x1b[H\x1b[J"
 

@@ -11,7 +11,7 @@ from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
 from flinkish.driver.tables.sink_tables import resolve, with_format
 from flinkish.errors import TableError
-from flinkish.registry.jobs import OperatorStatus
+from flinkish.messages.queries import OperatorStatus
 from flinkish.restore.recipe import EmptyState
 from flinkish.restore.source.restore_inputs import (
     LASTING_OPTIONS,

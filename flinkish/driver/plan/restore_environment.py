@@ -24,6 +24,7 @@ from flinkish.errors import (
     StorageError,
     TableError,
 )
+from flinkish.messages.calls import KnownWriter
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
@@ -54,7 +55,6 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
-from flinkish.spec.calls import KnownWriter
 
 #: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")

@@ -40,6 +40,8 @@ from flinkish.errors import (
     from_record,
     quoted_path,
 )
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavepointResult
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import (
@@ -50,8 +52,6 @@ from flinkish.savepoint.format.contents import (
 )
 from flinkish.savepoint.reporter import Pace
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavepointResult
 
 _POLL = 0.1  # seconds
 

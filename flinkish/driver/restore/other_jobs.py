@@ -10,6 +10,7 @@ from flinkish import storage
 from flinkish.driver.plan.outputs import one_name, output_of
 from flinkish.errors import ConsentNeeded
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
+from flinkish.messages.calls import KnownWriter
 from flinkish.registry.claims import (
     Claim,
     checkpoint_resource,
@@ -28,7 +29,6 @@ from flinkish.restore.plan.starts import (
     may_be_another_directory,
 )
 from flinkish.restore.source.restore_inputs import NewSink
-from flinkish.spec.calls import KnownWriter
 
 
 class OtherJobs:

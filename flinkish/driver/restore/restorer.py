@@ -28,6 +28,10 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.resumed_runs import resumed_runs
@@ -50,10 +54,6 @@ from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.launch import RestoreSpec
-from flinkish.spec.plan import RestorePlan
 
 if TYPE_CHECKING:
     from flinkish.restore.plan.sinks import SinkMode

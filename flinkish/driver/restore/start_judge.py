@@ -21,8 +21,9 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
+from flinkish.messages.queries import QueryFacts
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryFacts
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.sinks import SinkMode

@@ -15,12 +15,13 @@ from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.outputs import one_name
 from flinkish.errors import ConsentNeeded, NoCommittedBatch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.history import saved_shift
 from flinkish.savepoint.format.contents import OperatorFacts
-from flinkish.spec.plan import RestorePlan
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,9 @@ from flinkish.driver.runtime.running_query import (
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"

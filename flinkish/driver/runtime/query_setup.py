@@ -32,10 +32,10 @@ from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.spec.plan import RestorePlan
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_
 from flinkish.driver.restore import history
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import StorageError
-from flinkish.registry.jobs import OperatorStatus, QueryFacts, QueryStatus
-from flinkish.spec.plan import RestorePlan
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
 

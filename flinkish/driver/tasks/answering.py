@@ -11,8 +11,8 @@ from flinkish import storage
 from flinkish.config import Config
 from flinkish.errors import FlinkishError
 from flinkish.launch import secret_settings
-from flinkish.spec.calls import DriverCall, answer_path
-from flinkish.spec.codec import decode, encode
+from flinkish.messages.calls import DriverCall, answer_path
+from flinkish.messages.codec import decode, encode
 
 _TRANSFERS = "execution.savepoint.transfers"
 
@@ -44,7 +44,7 @@ def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object
 
 
 def write_answer(call_path: str, found: object, error: FlinkishError | None) -> None:
-    """Write the result of a driver or its error: a document of ``flinkish.spec``, with ``error``.
+    """Write the result of a driver or its error: a document of ``messages``, with ``error``.
 
     :func:`flinkish.launch.driver_call.ask_driver` reads it.
     """

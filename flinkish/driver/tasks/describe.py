@@ -1,6 +1,6 @@
 """Describe mode: the user's program runs, its queries are planned, and none is started.
 
-``flinkish info`` and ``check`` ask the driver for it (:class:`~flinkish.spec.calls.DescribeTask`).
+``flinkish info`` and ``check`` ask for it (:class:`~flinkish.messages.calls.DescribeTask`).
 ``DataStreamWriter.start`` and ``toTable`` plan the query and return a query that has already ended.
 The rest of the program runs unchanged, to its end.
 """
@@ -31,6 +31,8 @@ from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed, run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.errors import FlinkishError
+from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
+from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
@@ -38,8 +40,6 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.spec.calls import Described, DescribeTask, RestoreQuestion
-from flinkish.spec.launch import RestoreSpec
 from flinkish.state.declared import DeclaredStates
 from flinkish.state.snapshots import class_name
 
@@ -49,7 +49,7 @@ def main(
 ) -> int:
     """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
 
-    Writes a :class:`~flinkish.spec.calls.Described` and returns the driver's exit status.
+    Writes a :class:`~flinkish.messages.calls.Described` and returns the driver's exit status.
     """
     error: FlinkishError | None
     status = 0

@@ -1,6 +1,6 @@
 """Migration: a driver without a program that makes a new savepoint from an old one.
 
-``flinkish migrate`` asks it for that (:class:`~flinkish.spec.migration.Migration`).
+``flinkish migrate`` asks it for that (:class:`~flinkish.messages.migration.Migration`).
 :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten` does the work.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.driver.tasks.answering import answer, replace_file
+from flinkish.messages.calls import progress_path
+from flinkish.messages.migration import Migration, MigrationResult
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.format.reader import OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.scratch import scratch_directory
-from flinkish.spec.calls import progress_path
-from flinkish.spec.migration import Migration, MigrationResult
 
 #: The trigger in the new savepoint's metadata.
 TRIGGER = "migrate"
@@ -25,7 +25,7 @@ TRIGGER = "migrate"
 def main(migration: Migration, options: Mapping[str, str], call_path: str) -> int:
     """Run the driver in this mode and return its exit status.
 
-    Writes a :class:`~flinkish.spec.migration.MigrationResult`.
+    Writes a :class:`~flinkish.messages.migration.MigrationResult`.
     """
     return answer(call_path, options, lambda: migrate(migration, progress_path(call_path)))
 

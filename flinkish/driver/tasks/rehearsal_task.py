@@ -1,6 +1,6 @@
 """Rehearse mode: the user's program runs, and its queries run a few batches on copies of state.
 
-``flinkish rehearse`` asks the driver for it (:class:`~flinkish.spec.calls.RehearsalTask`).
+``flinkish rehearse`` asks the driver for it (:class:`~flinkish.messages.calls.RehearsalTask`).
 ``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one
 query after the other, and return a query that has ended. The rest of the program runs unchanged, to
 its end. Output of a file sink goes into the directory of the rehearsal.
@@ -19,9 +19,9 @@ from flinkish.driver.script import run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.driver.tasks.describe import Description, ended_query
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.messages.calls import RehearsalTask
+from flinkish.messages.rehearsals import Rehearsed, RehearsedQuery
 from flinkish.savepoint.directory.leases import Kind, Lease
-from flinkish.spec.calls import RehearsalTask
-from flinkish.spec.rehearsals import Rehearsed, RehearsedQuery
 
 #: The owner of the lease, as there is no job.
 OWNER = "flinkish rehearse"
@@ -36,7 +36,7 @@ def main(
 ) -> int:
     """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
 
-    Writes a :class:`~flinkish.spec.rehearsals.Rehearsed` and returns the driver's exit status.
+    Writes a :class:`~flinkish.messages.rehearsals.Rehearsed` and returns the driver's exit status.
     """
     error: FlinkishError | None
     status, found = 0, None

@@ -1,7 +1,6 @@
 """State as data: a driver without a program that selects or exports rows of a savepoint's state.
 
-``flinkish state`` asks it for that (:class:`~flinkish.spec.calls.StateTask`). The savepoint is only
-read.
+``flinkish state`` asks for it (:class:`~flinkish.messages.calls.StateTask`); it is only read.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish import storage
 from flinkish.driver.tasks.answering import answer
 from flinkish.errors import LaunchFailed, UsageError
-from flinkish.spec.calls import StateAnswer, StateTask
+from flinkish.messages.calls import StateAnswer, StateTask
 from flinkish.state.shipping import ship_package
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _SUCCESS = "_SUCCESS"
 def main(task: StateTask, options: Mapping[str, str], call_path: str) -> int:
     """Run the driver in this mode and return its exit status.
 
-    Writes a :class:`~flinkish.spec.calls.StateAnswer`.
+    Writes a :class:`~flinkish.messages.calls.StateAnswer`.
     """
     return answer(call_path, options, lambda: run(_session(), task))
 

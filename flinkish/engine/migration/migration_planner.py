@@ -22,8 +22,7 @@ from flinkish.checkpoint.format.pins import (
     pinned,
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas
-from flinkish.engine.errors import CannotMigrate as CannotMigrate
-from flinkish.engine.errors import StateFormatError
+from flinkish.engine.errors import CannotMigrate, StateFormatError
 from flinkish.engine.migration.evolution import EvolutionVerdict, Resolution, resolve
 from flinkish.engine.migration.join_formats import is_join, join_moves
 from flinkish.engine.migration.migration_plan import (

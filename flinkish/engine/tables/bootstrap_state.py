@@ -19,15 +19,10 @@ import xxhash
 
 from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.engine.errors import PERMANENT, LostRows
+from flinkish.engine.errors import PERMANENT, CannotMigrate, LostRows
 from flinkish.engine.migration.digests import sum_digests
 from flinkish.engine.migration.migration_plan import store_directory
-from flinkish.engine.migration.migration_planner import (
-    CannotMigrate,
-    TargetState,
-    for_spark,
-    plan_operator,
-)
+from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
 from flinkish.engine.migration.pipeline import WrittenOperator
 from flinkish.engine.migration.row_blocks import Rows, in_lists, unpack
 from flinkish.engine.migration.state_files import operator_files

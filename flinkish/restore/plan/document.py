@@ -1,4 +1,4 @@
-"""The plan of a restore as it is recorded, shown and saved (:mod:`flinkish.spec.plan`). Pure."""
+"""The plan of a restore as recorded, shown and saved (:mod:`flinkish.messages.plan`). Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from flinkish.errors import ConsentNeeded, Incompatible
-from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
-from flinkish.restore.plan.non_restored_state import NonRestored
-from flinkish.restore.plan.pins import PinPlan
-from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
-from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.plan.source_row import SourcePlan
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
-from flinkish.restore.source.restore_inputs import SavedOperator
-from flinkish.spec.plan import (
+from flinkish.messages.plan import (
     HistoryShift,
     KeptQueryId,
     OperatorOrigin,
@@ -28,6 +20,14 @@ from flinkish.spec.plan import (
     SourceOrigin,
     SourceRow,
 )
+from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
+from flinkish.restore.plan.non_restored_state import NonRestored
+from flinkish.restore.plan.pins import PinPlan
+from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.sinks import SinkPlan
+from flinkish.restore.plan.source_row import SourcePlan
+from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
+from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK: PlanVerdict = "ok"
 CONSENT: PlanVerdict = "consent-needed"

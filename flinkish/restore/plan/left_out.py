@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.requests import LeftOut
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
-from flinkish.spec.requests import LeftOut
 
 _CONSENT = "use -n to start it from the beginning, or restore a later savepoint"
 

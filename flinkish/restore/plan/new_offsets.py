@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
 from flinkish.restore.plan.kafka_positions import OFFLINE
 from flinkish.restore.plan.kafka_reading import (
     Available,
@@ -30,7 +31,6 @@ from flinkish.restore.plan.kafka_reading import (
 )
 from flinkish.restore.plan.positions import SET
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
-from flinkish.spec.plan import Move
 
 #: The user's agreement that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"

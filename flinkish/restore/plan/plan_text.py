@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flinkish.spec.plan import RestoreOutcome, RestorePlan
+from flinkish.messages.plan import RestoreOutcome, RestorePlan
 from flinkish.units import size_text
 from flinkish.units import table as aligned
 

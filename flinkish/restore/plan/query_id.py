@@ -23,7 +23,7 @@ class RunState(Protocol):
 
 
 class CommittingQuery(Protocol):
-    """A job's query as the registry knows it (``flinkish.spec.queries.QueryStatus``)."""
+    """A job's query as the registry knows it (``flinkish.messages.queries.QueryStatus``)."""
 
     @property
     def checkpoint_dir(self) -> str:

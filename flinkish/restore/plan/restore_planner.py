@@ -14,6 +14,7 @@ from typing import Protocol
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
@@ -46,7 +47,6 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
-from flinkish.spec.plan import RestorePlan
 
 
 class RestoreEnvironment(Protocol):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flinkish.messages.plan import Move
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.verdicts import Check
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
-from flinkish.spec.plan import Move
 
 SourceVerdict = Literal[
     "as-is",

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from flinkish.errors import ConsentNeeded, StorageError
+from flinkish.messages.calls import KnownWriter
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 from flinkish.restore.plan.source_row import kind_of
-from flinkish.spec.calls import KnownWriter
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (

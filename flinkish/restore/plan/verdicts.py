@@ -1,16 +1,16 @@
 """The verdicts of a restore plan as the planner needs them.
 
-The types themselves are parts of the plan (:mod:`flinkish.spec.plan`).
+The types themselves are parts of the plan (:mod:`flinkish.messages.plan`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flinkish.spec.plan import Check as Check
-from flinkish.spec.plan import RestoreOutcome as RestoreOutcome
-from flinkish.spec.plan import StateChange as StateChange
-from flinkish.spec.plan import Verdict as Verdict
+from flinkish.messages.plan import Check as Check
+from flinkish.messages.plan import RestoreOutcome as RestoreOutcome
+from flinkish.messages.plan import StateChange as StateChange
+from flinkish.messages.plan import Verdict as Verdict
 
 #: Verdicts that the state-migration engine carries out.
 FOR_THE_ENGINE = frozenset({Verdict.MIGRATE, Verdict.RESCALE})

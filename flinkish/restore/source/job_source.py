@@ -11,6 +11,8 @@ from typing import Any
 from flinkish.checkpoint.cut import Cut, FilesVanished
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_source import (
     RestorableQuery,
@@ -19,8 +21,6 @@ from flinkish.restore.source.restore_source import (
     open_restore_source,
 )
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.queries import QueryFacts, QueryStatus
 
 #: Number of attempts to read a checkpoint that Spark trims, and the seconds between two of them.
 _ATTEMPTS = 20

@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish.checkpoint.format.schema_files import parse_struct
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.savepoint.format import limits
@@ -25,7 +26,6 @@ from flinkish.savepoint.format.contents import (
     identity_of,
 )
 from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
-from flinkish.spec.requests import LeftOut
 
 _INT64 = 1 << 63
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import Corrupt
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.savepoint.format.contents import (
     OperatorFacts,
     OperatorRecord,
     QueryRecord,
     QuerySource,
 )
-from flinkish.spec.queries import QueryFacts, QueryStatus
 
 
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:

@@ -29,6 +29,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
+from flinkish.messages.savepoints import SavedQuery
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import new_name
 from flinkish.savepoint.directory.dispose import release_holder
@@ -54,7 +55,6 @@ from flinkish.savepoint.write.transfer import (
     Transfer,
     TransferOutcome,
 )
-from flinkish.spec.savepoints import SavedQuery
 
 #: Maximum number of attempts per query when Spark trims its files in the meantime.
 ATTEMPTS = 20

@@ -10,7 +10,8 @@ from flinkish.client.context import Context
 from flinkish.client.failures import unacknowledged
 from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, QueryStatus
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.plan import RestorePlan
 from tests.cli import test_offline
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import unpack

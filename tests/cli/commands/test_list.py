@@ -16,6 +16,9 @@ import pytest
 from flinkish.cli import entry
 from flinkish.cli.app import run as run_click
 from flinkish.cli.commands.jobs_table import wanted_states
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry import fast_list
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -24,10 +27,7 @@ from flinkish.registry.jobs import (
     TRANSITIONS,
     JobRecord,
     JobState,
-    Launch,
     ProcessRef,
-    QueryStatus,
-    SavepointRecord,
 )
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import PATIENCE, ROOT, Command, line_with

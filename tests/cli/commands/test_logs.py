@@ -8,7 +8,8 @@ import pytest
 
 from flinkish.client.logs import LogReader
 from flinkish.log_lines import LogChoice, LogLevel
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import PATIENCE, Command, line_with, wait_until
 from tests.test_log_lines import FAILURE, LOG, RESTART, TRACEBACK, WARNING
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.savepoint.directory.leases import Kind, Lease
 from tests.cli.conftest import Command
 from tests.support.savepoint.small_savepoints import make_savepoint

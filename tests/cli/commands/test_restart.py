@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import NonRestoredState
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    ProcessRef,
-    QueryStatus,
-    RestoreSpec,
-)
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import is_alive, process_ref
 from tests.cli.conftest import Command, wait_until
 from tests.support.savepoint.small_savepoints import make_savepoint

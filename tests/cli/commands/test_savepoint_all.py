@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RequestKind, RequestState
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import SavepointArguments
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import SavepointArguments
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

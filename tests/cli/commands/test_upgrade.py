@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flinkish.client.context import Context
 from flinkish.config import Config
-from flinkish.spec.upgrades import Upgrade
+from flinkish.messages.upgrades import Upgrade
 from tests.cli.conftest import Command
 from tests.upgrade.test_in_place import GONE, ID, new
 

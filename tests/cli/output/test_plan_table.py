@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.cli.output.plan_table import show_plan
-from flinkish.spec.plan import RestorePlan
+from flinkish.messages.plan import RestorePlan
 from flinkish.units import width_of
 from tests.restore.plan.test_restore_planner import planner_of
 from tests.support.restore.query_builders import AGG, new, old, saved_query, starting

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flinkish.driver.requests.time_limit import limit_of
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.jobs import Request, RequestKind, RequestState
-from flinkish.spec.requests import SavepointArguments
 
 
 def request(timeout: float | None) -> Request:

@@ -13,7 +13,8 @@ import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import ConsentNeeded, Corrupt, GivenUp, WrongState
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 

@@ -9,8 +9,10 @@ import pytest
 
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 from flinkish.restore.source.restore_inputs import NewSink
 

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.driver.restore.restorer import check_names
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import RestoreSpec
+from flinkish.messages.launch import RestoreSpec
 from flinkish.restore.plan.non_restored_state import NonRestored
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 

@@ -14,15 +14,10 @@ from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Corrupt, NoCommittedBatch
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    QueryFacts,
-    QueryStatus,
-    RequestKind,
-    RestoreSpec,
-)
-from flinkish.spec.plan import HistoryShift, QueryRow, RestorePlan
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import HistoryShift, QueryRow, RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from tests.driver.test_claim import Counting, stopped
 from tests.driver.test_gate import rate, rate_key
 from tests.support.checkpoints.recorded import unpack

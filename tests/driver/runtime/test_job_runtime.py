@@ -13,9 +13,10 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.errors import UsageError
+from flinkish.messages.launch import Launch
 from flinkish.registry.claims import file_resource
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 
 A, B = "a" * 32, "b" * 32
 OUT = file_resource("/out")

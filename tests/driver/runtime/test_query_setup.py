@@ -11,8 +11,8 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.errors import ConsentNeeded
-from flinkish.registry.jobs import QueryStatus
-from flinkish.spec.plan import QueryRow, RestorePlan
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
 
 CONF = SimpleNamespace(get=lambda *_: None)
 SESSION = SimpleNamespace(

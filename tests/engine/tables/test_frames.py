@@ -14,8 +14,8 @@ import pytest
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.engine.errors import LostRows, MissingStateFile, StateFormatError
-from flinkish.engine.migration.migration_planner import CannotMigrate, TargetState
+from flinkish.engine.errors import CannotMigrate, LostRows, MissingStateFile, StateFormatError
+from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import compile_schema

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, KafkaReading, Topics
 from flinkish.restore.plan.new_offsets import (
     NewOffsets,
@@ -18,7 +19,6 @@ from flinkish.restore.plan.new_offsets import (
     other_offsets,
     parse_target,
 )
-from flinkish.spec.plan import Move
 
 READING = KafkaReading("subscribe", "a,b", True)
 SAVED = {"a": {0: 5, 1: 8}, "b": {0: 2}}

@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
+from flinkish.messages.plan import HistoryShift, Move, OperatorOrigin, RestorePlan
 from flinkish.operators.state_semantics import (
     ONLY,
     TIME_ZONE,
@@ -44,7 +45,6 @@ from flinkish.restore.source.restore_inputs import (
     SavedSource,
 )
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
-from flinkish.spec.plan import HistoryShift, Move, OperatorOrigin, RestorePlan
 from tests.support.restore.query_builders import (
     AGG,
     DEDUP,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.messages.plan import Move
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
@@ -15,7 +16,6 @@ from flinkish.restore.plan.source_answers import starting_offsets
 from flinkish.restore.plan.source_plans import source_plans
 from flinkish.restore.plan.source_row import NO_FACTS, BrokerFacts, SourcePlan
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
-from flinkish.spec.plan import Move
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"

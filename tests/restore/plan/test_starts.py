@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.calls import KnownWriter
 from flinkish.restore.plan.sinks import SinkMode, SinkPosition
 from flinkish.restore.plan.starts import (
     Agreed,
@@ -20,7 +21,6 @@ from flinkish.restore.plan.starts import (
     judge_start,
     judge_writers,
 )
-from flinkish.spec.calls import KnownWriter
 
 NEW = Beginning("q")
 OWN = Beginning("q", checkpoint="/own", committed=4, planned=5)

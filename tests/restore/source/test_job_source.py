@@ -9,15 +9,15 @@ import pytest
 
 from flinkish.checkpoint.cut import Cut, FilesVanished, read_cut
 from flinkish.errors import Corrupt, SavepointNotFound
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.requests import LeftOut
 from flinkish.restore.source.job_source import newest_cut, open_job
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.queries import QueryFacts, QueryStatus
-from flinkish.spec.requests import LeftOut
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import strategies as st
 
 from flinkish.errors import Corrupt, FlinkishError
+from flinkish.messages.requests import LeftOut
 from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
 from flinkish.savepoint.format.contents import Header, QueryRecord
 from flinkish.savepoint.manage.candidates import Known, generations
 from flinkish.savepoint.manage.generations import by_clock
 from flinkish.savepoint.manage.retention import Policy, plan_whole
-from flinkish.spec.requests import LeftOut
 from tests.support.examples import examples
 
 NOW = 1_700_000_000.0

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from flinkish.spec.codec import OMIT_DEFAULT
-from flinkish.spec.plan import QueryRow, RestorePlan
+from flinkish.messages.codec import OMIT_DEFAULT
+from flinkish.messages.plan import QueryRow, RestorePlan
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from flinkish.errors import Corrupt
-from flinkish.spec.codec import decode_fields, encode_fields
-from flinkish.spec.plan import (
+from flinkish.messages.codec import decode_fields, encode_fields
+from flinkish.messages.plan import (
     Check,
     HistoryShift,
     KeptQueryId,

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from flinkish.errors import Corrupt
-from flinkish.spec.codec import OMIT_DEFAULT, decode, encode
-from flinkish.spec.launch import RestoreSpec
-from flinkish.spec.migration import Migration
-from flinkish.spec.plan import RestorePlan
-from flinkish.spec.queries import QueryFacts, QueryStatus
-from flinkish.spec.rehearsals import RehearsalLimits
-from flinkish.spec.requests import LeftOut
+from flinkish.messages.codec import OMIT_DEFAULT, decode, encode
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.migration import Migration
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.rehearsals import RehearsalLimits
+from flinkish.messages.requests import LeftOut
 
 #: The environment variable with the path of the call.
 CALL_VARIABLE = "FLINKISH_CALL"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from flinkish.errors import Corrupt, UnsupportedFormat
-from flinkish.spec.codec import OMIT_DEFAULT, decode, encode
+from flinkish.messages.codec import OMIT_DEFAULT, decode, encode
 
 
 class Colour(str, Enum):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from flinkish.errors import RegistryError
+from flinkish.messages.codec import decode, encode, version_of
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import OperatorStatus, QueryFacts, QueryStatus
 from flinkish.registry import rows
-from flinkish.spec.codec import decode, encode, version_of
-from flinkish.spec.plan import RestorePlan
-from flinkish.spec.queries import OperatorStatus, QueryFacts, QueryStatus
 
 #: As the flinkish wrote them whose documents had no version.
 STATUS_BEFORE = (

@@ -4,8 +4,8 @@ The planner (:mod:`flinkish.restore.plan`) makes it in the driver. Each query of
 part in the registry, ``flinkish check --json`` prints it, and ``check -o`` saves it. Each class is
 a part of that document, with its keys in their order. Nearly all of them have defaults, so that a
 part can be read which a job recorded before they existed. Whoever adds one raises the ``VERSION``
-of the documents with a plan in them (:class:`~flinkish.spec.queries.QueryStatus`,
-:class:`~flinkish.spec.launch.Launch`).
+of the documents with a plan in them (:class:`~flinkish.messages.queries.QueryStatus`,
+:class:`~flinkish.messages.launch.Launch`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from flinkish.spec.codec import OMIT_DEFAULT, named
+from flinkish.messages.codec import OMIT_DEFAULT, named
 
 #: The verdict on a whole restore, or on one query.
 PlanVerdict = Literal["ok", "consent-needed", "incompatible"]

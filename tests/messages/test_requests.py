@@ -8,25 +8,19 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import RegistryError, UnsupportedFormat
-from flinkish.registry import rows
-from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    RequestKind,
-    RequestState,
-    arguments_for,
-)
-from flinkish.spec.codec import encode, encode_fields
-from flinkish.spec.requests import (
+from flinkish.messages.codec import encode, encode_fields
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import (
     Arguments,
     CancelArguments,
     LeftOut,
     RequestResult,
     SavepointArguments,
 )
-from flinkish.spec.savepoints import SavedQuery, SavepointResult
+from flinkish.messages.savepoints import SavedQuery, SavepointResult
+from flinkish.registry import rows
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState, arguments_for
 
 SAVED = SavepointResult(
     path="/sp/savepoint-ababab-0",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.spec.savepoints import SavepointRecord, SavepointResult
+from flinkish.messages.savepoints import SavepointRecord, SavepointResult
 
 
 @dataclass(frozen=True)

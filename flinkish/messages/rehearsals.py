@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flinkish.spec.plan import RestorePlan
+from flinkish.messages.plan import RestorePlan
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RehearsedQuery:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The answer to a :class:`~flinkish.spec.calls.RehearsalTask`.
+    """The answer to a :class:`~flinkish.messages.calls.RehearsalTask`.
 
     Attributes
     ----------

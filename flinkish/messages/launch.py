@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flinkish.spec.codec import OMIT_DEFAULT
-from flinkish.spec.plan import RestorePlan
+from flinkish.messages.codec import OMIT_DEFAULT
+from flinkish.messages.plan import RestorePlan
 
 #: The values of ``--sink-ahead``.
 SINK_MODES = ("rebase", "accept", "rollback")

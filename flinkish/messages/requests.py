@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flinkish.spec.codec import OMIT_DEFAULT, formerly
-from flinkish.spec.savepoints import SavepointResult
+from flinkish.messages.codec import OMIT_DEFAULT, formerly
+from flinkish.messages.savepoints import SavepointResult
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.driver.tasks.answering import take_call, write_answer
 from flinkish.errors import Corrupt, UsageError, from_record
-from flinkish.spec.calls import (
+from flinkish.messages.calls import (
     Described,
     DescribeTask,
     DriverCall,
@@ -23,14 +23,14 @@ from flinkish.spec.calls import (
     StateTask,
     answer_path,
 )
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import RestoreSpec
-from flinkish.spec.migration import MigratedOperator, Migration, MigrationResult, NewSchema
-from flinkish.spec.plan import RestorePlan
-from flinkish.spec.queries import QueryFacts, QueryStatus
-from flinkish.spec.rehearsals import RehearsalLimits
-from flinkish.spec.requests import LeftOut
-from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.migration import MigratedOperator, Migration, MigrationResult, NewSchema
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.rehearsals import RehearsalLimits
+from flinkish.messages.requests import LeftOut
+from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 SAVED = SavepointResult(
     path="/sp", format="native", bytes=1, files=2, duration=0.5, queries=(SavedQuery("q", 3, "i"),)

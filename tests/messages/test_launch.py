@@ -7,11 +7,11 @@ import json
 import pytest
 
 from flinkish.errors import Corrupt, RegistryError, UnsupportedFormat
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry import rows
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch, RestoreSpec
-from flinkish.spec.plan import RestorePlan
 
 #: As the flinkish wrote it whose documents had no version.
 BEFORE_VERSIONS = (

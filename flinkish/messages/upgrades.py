@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from flinkish.spec.codec import OMIT_DEFAULT
-from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.messages.codec import OMIT_DEFAULT
+from flinkish.messages.launch import Launch, RestoreSpec
 
 #: The fewest batches that a new program can be asked for.
 LEAST_HEALTH_BATCHES = 0
