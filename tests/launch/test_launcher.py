@@ -153,7 +153,7 @@ def test_the_job_outlives_the_process_that_launched_it(
     source = f"""
 import os, time
 from flinkish.launch.launcher import launch_job, new_job
-from flinkish.registry.jobs import Launch
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
 spec = Launch(application="/a.py", spark_home={str(home)!r}, working_directory={str(tmp_path)!r})
 with Registry.open({registry_url!r}) as registry:

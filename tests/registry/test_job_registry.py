@@ -609,7 +609,8 @@ def test_threads_share_one_registry(registry: Registry, make_job: MakeJob) -> No
 AGENT = """
 import sys
 from flinkish.errors import Locked
-from flinkish.registry.jobs import QueryStatus, RequestKind
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import RequestKind
 from flinkish.registry.job_registry import Registry
 from flinkish.messages.requests import RequestResult, SavepointArguments
 url, job_id, me = sys.argv[1:]
@@ -657,7 +658,8 @@ def test_processes_share_one_registry(
 
 CREATOR = """
 import sys
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.job_registry import Registry, new_job_id
 print("ready", flush=True)
 sys.stdin.readline()

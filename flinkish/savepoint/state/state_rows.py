@@ -75,9 +75,6 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
         engine = next((o for o in found if o.ordinal == operator.ordinal), None)
         if engine is None:
             raise StateFormatError(f"state/{operator.ordinal}", None, "the state is missing")
-        if engine.partitions < operator.partitions:
-            reason = f"it has {engine.partitions} partitions of {operator.partitions}"
-            raise StateFormatError(engine.directory, None, reason)
         try:
             table = find_table(engine, state or None)
         except NoSuchState as error:

@@ -150,7 +150,7 @@ def test_an_answer_that_is_none(cli: Command) -> None:
     _driver(cli, "open(os.environ['FLINKISH_CALL'] + '.answer', 'wb').write(b'\\xff{')\n")
     result = cli(*_words(cli))
     assert result.code == 15, result.err
-    assert "no answer" in result.err
+    assert "not a valid answer" in result.err
 
 
 def test_a_driver_that_dies_without_an_answer(cli: Command) -> None:

@@ -114,7 +114,10 @@ def test_a_damaged_state(cli: Command, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gone", "words"),
-    [("commits/6", "there is no commit of batch 6"), ("state/0/1", "it has 1 partitions of 2")],
+    [
+        ("commits/6", "there is no commit of batch 6"),
+        ("state/0/1", "the state partition is missing"),
+    ],
 )
 def test_files_of_a_savepoint_that_are_missing(
     cli: Command, tmp_path: Path, gone: str, words: str
@@ -137,7 +140,7 @@ def test_what_an_export_refuses(cli: Command, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     refused = cli("state", "export", path, "hdfs-agg", str(tmp_path / "there"), "--json")
     assert refused.code == 2
-    assert "the target exists" in refused.error()["message"]
+    assert "the target already exists" in refused.error()["message"]
     new = str(tmp_path / "new")
     refused = cli("state", "export", path, "hdfs-agg", new, "--format", "avro", "--where", "true")
     assert refused.code == 2

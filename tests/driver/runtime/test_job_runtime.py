@@ -26,7 +26,9 @@ def session() -> Any:
     """A SparkSession, as far as one is told from another."""
     own = SimpleNamespace()
     own.equals = lambda other: other is own
-    return SimpleNamespace(_jsparkSession=own)
+    return SimpleNamespace(
+        _jsparkSession=own, conf=SimpleNamespace(get=lambda _key, default: default)
+    )
 
 
 HERE = session()
