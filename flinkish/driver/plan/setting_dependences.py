@@ -30,7 +30,7 @@ from flinkish.driver.plan.looked_up_settings import (
     parsing,
     writing,
 )
-from flinkish.driver.plan.plan_classes import find_class, items, scala_object
+from flinkish.driver.plan.plan_classes import class_name, find_class, items, scala_object
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
@@ -185,7 +185,7 @@ class DependenceReader:
 
     def _needs(self, expression: Any, *, times: int) -> tuple[_Need, ...]:
         """Return what an expression needs; ``times``: which moments in it reach the result."""
-        name = str(expression.getClass().getSimpleName())
+        name = class_name(expression)
         if name == "AttributeReference":
             return self._attribute(expression, times=times)
         if name == "GetStructField":
@@ -231,11 +231,11 @@ class DependenceReader:
         child, ordinal = expression.child(), int(expression.ordinal())
         times = min(times, _moments(expression))
         made = [child]
-        if child.getClass().getSimpleName() == "AttributeReference":
+        if class_name(child) == "AttributeReference":
             made = list(self._defined.get(int(child.exprId().id()), ())) or [child]
         found: list[_Need] = []
         for each in made:
-            if each.getClass().getSimpleName() == "CreateNamedStruct":
+            if class_name(each) == "CreateNamedStruct":
                 found += self._needs(each.valExprs().apply(ordinal), times=times)
             else:
                 found += self._needs(each, times=times)
@@ -346,9 +346,9 @@ class DependenceReader:
         return True
 
 
-def read_columns(node: Any) -> ReadColumn | None:
-    """Return how a leaf of a plan reads its columns; None where it is no file source."""
-    if node.getClass().getSimpleName() != "StreamingRelation":
+def read_columns(node: Any, name: str) -> ReadColumn | None:
+    """Return how a leaf of a plan reads its columns; None where its class is no file source's."""
+    if name != "StreamingRelation":
         return None
     source = node.dataSource()
     return ReadColumn(str(source.className()).lower(), _options(source))
@@ -458,13 +458,20 @@ def _is_time(expression: Any) -> bool:
 
 
 def _times_in(expressions: Iterable[Any]) -> Iterator[Any]:
-    """Yield the times in Spark's arithmetic of windows."""
-    for each in expressions:
+    """Yield the times in Spark's arithmetic of windows, which has each of them several times."""
+    seen: set[str] = set()
+    stack = list(expressions)[::-1]
+    while stack:
+        each = stack.pop()
+        text = str(each.toString())
+        if text in seen:
+            continue
+        seen.add(text)
         children = items(each.children())
-        if each.getClass().getSimpleName() == "PreciseTimestampConversion" and not _is_time(each):
+        if class_name(each) == "PreciseTimestampConversion" and not _is_time(each):
             yield from children
         else:
-            yield from _times_in(children)
+            stack += reversed(children)
 
 
 def _shows_fields(name: str, expression: Any) -> bool:
@@ -476,7 +483,7 @@ def _shows_fields(name: str, expression: Any) -> bool:
 
 def _is_local(expression: Any) -> bool:
     """Return whether an expression makes a time of a date or of a time without a zone."""
-    made = expression.getClass().getSimpleName() == "Cast" and _is_local_type(expression.child())
+    made = class_name(expression) == "Cast" and _is_local_type(expression.child())
     return made and str(expression.dataType().simpleString()) == "timestamp"
 
 

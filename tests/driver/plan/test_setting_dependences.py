@@ -114,6 +114,10 @@ def test_the_event_time_and_aggregates_count_too(spark: Any, frame: Any) -> None
     assert (ansi.setting, ansi.certain) == (ANSI, False)
     (key,) = depends(frame.groupBy(F.col("cents").cast("int")).count())
     assert (key.setting, key.certain) == (ANSI, True)
+    # Spark's own name for this expression is not that of its class.
+    made = F.make_timestamp(F.lit(2020), F.lit(1), F.col("n"), F.lit(0), F.lit(0), F.lit(0))
+    found = depends(frame.groupBy(made.alias("made")).count())
+    assert {each.setting for each in found} == {ANSI, TIME_ZONE}
 
 
 @pytest.mark.spark
