@@ -268,7 +268,7 @@ def test_a_stop_that_takes_longer_than_its_limit_fails_and_the_job_goes_on(
 
     job = new_job().start(program)
     job.wait_until(lambda: 1 in seen)
-    with pytest.raises(GivenUp, match="a running batch did not end within 1 s") as given_up:
+    with pytest.raises(GivenUp, match="did not end within the 1 s of the request") as given_up:
         job.request(RequestKind.STOP, str(tmp_path), timeout=1.0)
     assert "--timeout" in given_up.value.hint
     assert job.job().state is JobState.RUNNING

@@ -216,9 +216,13 @@ class Actions:
                 lambda: self._check_not_cancelled(request),
             )
         except GivenUp as error:
-            if self._limit.is_asked:
-                error.hint = f"{self._limit.advice}; or raise execution.quiesce.timeout"
-            raise
+            if not (self._limit.is_asked and self._limit.is_over):
+                raise
+            # The batch had what was left of the limit, which would read as a limit of its own.
+            raise GivenUp(
+                f"a running batch did not end within the {self._limit.seconds:g} s of the request",
+                hint=self._limit.advice,
+            ) from error
         self._limit = self._limit.after(time.monotonic() - begun)
 
     def _result(
