@@ -27,6 +27,10 @@ venv: $(INSTALLED) ## make .venv and install flinkish into it, with all that dev
 demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, resume as v2, compare (2 min)
 	@$(PYTHON) -m flinkish.examples.flights.demo $(ARGS)
 
+# Tests start Python many hundred times. Where the environment forbids .pyc files, as container images
+# do, each of these processes would compile flinkish anew: a third of what a command costs.
+test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
+
 # Lint runs beside the tests, which wait now and then; it has the import rules, so that these do not.
 test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (15 min)
 	@mkdir -p .cache/tiers

@@ -118,7 +118,7 @@ class InvalidUid(UsageError):
     """An invalid uid or uid hash: an empty uid, or a uid hash that is not 32 hex digits."""
 
     id = "invalid-uid"
-    default_hint = "give the operator a name of at least one character, or leave the uid out"
+    default_hint = "give the operator a non-empty uid, or omit the uid"
 
 
 class InvalidGraph(UsageError):
@@ -151,7 +151,7 @@ class DuplicateUid(Incompatible):
     """Two operators of one program have the same uid or the same uid hash."""
 
     id = "duplicate-uid"
-    default_hint = "give each of the two operators a uid of its own"
+    default_hint = "give each of the two operators its own uid"
 
 
 class HashCollision(Incompatible):
@@ -174,7 +174,7 @@ class ConsentNeeded(FlinkishError):
 
 class NonRestoredState(ConsentNeeded):
     id = "non-restored-state"
-    default_hint = "give -n (--allowNonRestoredState) to drop that state on purpose"
+    default_hint = "use -n (--allowNonRestoredState) to drop that state on purpose"
 
 
 class JobNotFound(FlinkishError):
@@ -248,7 +248,7 @@ class UnsafePath(Corrupt):
 
     id = "unsafe-path"
     default_hint = (
-        "nothing was touched; see who can write there, and remove what has that name by hand"
+        "nothing was changed; check who can write there, and remove the file of that name by hand"
     )
 
 
@@ -274,7 +274,9 @@ class BrokerError(StorageError):
     """A Kafka broker cannot be asked: it does not answer, or there is no client for it."""
 
     id = "broker"
-    default_hint = "see that the broker is reachable from here, and its host and port are right"
+    default_hint = (
+        "check that the broker is reachable from here, and that its host and port are right"
+    )
 
 
 class TableError(StorageError):

@@ -53,6 +53,8 @@ _OWN_LEVEL = (
     ("Exception in thread ", LogLevel.ERROR),
     ("flinkish: ", LogLevel.WARN),
 )
+#: The beginning of what the driver writes about the job's failure, which is in the registry too.
+_FAILED = "flinkish: job failed"
 #: The forms of Spark's own lines; a program's ``logging`` may write the others.
 _SPARK_HEADS = _HEADS[:2]
 #: What spark-submit and its JVM write before there is a log.
@@ -245,6 +247,13 @@ class ProgramOutput(_Lines):
         elif not line.startswith("    "):
             self._in_foreign = False
         return not (self._in_plan or self._in_foreign or _JAVA_FRAME.match(line))
+
+
+class FollowedOutput(ProgramOutput):
+    """What somebody sees who follows a job to its end: how it failed, the command's error says."""
+
+    def _begins_shown(self, line: str) -> bool:
+        return super()._begins_shown(line) and not line.startswith(_FAILED)
 
 
 def own_lines(text: str) -> list[str]:

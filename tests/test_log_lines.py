@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.log_lines import (
     PIECE,
+    FollowedOutput,
     LogChoice,
     LogFilter,
     LogLevel,
@@ -215,6 +216,14 @@ def test_of_an_error_of_spark_the_program_shows_no_plan_and_no_frames() -> None:
     text = "".join(line[1:] for line in RAISED.splitlines(keepends=True))
     own = [line[1:] for line in RAISED.splitlines() if line.startswith("|")]
     assert own_lines(text) == own
+
+
+def test_who_follows_a_job_is_told_of_its_failure_once() -> None:
+    text = "flinkish: query 'q' restored\nflinkish: job failed at /app.py, line 3\n" + RAISED
+    shown = "".join(FollowedOutput().feed(text.replace("|", "")))
+    assert "flinkish: query 'q' restored\n" in shown
+    assert "job failed" not in shown
+    assert "The program says more" in shown
 
 
 WITH_USAGE = """\

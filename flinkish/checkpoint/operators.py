@@ -16,6 +16,7 @@ from typing import Any
 from flinkish import storage as fs
 from flinkish.checkpoint.errors import HINT_WHOLE, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
+from flinkish.checkpoint.format import state_layout
 from flinkish.checkpoint.format.archives import SharedFile, read_archive_metadata
 from flinkish.checkpoint.format.chains import KnownFiles, find_chain, find_known_files
 from flinkish.checkpoint.format.errors import CheckpointFormatError, MissingStateFile
@@ -24,7 +25,6 @@ from flinkish.checkpoint.format.names import (
     DEFAULT_STORE,
     HDFS,
     METADATA_DIRECTORY,
-    NOT_STORES,
     ROCKSDB,
     SCHEMA_DIRECTORY,
     STATE,
@@ -36,12 +36,9 @@ from flinkish.checkpoint.format.names import (
     state_files_among,
 )
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
-from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of, pinned_partitions
+from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of
 from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY, FamilySchemas, parse_schema_file
 from flinkish.errors import Corrupt, FlinkishError, NotSavepointable
-
-#: The names of Spark's NullType.
-_NULL_TYPES = frozenset({"void", "null"})
 
 #: State version -> for each partition, the ids of its stores' files.
 StateIds = Mapping[int, Sequence[Sequence[str]]]
@@ -146,7 +143,7 @@ def read_operator(
     top = fs.list_directory(directory)
     metadata, files = _metadata_files(directory, prefix, top, version - 1)
     choose = _chooser(pins, version, state_ids)
-    read = partial(_read_partition, directory, prefix, choose, version)
+    read = partial(_read_partition, directory, prefix, metadata, choose, version)
     names: dict[int, Mapping[str, tuple[str, str]]] = {}
     newest = total = 0
     trouble: Exception | None = None
@@ -163,9 +160,10 @@ def read_operator(
     if isinstance(choose, _UnknownProvider):
         raise choose.error
     schemas = _schema_files(names.get(0, {}))
-    stores = _store_infos(directory, names.get(0, {}), metadata, {f.path for f in schemas})
-    partitions = _check_partitions(directory, names, expected_partitions(pins, stores, len(names)))
-    _check_stores(directory, names, metadata)
+    stores = _store_infos(directory, prefix, names.get(0, {}), metadata, {f.path for f in schemas})
+    keys = [store.key_schema for store in stores if store.key_schema is not None]
+    expected = state_layout.expected_partitions(pins, keys, len(names))
+    partitions = _check_partitions(directory, names, expected)
     if trouble is not None:
         raise trouble
     for file in schemas:
@@ -188,39 +186,45 @@ def _metadata_files(
 ) -> tuple[OperatorMetadata | None, FileSet]:
     """Return Spark 4.x's operator metadata valid at ``batch``, and its files up to that batch."""
     files = FileSet()
-    newest: tuple[int, str] | None = None
+    there: set[str] = set()
     if METADATA_DIRECTORY in top.directories:
         for relative, entry in fs.walk_files(os.path.join(directory, METADATA_DIRECTORY)):
             head, _, name = relative.rpartition("/")
             number = parse_number(name) if head == "v2" else None
-            number = -1 if number is None else number
-            if number > batch:
+            if number is not None and number > batch:
                 continue  # written by a later batch
             files.add(_listed(f"{prefix}{METADATA_DIRECTORY}/{relative}", entry))
-            if number >= 0 or relative == "metadata":
-                newest = max(newest or (-2, ""), (number, relative))
+            there.add(relative)
     if SCHEMA_DIRECTORY in top.directories:
         for relative, entry in fs.walk_files(os.path.join(directory, SCHEMA_DIRECTORY)):
             if schema_batch(relative) <= batch:
                 files.add(_listed(f"{prefix}{SCHEMA_DIRECTORY}/{relative}", entry))
-    if newest is None:
+    v2 = [relative.removeprefix("v2/") for relative in there if relative.startswith("v2/")]
+    chosen = state_layout.metadata_path(v2, batch)
+    name = chosen.removeprefix(f"{METADATA_DIRECTORY}/")
+    if name not in there:
         return None, files
-    path = os.path.join(directory, METADATA_DIRECTORY, newest[1])
+    path = os.path.join(directory, chosen)
     try:
-        return parse_operator_metadata(fs.read_bytes(path), newest[1]), files
+        return parse_operator_metadata(fs.read_bytes(path), name), files
     except CheckpointFormatError as error:
         raise unreadable(path, error, "is no operator metadata") from error
 
 
 def _read_partition(
-    directory: str, prefix: str, choose: _Chooser, version: int, number: int
+    directory: str,
+    prefix: str,
+    metadata: OperatorMetadata | None,
+    choose: _Chooser,
+    version: int,
+    number: int,
 ) -> _Partition:
     """List a partition's stores and choose their files; return an error instead of raising it.
 
     Whether the error matters is known only after all partitions are read: the operator may have no
     part in the version.
     """
-    stores = _list_stores(directory, prefix, number)
+    stores = _list_stores(directory, prefix, metadata, number)
     newest = max((f.version for store in stores for f in store.versions), default=0)
     if any(store.is_canonical for store in stores):
         newest = version
@@ -236,17 +240,15 @@ def _read_partition(
     return _Partition(number, named, newest, files, trouble)
 
 
-def _list_stores(directory: str, prefix: str, partition: int) -> tuple[_Store, ...]:
+def _list_stores(
+    directory: str, prefix: str, metadata: OperatorMetadata | None, partition: int
+) -> tuple[_Store, ...]:
     path = os.path.join(directory, str(partition))
     top = fs.list_directory(path)
-    versions = tuple(state_files_among(top.files))
-    named = sorted(name for name in top.directories if name not in NOT_STORES)
-    stores: list[_Store] = []
-    if versions or not named:
-        stores.append(_Store(DEFAULT_STORE, f"{prefix}{partition}/", top, versions))
-    for name in named:
-        listing = fs.list_directory(os.path.join(path, name))
-        store_prefix = f"{prefix}{partition}/{name}/"
+    stores = []
+    for name in state_layout.store_names(metadata, top.directories):
+        listing = top if name == DEFAULT_STORE else fs.list_directory(os.path.join(path, name))
+        store_prefix = f"{prefix}{partition}/{state_layout.store_directory(name)}"
         stores.append(_Store(name, store_prefix, listing, tuple(state_files_among(listing.files))))
     return tuple(stores)
 
@@ -266,28 +268,6 @@ def _takes_part(
     return newest >= version or metadata is not None or newest == version - 1
 
 
-def expected_partitions(pins: Mapping[str, str], stores: Sequence[StoreInfo], found: int) -> int:
-    """Return how many partitions the state of an operator must have.
-
-    State is in the pinned number of partitions, but for operators without a key, which have one:
-    global limits (their key is of the null type) and aggregations without grouping.
-
-    Parameters
-    ----------
-    pins
-        The settings in the offset log.
-    stores
-        The operator's stores. Without known schemas, a single partition may be all there is.
-    found
-        How many there are.
-    """
-    schemas = [store.key_schema for store in stores if store.key_schema is not None]
-    keys = [each for schema in schemas for each in schema.get("fields", ())]
-    if all(str(each.get("type")) in _NULL_TYPES for each in keys) and (schemas or found == 1):
-        return 1
-    return pinned_partitions(pins) or found
-
-
 def _check_partitions(directory: str, partitions: Collection[int], expected: int) -> int:
     """Return the number of partitions, 0..n-1; FileNotFoundError when one is missing."""
     count = len(partitions)
@@ -295,21 +275,6 @@ def _check_partitions(directory: str, partitions: Collection[int], expected: int
         if partition not in partitions:
             raise FileNotFoundError(2, "not listed", os.path.join(directory, str(partition)))
     return count
-
-
-def _check_stores(
-    directory: str,
-    stores: Mapping[int, Collection[str]],
-    metadata: OperatorMetadata | None,
-) -> None:
-    """Check that every partition has every store."""
-    names = {name for listed in stores.values() for name in listed}
-    if metadata is not None:
-        names |= set(metadata.store_names)
-    for partition, listed in stores.items():
-        for lost in sorted(names - set(listed)):
-            path = os.path.join(directory, str(partition), "" if lost == DEFAULT_STORE else lost)
-            raise FileNotFoundError(2, "not listed", path)
 
 
 _Chooser = Callable[[_Store, int], KnownFiles]
@@ -365,7 +330,7 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
     try:
         chain = choose(store, partition)
     except MissingStateFile as lost:
-        raise FileNotFoundError(2, "not listed", os.path.join(path, lost.name)) from lost
+        raise FileNotFoundError(2, "not listed", os.path.join(path, lost.file)) from lost
     for name in chain.files:
         yield _listed(store.prefix + name, store.listing.files[name])
         sidecar = f"{name}.crc"
@@ -416,19 +381,18 @@ def _schema_files(stores: Mapping[str, tuple[str, str]]) -> list[ListedFile]:
 
 def _store_infos(
     directory: str,
+    prefix: str,
     stores: Mapping[str, tuple[str, str]],
     metadata: OperatorMetadata | None,
     schemas: Collection[str],
 ) -> tuple[StoreInfo, ...]:
     infos: list[StoreInfo] = []
-    for name, (prefix, location) in stores.items():
-        path = os.path.join(location, METADATA_DIRECTORY, "schema")
-        listed = metadata.schema_file(name) if metadata else None
-        if listed is not None:
-            path = os.path.join(directory, SCHEMA_DIRECTORY, name, listed)
-        elif f"{prefix}{METADATA_DIRECTORY}/schema" not in schemas:
+    for name in stores:
+        relative = state_layout.schema_path(metadata, name)
+        if relative.startswith("0/") and f"{prefix}{relative}" not in schemas:
             infos.append(StoreInfo(name, None, None))
             continue
+        path = os.path.join(directory, relative)
         try:
             families = parse_schema_file(fs.read_bytes(path), os.path.basename(path))
         except CheckpointFormatError as error:

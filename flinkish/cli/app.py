@@ -134,16 +134,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> int:
-    """Say on stderr that the result could not be written to stdout; return the exit status.
+    """Report on stderr that the result could not be written to stdout; return the exit status.
 
-    Parameters
-    ----------
-    argv
-        The command line.
-    failure
-        Why it could not be written.
-    status
-        The exit status of the command itself; another one than 0 stays.
+    ``failure`` is the cause. A command's own ``status`` other than 0 is kept.
     """
     said = sys.stdout.said if isinstance(sys.stdout, Stream) else ""
     lines = said.splitlines()
@@ -157,26 +150,26 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
 
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
-    """Return the hint about a result that nobody got: do not run the command again for it. Pure."""
+    """Return the hint about a lost result, so that the command is not run again for it. Pure."""
     if len(lines) == 1:
-        return f"the command has done its work; its result is: {lines[0]}"
-    return "" if status else "the command has done its work: only its result is lost"
+        return f"the command succeeded; its result is: {lines[0]}"
+    return "" if status else "the command succeeded; only its result is lost"
 
 
 def _check_text(argv: Sequence[str]) -> None:
-    """Refuse words that are no text: the registry and the driver could not record them."""
+    """Refuse arguments that are not valid text: registry and driver could not record them."""
     for word in argv:
         try:
             word.encode()
         except UnicodeEncodeError:
             raise UsageError(
-                f"the argument {word!r} has bytes in it that are no UTF-8",
-                hint="arguments, names and paths have to be UTF-8 (in a locale that is: C.UTF-8)",
+                f"the argument {word!r} is not valid UTF-8",
+                hint="arguments, names and paths must be UTF-8, in a UTF-8 locale such as C.UTF-8",
             ) from None
 
 
 def common_options_behind(argv: Sequence[str]) -> list[str]:
-    """Move options that every command has from before the command's name to behind it.
+    """Move options that every command has from before the command's name to after it.
 
     ``flinkish -D KEY=VALUE list`` is Flink's order, ``flinkish --json list`` that of other tools.
     """

@@ -71,7 +71,7 @@ def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[
         values = [value] if isinstance(value, str) else value
         words = values if isinstance(values, list | tuple) else ()
         if any(isinstance(word, str) and not word.strip() for word in words):
-            raise click.BadParameter("it is empty", ctx=ctx, param=parameter)
+            raise click.BadParameter("the value is empty", ctx=ctx, param=parameter)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -107,14 +107,8 @@ def command(
 ) -> Callable[[Callable[..., int]], Command]:
     """Declare a command: a function that takes a :class:`Call` and its options by name.
 
-    Parameters
-    ----------
-    exit_codes
-        Its exit codes besides 0, 1, 2, 16, 130 and 143, which every command has.
-    cls
-        The class of the command.
-    attributes
-        Arguments of :class:`click.Command`.
+    ``exit_codes`` are those besides 0, 1, 2, 16, 130 and 143, which every command has;
+    ``attributes`` are arguments of :class:`click.Command`.
     """
     codes = sorted({0, 1, 2, 16, 130, 143, *exit_codes})
 
@@ -148,8 +142,12 @@ def _common_options() -> list[click.Parameter]:
             metavar="KEY=VALUE",
             help="Set a configuration key (repeatable).",
         ),
-        click.Option(["--json", "json_output"], is_flag=True, help="One JSON document on stdout."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Only the one thing a script wants."),
+        click.Option(
+            ["--json", "json_output"], is_flag=True, help="Print one JSON document on stdout."
+        ),
+        click.Option(
+            ["-q", "--quiet"], is_flag=True, help="Print only the main result, for scripts."
+        ),
         click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors."),
     ]
 
@@ -193,7 +191,7 @@ def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
-    """Return the index of the first word that is no option and no value of one; None without it."""
+    """Return the index of the first word that is neither an option nor the value of one."""
     return next((at for kind, at in _places(command, args) if kind == "argument"), None)
 
 

@@ -33,29 +33,29 @@ COMMANDS: dict[str, CommandEntry] = {
     "savepoint": CommandEntry(
         "flinkish.cli.commands.savepoint",
         "savepoint",
-        "Take a savepoint of a running job, or dispose one.",
+        "Take a savepoint of a job, or dispose of one.",
     ),
     "stop": CommandEntry("flinkish.cli.commands.stop", "stop", "Stop a job with a savepoint."),
     "cancel": CommandEntry("flinkish.cli.commands.cancel", "cancel", "Cancel a job."),
     "wait": CommandEntry(
-        "flinkish.cli.commands.wait", "wait", "Wait until a job runs, is idle, or has ended."
+        "flinkish.cli.commands.wait", "wait", "Wait until a job runs, is idle or has ended."
     ),
     "check": CommandEntry(
         "flinkish.cli.commands.check",
         "check",
-        "Show what going on from a savepoint or a job would do.",
+        "Show what restoring a savepoint or job would do.",
     ),
     "rehearse": CommandEntry(
         "flinkish.cli.commands.rehearse",
         "rehearse",
         "Run a program for a few batches on a copy of the state.",
     ),
-    "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge jobs that have failed."),
+    "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge failed jobs."),
     "restart": CommandEntry(
-        "flinkish.cli.commands.restart", "restart", "Start an ended job again."
+        "flinkish.cli.commands.restart", "restart", "Restart a job that has ended."
     ),
     "recover": CommandEntry(
-        "flinkish.cli.commands.recover", "recover", "Start lost jobs again, after a reboot."
+        "flinkish.cli.commands.recover", "recover", "Restart lost jobs, after a reboot."
     ),
     "purge": CommandEntry(
         "flinkish.cli.commands.purge", "purge", "Remove jobs that ended long ago."
@@ -63,12 +63,12 @@ COMMANDS: dict[str, CommandEntry] = {
     "upgrade": CommandEntry(
         "flinkish.cli.commands.upgrade",
         "upgrade",
-        "Let a job go on with another program or Spark, or back.",
+        "Upgrade a job's program or Spark, or undo it.",
     ),
     "migrate": CommandEntry(
         "flinkish.cli.commands.migrate",
         "migrate",
-        "Make a new savepoint of an old one, with other state.",
+        "Rewrite a savepoint's state into a new savepoint.",
     ),
     "state": CommandEntry(
         "flinkish.cli.commands.state", "state", "Show and export the state in a savepoint."
@@ -86,13 +86,13 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "logs": CommandEntry("flinkish.cli.commands.logs", "logs", "Show the driver's log of a job."),
     "metrics": CommandEntry(
-        "flinkish.cli.commands.metrics", "metrics", "Print numbers for Prometheus."
+        "flinkish.cli.commands.metrics", "metrics", "Print metrics for Prometheus."
     ),
     "config": CommandEntry(
         "flinkish.cli.commands.config", "config", "Show the effective configuration."
     ),
     "completion": CommandEntry(
-        "flinkish.cli.commands.completion", "completion", "Print a shell's completions."
+        "flinkish.cli.commands.completion", "completion", "Print a shell completion script."
     ),
 }
 
@@ -103,18 +103,18 @@ SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
         for word, attribute, text in (
             ("list", "list_savepoints", "List the savepoints in a directory."),
             ("show", "show", "Show what is inside a savepoint."),
-            ("diff", "diff", "Show two savepoints side by side."),
-            ("verify", "verify_savepoints", "Check that savepoints are whole."),
+            ("diff", "diff", "Compare two savepoints."),
+            ("verify", "verify_savepoints", "Verify that savepoints are intact."),
             ("prune", "prune", "Remove savepoints by a retention policy."),
-            ("import", "import_savepoints", "Put savepoints into the registry."),
-            ("unlock", "unlock", "Remove the locks of those who are gone."),
+            ("import", "import_savepoints", "Add savepoints to the registry."),
+            ("unlock", "unlock", "Remove stale locks of a directory."),
         )
     }
 }
 
 
 def load(name: str) -> click.Command | None:
-    """Import and return the command ``name`` (also ``savepoint show``); None when there is none."""
+    """Import and return the command ``name`` (also ``savepoint show``); None if it is unknown."""
     first, _, word = name.partition(" ")
     entry = SUB_WORDS.get(first, {}).get(word) if word else COMMANDS.get(first)
     if entry is None:

@@ -23,14 +23,14 @@ MEANINGS = {
     1: "the operation failed",
     2: "wrong arguments or configuration",
     3: "done in part: several jobs or paths, some failed",
-    4: "the restore check says no, or what is there cannot be handled: version, state, format",
-    5: "needs explicit agreement: `-n`, `--yes`",
+    4: "the restore check refuses, or a version, state or format is not supported",
+    5: "needs explicit consent: `-n`, `--yes`",
     10: "no such job or request",
     11: "no savepoint at that path",
     12: "another operation holds the job or the savepoint",
     13: "the job's state does not allow it",
-    14: "the wait timed out; the work goes on",
-    15: "digests, sizes or structure do not hold",
+    14: "the wait timed out; the work continues",
+    15: "damaged: digests, sizes or structure do not match",
     16: "storage or registry unreachable, refused or full",
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",
@@ -42,7 +42,7 @@ COMMON_CODES = frozenset({0, 1, 2, 16, 130, 143})
 
 def command_table() -> str:
     """Return the table of commands: usage, purpose, options and special exit codes."""
-    rows = [("Command", "What it does", "Options", "Exit codes besides")]
+    rows = [("Command", "What it does", "Options", "Other exit codes")]
     for name, command in _all_commands():
         ctx = click.Context(command, info_name=name)
         arguments = [p.make_metavar(ctx) for p in command.params if isinstance(p, click.Argument)]
@@ -89,13 +89,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 
 def render(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """Return ``text`` with every table updated.
-
-    Raises
-    ------
-    ValueError
-        A table's markers are missing.
-    """
+    """Return ``text`` with every table updated; ValueError if a table's markers are missing."""
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
         before, found, rest = text.partition(begin)

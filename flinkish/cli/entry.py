@@ -33,13 +33,7 @@ _FLAGS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
-
-    Parameters
-    ----------
-    argv
-        The arguments without the program's name; default: ``sys.argv[1:]``.
-    """
+    """Run one command and return its exit status; ``argv`` is without the program's name."""
     if argv is None:
         _say_terminated()
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -125,8 +119,8 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 def parse_list(arguments: Sequence[str]) -> tuple[set[str], str | None] | None:
     """Parse plain arguments of ``list``: (names of the given flags, ``--name``), else None. Pure.
 
-    ``-D`` is not plain: what it sets may need the whole configuration. Nor is a name with bytes
-    that are no UTF-8.
+    ``-D`` is not plain, because what it sets may need the whole configuration. Nor is a name that
+    is not valid UTF-8.
     """
     flags: set[str] = set()
     name: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import OutputReporter
@@ -45,9 +46,14 @@ class Session(Context):
         """
         if self.absent_registry is not None:
             self.out.warning(
-                f"there is no registry at {self.absent_registry}: no job was run with it (HOME, "
-                "XDG_STATE_HOME and registry.url say where it is)"
+                f"there is no registry at {self.absent_registry}: no job was run with it "
+                "(HOME, XDG_STATE_HOME and registry.url determine its location)"
             )
+
+    def document(self, shown: Mapping[str, Any]) -> None:
+        """Write a JSON document, which says so when there is no registry."""
+        absent = self.absent_registry
+        self.out.document(shown if absent is None else {**shown, "absent_registry": absent})
 
     def __enter__(self) -> Session:
         return self

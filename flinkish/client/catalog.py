@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, SavepointNotFound
-from flinkish.registry.jobs import SavepointRecord
+from flinkish.messages.savepoints import SavepointRecord
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
@@ -90,7 +90,7 @@ def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
     catalog = read_catalog(location)
     if must_exist and catalog.is_empty and not storage.is_directory(location):
         raise SavepointNotFound(
-            f"there is no directory {location}", hint="check the path", path=location
+            f"directory {location} does not exist", hint="check the path", path=location
         )
     return _looked_at(location, catalog)
 
@@ -175,12 +175,12 @@ def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishEr
         return (), [(path, error)]
     failed = [(each.path, each.error) for each in found.unreadable]
     if not found.savepoints and not failed:
-        failed = [(path, SavepointNotFound(f"there is no savepoint at {path} or below", path=path))]
+        failed = [(path, SavepointNotFound(f"no savepoint at {path} or below it", path=path))]
     return _without_links(found.savepoints), failed
 
 
 def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
-    """Return each savepoint once, by the path that is no link."""
+    """Return each savepoint once, by the path that is not a link."""
     found = {entry.path: entry for entry in entries if entry.leads_to is None}
     for entry in entries:
         if entry.leads_to is not None and entry.leads_to not in found:

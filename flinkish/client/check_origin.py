@@ -53,13 +53,13 @@ def split_words(
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():
-        raise UsageError("the first word is empty", hint=_WHICH)
+        raise UsageError("the first argument is empty", hint=_WHICH)
     configured = config.get(_CONFIGURED) is not None
     if named or (configured and (has_program or len(rest) < 2 or is_program(rest[0]))):
         return None, rest
     if len(rest) < (1 if has_program else 2) or (not has_program and is_program(rest[0])):
         raise UsageError(
-            "which savepoint or job is meant, and which program, is not said",
+            "no savepoint or job, and no program was specified",
             hint=_WHICH,
         )
     return rest[0], rest[1:]
@@ -106,17 +106,17 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
         if there:
             return word
         if is_path:
-            raise SavepointNotFound(f"there is no savepoint {word}", path=word) from None
+            raise SavepointNotFound(f"no savepoint at {word}", path=word) from None
         if not isinstance(error, JobNotFound):
             raise
-        nothing = f"{error.message}; nor is there a savepoint of that path"
+        nothing = f"{error.message}, nor a savepoint at that path"
         raise JobNotFound(nothing, hint=error.hint) from None
     else:
         if not there:
             return job
         which = f"job {job.name} ({job.job_id})"
     raise UsageError(
-        f"{word!r} means {which}, and is a path here",
-        hint=f"for the savepoint: -s {quoted_path(word)}; for the job: its id, or other digits of "
-        "it",
+        f"{word!r} is ambiguous: it means {which}, and is also a path here",
+        hint=f"for the savepoint, use -s {quoted_path(word)}; for the job, its id, or more "
+        "digits of it",
     )

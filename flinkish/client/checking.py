@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
@@ -14,7 +14,10 @@ from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
-from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import OperatorRow, RestorePlan
+from flinkish.registry.jobs import JobRecord
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
@@ -64,8 +67,8 @@ class Plan:
         The exit code of ``flinkish check``: 0, 5 or 4.
     operators : tuple of OperatorPlan
         The decision for each operator's state.
-    document : mapping
-        The whole plan as plain data, as ``flinkish check --json`` prints it.
+    restore_plan : RestorePlan
+        The whole plan.
     job_id : str or None
         The job whose newest committed batches were planned with.
     """
@@ -74,11 +77,16 @@ class Plan:
     verdict: str
     exit_code: int
     operators: tuple[OperatorPlan, ...]
-    document: Mapping[str, Any] = field(repr=False)
+    restore_plan: RestorePlan = field(repr=False)
     _spec: RestoreSpec = field(repr=False, compare=False)
     _launch: Launch = field(repr=False, compare=False)
     _spark_version: str | None = field(repr=False, compare=False)
     job_id: str | None = None
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The whole plan as plain data, as ``flinkish check --json`` prints it."""
+        return encode_fields(self.restore_plan)
 
     @property
     def ok(self) -> bool:
@@ -89,7 +97,7 @@ class Plan:
         """Return the plan for people: a table, notes that need a sentence, the verdict."""
         from flinkish.restore.plan.plan_text import plan_lines, verdict_line
 
-        return "\n".join([*plan_lines(self.document), verdict_line(self.document)])
+        return "\n".join([*plan_lines(self.restore_plan), verdict_line(self.restore_plan)])
 
     def file(self) -> PlanFile:
         """Return the plan, bound to the savepoint, the program and the version of Spark.
@@ -105,7 +113,7 @@ class Plan:
 
         if self.job_id is not None:
             raise _not_carried_out()
-        return make_plan_file(self._spec, self._launch, self._spark_version, self.document)
+        return make_plan_file(self._spec, self._launch, self._spark_version, self.restore_plan)
 
     def save(self, path: str) -> None:
         """Write the plan to a file, for ``flinkish run --plan`` and ``Client.run(plan=...)``.
@@ -163,7 +171,7 @@ def check(
     SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
         The savepoint, or the job's checkpoint, cannot be read.
     WrongState, NoCommittedBatch, NotSavepointable
-        The job has no state to go on from.
+        The job has no state to resume from.
     FlinkishError
         The error with which the submission of the program would end.
     """
@@ -192,8 +200,8 @@ def launch_and_restore(
     )
     if spec is None:
         raise UsageError(
-            "which savepoint is not said",
-            hint="name it before the program, or give it with -s PATH",
+            "no savepoint was specified",
+            hint="name it before the program, or with -s PATH",
         )
     return launch, spec
 
@@ -215,7 +223,7 @@ def check_launch(
     context.reporter.note("planning the program's queries ...")
     from flinkish.client.dryrun import check_restore  # imports Avro: too slow for --help
 
-    document = check_restore(
+    plan = check_restore(
         programs.pinned(launch, installation),
         installation,
         spec,
@@ -226,14 +234,15 @@ def check_launch(
         job=origin,
     )
     if job is not None:
-        about = {"savepoint": None, "job_id": job.job_id, "name": job.name}
-        document = {**document, **about, "state": job.state.value}
+        plan = replace(
+            plan, savepoint=None, job_id=job.job_id, name=job.name, state=job.state.value
+        )
     return Plan(
         savepoint=spec.path if job is None else None,
-        verdict=document["verdict"],
-        exit_code=int(document["exit_code"]),
-        operators=tuple(_operator(record) for record in document["operators"]),
-        document=document,
+        verdict=plan.verdict,
+        exit_code=plan.exit_code,
+        operators=tuple(_operator(row) for row in plan.operators),
+        restore_plan=plan,
         _spec=spec,
         _launch=launch,
         _spark_version=programs.spark_version(installation.spark_home),
@@ -241,21 +250,28 @@ def check_launch(
     )
 
 
-def require_agreed(document: Mapping[str, Any], message: str) -> None:
+def require_agreed(plan: RestorePlan, message: str) -> None:
     """Raise Incompatible or ConsentNeeded, with ``message``, for a plan that is not to be run."""
-    code = int(document["exit_code"])
-    if code:
-        kind = ConsentNeeded if code == ConsentNeeded.code else Incompatible
-        raise kind(message, hint="see the plan, and its advice", plan=document)
+    if plan.exit_code:
+        kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
+        raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))
 
 
 def _not_carried_out() -> UsageError:
     return UsageError(
-        "a plan made from a job cannot be saved: the job would have gone on when it is carried out",
-        hint="stop the job with a savepoint, and make the plan from that",
+        "a plan made from a job cannot be saved: the job would be further on when the "
+        "plan is carried out",
+        hint="stop the job with a savepoint, and make the plan from the savepoint",
     )
 
 
-def _operator(record: Mapping[str, Any]) -> OperatorPlan:
-    known: dict[str, Any] = {name: record.get(name) for name in OperatorPlan.__dataclass_fields__}
-    return OperatorPlan(**known)
+def _operator(row: OperatorRow) -> OperatorPlan:
+    return OperatorPlan(
+        query=row.query,
+        uid=row.uid,
+        operator_id=row.operator_id,
+        kind=row.kind,
+        verdict=row.verdict,
+        reason=row.reason,
+        advice=row.advice,
+    )

@@ -236,7 +236,7 @@ class Client(ProgramRunner):
         Raises
         ------
         UsageError
-            There is no such state, or changes exclude each other.
+            There is no such state, or changes are mutually exclusive.
         LaunchFailed
             The application cannot be started.
         FlinkishError
@@ -289,7 +289,7 @@ class Client(ProgramRunner):
         keep_within : float, optional
             Keep all that were taken within this many seconds before now.
         keep_hourly, keep_daily, keep_weekly : int, optional
-            Keep the newest of each of the last so many hours, days or weeks that have any (UTC).
+            Keep the newest of each of the last N hours, days or weeks that have any (UTC).
         garbage : bool
             Whether to remove unfinished savepoints that no process writes any more; needs no rule.
         dry_run : bool
@@ -326,7 +326,7 @@ class Client(ProgramRunner):
         Parameters
         ----------
         ended_before : float
-            Jobs that ended more than so many seconds ago.
+            Jobs that ended more than this many seconds ago.
         failed : bool
             Also jobs that ran and failed, if nobody has acknowledged it.
         dry_run : bool

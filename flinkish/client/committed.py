@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from flinkish.client.context import Context
 from flinkish.client.waiting import look, not_canceled, not_failed
 from flinkish.errors import WaitTimeout, WrongState
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.waiting import wait_job
 
 #: Seconds between two looks at commit logs: on this host's file systems, and elsewhere.
@@ -59,7 +60,7 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
     Raises
     ------
     WaitTimeout
-        A query has not committed another batch in time; the job goes on.
+        A query has not committed another batch in time; the job keeps running.
     WrongState
         The job has no streaming query.
     FlinkishError
@@ -111,7 +112,7 @@ def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
 def _some(job: JobRecord, queries: list[QueryStatus]) -> tuple[QueryStatus, ...]:
     if not queries:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) has no streaming query, it is {job.state.value}",
+            f"job {job.name} ({job.job_id}) has no streaming query; it is {job.state.value}",
             hint=f"see: flinkish status {job.job_id}",
         )
     return tuple(queries)
@@ -131,8 +132,8 @@ def _not_committed(
         for query in queries
     )
     return WaitTimeout(
-        f"no batch was committed within {timeout:g} s by {names} of job {job.name} ({job.job_id}); "
-        "it goes on",
-        hint="without new input Spark runs no batch; --no-wait shows the newest",
+        f"no batch was committed within {timeout:g} s by {names} of job {job.name} "
+        f"({job.job_id}); the job keeps running",
+        hint="Spark runs no batch without new input; --no-wait shows the newest one",
         **late.data,
     )

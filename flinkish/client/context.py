@@ -37,8 +37,8 @@ class Context:
     def registry(self) -> Registry:
         """The registry, opened at first use, for what does not make one.
 
-        A registry that somebody has named must be there. The default one may be absent as long as
-        no job was run: it is empty then, and no file is made.
+        An explicitly configured registry must exist. The default one may be absent as long as no
+        job was run: it is then empty, and no file is created.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class Context:
 
     @property
     def writable_registry(self) -> Registry:
-        """The registry, made if there is none, for what adds jobs or savepoints to it.
+        """The registry, created if it does not exist; for what adds jobs or savepoints.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class Context:
 
     @property
     def absent_registry(self) -> str | None:
-        """URL of the default registry as long as nobody has made it; None otherwise."""
+        """URL of the default registry if it does not exist yet; None otherwise."""
         url = self.registry.url_masked
         return url if self._opened.is_absent else None
 
@@ -97,7 +97,7 @@ class Context:
                 raise
             raise JobNotFound(
                 f"{error.message}: there is no registry at {self.absent_registry}",
-                hint="HOME, XDG_STATE_HOME and registry.url say where it is; see: "
+                hint="HOME, XDG_STATE_HOME and registry.url determine its location; see: "
                 "flinkish config show --origin",
             ) from error
         return reconcile(self.registry, [job])[0]

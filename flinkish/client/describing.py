@@ -9,8 +9,8 @@ from typing import Any
 from flinkish.client.context import Context
 from flinkish.client.program import Program, launch_of, pinned
 from flinkish.config import working_directory
-from flinkish.launch.describer import describe_program
-from flinkish.spec.calls import Described
+from flinkish.launch.driver_call import ask_driver
+from flinkish.messages.calls import Described, DescribeTask
 
 
 def describe(context: Context, program: Program) -> Described:
@@ -39,9 +39,11 @@ def describe(context: Context, program: Program) -> Described:
     """
     launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")
-    return describe_program(
+    return ask_driver(
+        DescribeTask(),
         launch,
         installation,
+        answer=Described,
         name=launch.default_name,
         environ=os.environ,
         show_log=context.reporter.log,

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from flinkish.launch import spark_submit
-from flinkish.launch.describer import describe_program
-from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
+from flinkish.launch.driver_call import ask_driver
+from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
+from flinkish.messages.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
+from flinkish.restore.plan.kafka_sink import may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import JobOrigin, KnownRun
-from flinkish.spec.launch import Launch, RestoreSpec
 
 
 def check_restore(
@@ -31,13 +32,13 @@ def check_restore(
     show_log: Callable[[str], object],
     registry: Registry,
     job: JobOrigin | None = None,
-) -> dict[str, Any]:
-    """Return the plan of restoring ``spec`` with the program of ``launch``, as plain data.
+) -> RestorePlan:
+    """Return the plan of restoring ``spec`` with the program of ``launch``.
 
     Parameters
     ----------
     name, environ, show_log
-        See :func:`~flinkish.launch.describer.describe_program`.
+        See :func:`~flinkish.launch.driver_call.ask_driver`.
     registry
         Knows other runs of the savepoint's queries.
     job
@@ -55,40 +56,38 @@ def check_restore(
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())
-        text = f"all {files} files of the savepoint are there"
+        text = f"all {files} files of the savepoint exist"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
     gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
-    described = describe_program(
+    own = None if job is None else job.job_id
+    sinks = {offer.query_id: sink_format(offer.query.sink) for offer in offers.by_key.values()}
+    runs, writers = known_runs(registry, sinks, own), known_writers(registry, own)
+    described = ask_driver(
+        DescribeTask(RestoreQuestion(spec, runs, job, writers)),
         replace(launch, restore=spec),
         installation,
+        answer=Described,
         name=name,
         environ=environ,
         show_log=show_log,
-        runs=known_runs(
-            registry,
-            [offer.query_id for offer in offers.by_key.values()],
-            None if job is None else job.job_id,
-        ),
-        job=job,
-        writers=known_writers(registry, None if job is None else job.job_id),
     )
     assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])
-    return {
-        "verdict": plan.pop("verdict"),
-        "exit_code": plan.pop("exit_code"),
-        "savepoint": spec.path,
-        "version": gate.record,
-        **plan,
-    }
+    return replace(plan, savepoint=spec.path, version=gate.versions)
 
 
 def known_runs(
-    registry: Registry, query_ids: Sequence[str], own: str | None
+    registry: Registry, sinks: Mapping[str, str | None], own: str | None
 ) -> dict[str, tuple[KnownRun, ...]]:
     """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``.
 
-    Also of those that went back to an earlier batch of them, under another query id.
+    Also of those that went back to an earlier batch of them, under another query id: only the rows
+    of a Kafka sink are counted by them, and all jobs are looked through for them.
+
+    Parameters
+    ----------
+    sinks
+        The formats of the sinks by query id; None where it is not known.
     """
     return {
         query_id: (
@@ -97,7 +96,7 @@ def known_runs(
                 for job, query in registry.find_query(query_id)
                 if job.job_id != own
             ),
-            *runs_under_other_ids(registry, query_id, own),
+            *(runs_under_other_ids(registry, query_id, own) if may_be_kafka(sink) else ()),
         )
-        for query_id in query_ids
+        for query_id, sink in sinks.items()
     }

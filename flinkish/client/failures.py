@@ -1,4 +1,4 @@
-"""Failed jobs that nobody knows of yet: they are reported until somebody acknowledges them."""
+"""Unacknowledged failures of jobs: they are reported until someone acknowledges them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.registry.lookup import name_matches
 
 
 def unacknowledged(context: Context, pattern: str | None = None) -> list[JobRecord]:
-    """Return the jobs that ran and have failed, as long as nobody acknowledged it.
+    """Return the jobs that ran and failed, and were not acknowledged.
 
     A job whose process is found dead now is FAILED from now on, and among them.
 

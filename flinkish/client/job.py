@@ -13,8 +13,9 @@ from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.submission import Start, start_of
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import look, wait_for, wait_until_started
-from flinkish.registry.jobs import JobRecord as JobRecord
-from flinkish.registry.jobs import JobState, QueryStatus, Request, RequestKind, SavepointRecord
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,14 @@ class Job:
             or ``idle`` (every query has committed what its sources had, see
             :mod:`flinkish.client.wait_goals`).
         query : str, optional
-            With ``batch=N`` and ``idle``: only this query counts.
+            With ``batch=N`` and ``idle``: consider only this query.
 
         Raises
         ------
         WaitTimeout
-            It has not come so far in time; it continues.
+            It has not reached the goal in time; it continues.
         WrongState
-            It has finished or was canceled without coming so far.
+            It has finished or was canceled without reaching the goal.
         UsageError
             ``until`` is none of these.
         FlinkishError
@@ -167,9 +168,9 @@ class Job:
         When the savepoint fails, the job continues. Parameters, result and errors are those of
         :meth:`savepoint`; the call waits until the job has ended.
 
-        With ``drain`` one more batch of each query emits what waits for the watermark: open windows
-        and sessions, rows of outer joins, event-time timers. A job that was drained is over: later
-        rows are late for it, and a failure behind that point fails the job.
+        With ``drain`` one more batch of each query emits everything that waits for the watermark:
+        open windows and sessions, rows of outer joins, event-time timers. Drain only to end a job
+        for good: later rows are late for it, and a failure after that point fails the job.
         """
         context = self._context
         target = requests.savepoint_target(context, directory, self.record)
@@ -232,7 +233,7 @@ class Job:
         Parameters
         ----------
         savepoint : path, optional
-            Start a new job from this savepoint. Default: the same job goes on in its own
+            Start a new job from this savepoint. Default: resume the same job in its own
             checkpoints, from its newest committed batch.
         conf : mapping, optional
             Secret Spark settings, which are not recorded.
@@ -252,8 +253,8 @@ class Job:
         Raises
         ------
         WrongState
-            The job has not ended, another one has gone on from its state, or its program or its
-            checkpoints are gone.
+            The job has not ended, another one has continued from its state, or its program or its
+            checkpoints are missing.
         UsageError
             Secrets are missing.
         FlinkishError

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    JobStateChange,
-    QueryStatus,
-    Request,
-    SavepointRecord,
-)
-from flinkish.spec.upgrades import Upgrade
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, Request
 
 
 @dataclass(frozen=True)

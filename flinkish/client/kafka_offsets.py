@@ -1,4 +1,4 @@
-"""The Kafka positions of a savepoint by partition, and with a broker what waits behind them."""
+"""The Kafka offsets of a savepoint by partition, and the lag if a broker is asked."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     found = {each.topic for offsets in queries for each in offsets}
     if not found:
         raise UsageError(
-            "the savepoint has no position in Kafka, so that there is no lag",
-            hint="leave out --lag",
+            "the savepoint has no Kafka offsets, so there is no lag",
+            hint="omit --lag",
         )
     return found
 
@@ -101,11 +101,11 @@ def _order(each: PartitionOffset) -> tuple[int, str, int]:
 
 def _lag_of(saved: PartitionOffset, has: Available | None) -> PartitionOffset:
     if has is None:
-        return replace(saved, note="not in the broker")
+        return replace(saved, note="not on the broker")
     here = replace(saved, begin=has.begin, end=has.end)
     assert saved.offset is not None
     if saved.offset > has.end:
-        return replace(here, note="beyond the end: made again")
+        return replace(here, note="beyond the end: topic recreated")
     expired = max(0, has.begin - saved.offset)
     note = f"{expired:,} deleted before they were read" if expired else ""
     return replace(here, lag=has.end - max(has.begin, saved.offset), note=note)

@@ -1,4 +1,4 @@
-"""The jobs of the registry that somebody asks for."""
+"""The filtered list of the registry's jobs."""
 
 from __future__ import annotations
 

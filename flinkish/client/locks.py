@@ -66,7 +66,7 @@ def find_locks(context: Context, directory: str | None, *, force: bool = False) 
     where = directory or context.config.get(SAVEPOINT_DIR)
     if where is None:
         raise NoSavepointDirectory(
-            f"which directory is not said, and {SAVEPOINT_DIR} is not set",
+            f"no directory was specified, and {SAVEPOINT_DIR} is not set",
             hint="flinkish savepoint unlock DIR",
         )
     location = storage.locate(where)
@@ -107,7 +107,7 @@ def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:
         return text
     state = "it locks nothing"
     if not lease.is_foreign:
-        state = f"it counts for nothing {leases.STALE:.0f} s after it was last written"
+        state = f"it expires {leases.STALE:.0f} s after it was last written"
     return (
         f"{text}; {state}; to remove it: "
         f"flinkish savepoint unlock --force --yes {quoted_path(locks.directory)}"

@@ -68,7 +68,7 @@ class LogReader:
             yield from self._filter.finish()
 
     def read_last(self, count: int) -> Iterator[str]:
-        """Yield the last ``count`` of the chosen lines; :meth:`read` goes on behind them.
+        """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
 
         Raises
         ------
@@ -115,7 +115,6 @@ def _last(pieces: Iterator[str], count: int) -> deque[str]:
 def _unreadable(job: JobRecord, error: OSError) -> StorageError:
     host = job.supervisor.host if job.supervisor else None
     return StorageError(
-        f"the log of job {job.name} ({job.job_id}) cannot be read: {job.log_path}: "
-        f"{error.strerror}",
+        f"cannot read the log of job {job.name} ({job.job_id}): {job.log_path}: {error.strerror}",
         hint=f"it is on the host that runs the job{f', {host}' if host else ''}",
     )

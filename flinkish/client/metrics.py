@@ -17,13 +17,9 @@ from typing import Literal
 
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    JobStateChange,
-    QueryStatus,
-    SavepointRecord,
-)
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
 #: Spark's watermark before there is one.
@@ -181,7 +177,7 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write metrics to a file beside it and rename it, so that a reader finds all or the old ones.
+    """Write metrics to a temporary file and rename it, so that readers never see a partial file.
 
     Parameters
     ----------
@@ -201,7 +197,7 @@ def write_text(path: str, text: str) -> None:
 
     location = locate(path)
     if not is_local(location) or os.path.isdir(location):
-        raise UsageError(f"{path} is no local file", hint="name a file, such as flinkish.prom")
+        raise UsageError(f"{path} is not a local file", hint="name a file, such as flinkish.prom")
     write_atomically(location, text.encode())
 
 
@@ -214,7 +210,7 @@ def _of_registry(states: Mapping[JobState, int], unacknowledged: int, now: float
         ),
         _gauge(
             "flinkish_unacknowledged_failures",
-            "Number of jobs that ran and failed, and that nobody has acknowledged (flinkish ack).",
+            "Number of jobs that ran and failed, and were not acknowledged (flinkish ack).",
             [({}, unacknowledged)],
         ),
         _gauge(
@@ -230,13 +226,13 @@ def _of_jobs(jobs: Sequence[JobFacts]) -> list[Metric]:
         Metric(
             "flinkish_job_restarts_total",
             "counter",
-            "How often a job that has not ended was started again.",
+            "Number of restarts of a job that has not ended.",
             [Sample(_labels(each), restarts_in(each.history)) for each in jobs],
         ),
         Metric(
             "flinkish_job_failures_total",
             "counter",
-            "How often a job that has not ended has failed.",
+            "Number of failures of a job that has not ended.",
             [Sample(_labels(each), failures_in(each.history)) for each in jobs],
         ),
     ]
@@ -305,7 +301,7 @@ def _of_savepoints(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
         ),
         _gauge(
             "flinkish_job_last_savepoint_duration_seconds",
-            "Seconds that the newest savepoint of a job took.",
+            "Duration of the newest savepoint of a job, in seconds.",
             [(labels, saved.duration) for labels, saved in last],
         ),
         _gauge(
@@ -336,7 +332,7 @@ def _age(moment: str | None, now: float) -> float | None:
 
 
 def _watermark_age(watermark: str | None, now: float) -> float | None:
-    """Return how far a watermark is behind the clock: less than 0 where it is ahead of it."""
+    """Return the seconds by which a watermark is behind the clock; negative if it is ahead."""
     seconds = _seconds(watermark)
     return None if seconds is None or seconds <= _NO_WATERMARK else now - seconds
 

@@ -15,10 +15,10 @@ from flinkish.checkpoint.format.pins import (
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import RegistryError, UsageError
-from flinkish.launch import migrator
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.launch import Launch
-from flinkish.spec.migration import Migration, MigrationResult, NewSchema
+from flinkish.messages.launch import Launch
+from flinkish.messages.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -59,7 +59,7 @@ class Changes:
         if self.type == "canonical" and (self.backend or self.checkpoint_format):
             raise UsageError(
                 "a canonical savepoint has no backend and no checkpoint format",
-                hint="they are chosen when it is restored, or made native",
+                hint="they are chosen when it is restored or converted to native",
             )
 
     def formats(self) -> dict[str, str]:
@@ -142,8 +142,8 @@ def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[Plann
         from flinkish.savepoint.state.migration_targets import plan_rewrite
     except ImportError as error:
         raise UsageError(
-            f"a rewrite cannot be planned here: {error}",
-            hint="install what it needs: pip install 'flinkish[engine]'",
+            f"cannot plan the rewrite here: {error}",
+            hint="install the requirements: pip install 'flinkish[engine]'",
         ) from error
     return plan_rewrite(savepoint, migration)
 
@@ -179,7 +179,9 @@ def migrate(
     try:
         context.writable_registry.add_savepoint(done.record)
     except RegistryError as error:
-        context.reporter.warning(f"the registry does not know the new savepoint: {error.message}")
+        context.reporter.warning(
+            f"the new savepoint could not be added to the registry: {error.message}"
+        )
     return done
 
 
@@ -188,16 +190,17 @@ def rewrite(
 ) -> MigrationResult:
     """Let a driver write a new savepoint, and return its result.
 
-    Parameters, results and errors are those of
-    :func:`~flinkish.launch.migrator.migrate_savepoint`.
+    Errors are those of :func:`~flinkish.launch.driver_call.ask_driver`.
     """
     reporter = context.reporter
     reporter.note(f"rewriting the state of {migration.path} ...")
     reporter.progress(Progress("starting Spark ..."))
-    return migrator.migrate_savepoint(
+    return ask_driver(
         migration,
         launch,
         installation,
+        answer=MigrationResult,
+        name=f"flinkish migrate {os.path.basename(migration.path.rstrip('/'))}",
         environ=os.environ,
         show_log=reporter.log,
         on_progress=lambda rows, size: reporter.progress(

@@ -27,14 +27,12 @@ from flinkish.launch.offline import (
     job_id_of,
     may_be_running,
 )
+from flinkish.messages.launch import Launch
+from flinkish.messages.migration import Migration
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointRecord, SavepointResult
 from flinkish.registry.job_registry import new_request_id
-from flinkish.registry.jobs import (
-    JobRecord,
-    Launch,
-    Request,
-    RequestKind,
-    RequestState,
-)
+from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
@@ -45,9 +43,6 @@ from flinkish.savepoint.format.contents import (
 from flinkish.savepoint.state.scratch import scratch_directory
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.migration import Migration
-from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import TRIGGER_OFFLINE, SavepointRecord, SavepointResult
 from flinkish.storage import base_name, join, locate
 
 #: The value of ``--batch`` for the newest batch whose files are whole.
@@ -107,13 +102,14 @@ def save_dead_job(
         check_owner(registry, query.query_id, query.checkpoint_dir)
     reporter = context.reporter
     reporter.warning(
-        f"job {job.name} ({job.job_id}) is {job.state.value}: the savepoint is taken from its "
-        "checkpoint, at the newest committed batch"
+        f"job {job.name} ({job.job_id}) is {job.state.value}: saving its checkpoint at "
+        "the newest committed batch"
     )
     for name in sorted({query.name for query in queries} - facts.keys()):
         reporter.warning(
-            f"query '{name}' was run by an older flinkish that kept no operator ids: the savepoint "
-            "can only be restored by the same program, operator by operator in order"
+            f"query '{name}' was run by an older flinkish, which recorded no operator "
+            "ids: only the same program can restore the savepoint, operator by operator "
+            "in order"
         )
     request = _request(registry.now(), job.job_id, target, full=full, format_=format_)
     places = {query.name: locate(query.checkpoint_dir) for query in queries}
@@ -230,8 +226,8 @@ def save_checkpoints(
         _ask(agree, root, time.time() - newest)
     if None in found:
         context.reporter.note(
-            f"The query is called '{base_name(root)}' in the savepoint, as its directory: a "
-            "program takes it with a query of that name (.queryName)."
+            f"In the savepoint, the query is named '{base_name(root)}' after its "
+            "directory: the program's query must have the same name (.queryName)."
         )
     job_id = job_id_of(ids.values())
     request = _request(time.time(), job_id, target, full=full, format_=format_)
@@ -263,14 +259,14 @@ def _batch_of(context: Context, place: str, batch: int | str | None) -> int | No
     found = newest_whole_batch(place)
     if found.batch is None:
         error = found.skipped[0]
-        error.hint = f"none of its last {len(found.skipped)} committed batches is whole"
+        error.hint = f"none of its last {len(found.skipped)} committed batches is intact"
         raise error
     for error in found.skipped:
         context.reporter.warning(error.message)
     if found.skipped:
         context.reporter.warning(
-            f"the savepoint of {place} is taken at batch {found.batch}, the newest that is whole: "
-            "what its query did later, it does again"
+            f"saving {place} at batch {found.batch}, the newest intact one: later batches "
+            "will be processed again"
         )
     return found.batch
 
@@ -307,10 +303,10 @@ def _way_out(place: str) -> str:
     """Return the hint for a checkpoint that is damaged at its newest batch."""
     found = newest_whole_batch(place)
     if found.batch is None:
-        return f"none of its last {len(found.skipped)} committed batches is whole"
+        return f"none of its last {len(found.skipped)} committed batches is intact"
     return (
-        f"put the file back from a copy; or go on from batch {found.batch}, the newest that is "
-        f"whole: give --batch newest-whole, or --batch {found.batch}"
+        f"restore the file from a copy; or continue from batch {found.batch}, the newest "
+        f"intact one, with --batch newest-whole or --batch {found.batch}"
     )
 
 
@@ -422,13 +418,13 @@ def _remember(context: Context, write: Callable[[], object]) -> None:
     try:
         write()
     except RegistryError as error:
-        context.reporter.warning(f"the registry does not know of it: {error.message}")
+        context.reporter.warning(f"it could not be added to the registry: {error.message}")
 
 
 def _ask(agree: Agree, root: str, age: float) -> None:
     what = f"the checkpoint {root} was written to {max(age, 0):.0f} s ago"
-    if not agree(f"{what}, and its query may be running. Take a savepoint of it?"):
+    if not agree(f"{what}, so its query may be running. Take a savepoint of it?"):
         raise ConsentNeeded(
-            f"{what}: the query that owns it may be running",
-            hint="stop it first; or give --yes for a savepoint of its newest committed batch",
+            f"{what}: its query may be running",
+            hint="stop it first; or use --yes to save its newest committed batch",
         )

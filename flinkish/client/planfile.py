@@ -19,8 +19,9 @@ from flinkish import storage
 from flinkish.config.secrets import mask_words
 from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, UsageError
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
-from flinkish.spec.codec import decode
-from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.messages.codec import decode, decode_fields, encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
@@ -38,9 +39,9 @@ class PlanFile:
     savepoint_digest, program_digest
         SHA-256 in hex.
     options
-        The requested fields of :class:`~flinkish.spec.launch.RestoreSpec`.
+        The requested fields of :class:`~flinkish.messages.launch.RestoreSpec`.
     plan
-        The plan's document.
+        What ``check`` has found.
     """
 
     savepoint: str
@@ -51,7 +52,7 @@ class PlanFile:
     program_digest: str
     spark_version: str | None
     options: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    plan: RestorePlan
 
     def restore_spec(self, claim_mode: str) -> RestoreSpec:
         """Return the restore of this plan; the driver's plan must equal this one."""
@@ -61,7 +62,7 @@ class PlanFile:
 
 
 def make_plan_file(
-    spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: Mapping[str, Any]
+    spec: RestoreSpec, launch: Launch, spark_version: str | None, plan: RestorePlan
 ) -> PlanFile:
     """Return the plan of restoring ``spec`` with the program of ``launch``, bound to its inputs.
 
@@ -86,7 +87,7 @@ def make_plan_file(
 
 def save(plan: PlanFile, path: str) -> None:
     """Write a plan to a file atomically; to a pipe or a device directly. Raises StorageError."""
-    record = {"kind": _KIND, "schema_version": _VERSION, **asdict(plan)}
+    record = {"kind": _KIND, "schema_version": _VERSION, **encode_fields(plan)}
     data = (json.dumps(record, indent=2) + "\n").encode()
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         try:
@@ -110,22 +111,24 @@ def load(path: str) -> PlanFile:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MOST + 1)
         if len(data) > _MOST:
-            raise UsageError(f"{path} has more than {_MOST} bytes: it is no restore plan")
+            raise UsageError(f"{path} is larger than {_MOST} bytes: it is not a restore plan")
         record = json.loads(data)
     except FileNotFoundError:
         raise UsageError(
-            f"there is no plan {path}", hint="flinkish check -o FILE makes one"
+            f"no plan at {path}", hint="make one with: flinkish check -o FILE"
         ) from None
     except PermissionError as error:
         raise storage_error("read", path, error) from error
     except (OSError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read as a plan: {error}") from error
+        raise UsageError(f"cannot read {path} as a plan: {error}") from error
     if not isinstance(record, dict) or record.get("kind") != _KIND:
-        raise UsageError(f"{path} is no restore plan", hint="flinkish check -o FILE makes one")
+        raise UsageError(
+            f"{path} is not a restore plan", hint="make one with: flinkish check -o FILE"
+        )
     if record.get("schema_version") != _VERSION:
         raise UsageError(
-            f"{path} is a plan of form {record.get('schema_version')}; this flinkish knows "
-            f"{_VERSION}",
+            f"{path} is a plan of version {record.get('schema_version')}; this flinkish "
+            f"supports {_VERSION}",
             hint="make it again with this flinkish: flinkish check -o FILE",
         )
     try:
@@ -133,19 +136,11 @@ def load(path: str) -> PlanFile:
     except KeyError as error:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
     try:
-        plan = decode(PlanFile, known)
+        plan = decode_fields(PlanFile, known)
         plan.restore_spec("NO_CLAIM")
     except Corrupt as error:
         raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
-    if not _has_tables(plan.plan):
-        raise UsageError(f"{path} is damaged", hint="make it again")
     return plan
-
-
-def _has_tables(plan: Mapping[str, Any]) -> bool:
-    """Return whether every list in the plan has rows: decisions are compared row by row."""
-    tables = [table for table in plan.values() if isinstance(table, list)]
-    return all(isinstance(row, dict) for table in tables for row in table)
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
@@ -171,14 +166,14 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
                 f"{what} has changed since the plan was made{detail}",
                 hint="make a new plan with: flinkish check -o FILE",
             )
-    if plan.plan.get("exit_code") == ConsentNeeded.code:
+    if plan.plan.exit_code == ConsentNeeded.code:
         raise ConsentNeeded(
-            f"the plan needs a consent: its verdict is {plan.plan.get('verdict')}",
-            hint="make it again with the option that it asks for: flinkish check -o FILE",
+            f"the plan needs your consent: its verdict is {plan.plan.verdict}",
+            hint="make it again with the option that it names: flinkish check -o FILE",
         )
-    if plan.plan.get("exit_code") != 0:
+    if plan.plan.exit_code != 0:
         raise Incompatible(
-            f"the plan says no: its verdict is {plan.plan.get('verdict')}",
+            f"the plan cannot be carried out: its verdict is {plan.plan.verdict}",
             hint="see it with: flinkish check",
         )
 

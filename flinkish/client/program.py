@@ -11,7 +11,7 @@ from flinkish.config import Config, working_directory
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import Launch
+from flinkish.messages.launch import Launch
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -84,8 +84,8 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """
     if program.application and program.module:
         raise UsageError(
-            "the file and the module of a program exclude each other",
-            hint="name the program once: APP.py, -py or -pym",
+            "the file and the module of a program are mutually exclusive",
+            hint="name the program only once: APP.py, -py or -pym",
         )
     if not (program.application or program.module):
         raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")

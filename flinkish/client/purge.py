@@ -1,6 +1,6 @@
 """Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed.
 
-What killed rehearsals have left beside the checkpoints goes by the same age.
+What killed rehearsals have left next to the checkpoints is removed by the same age.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from flinkish.client.context import Context
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
-from flinkish.launch.other_jobs import standing
-from flinkish.registry.in_use import offered_names, outlived, resumed_runs
+from flinkish.launch.known_jobs import standing
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, QueryStatus, SavepointRecord
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purge_plan import (
     Found,
@@ -32,6 +34,7 @@ from flinkish.registry.purge_plan import (
     plan_purge,
     standing_reason,
 )
+from flinkish.registry.resumed_runs import offered_names, resumed_runs
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
 
@@ -110,7 +113,7 @@ class PurgeResult:
         )
         return PartialFailure(
             f"{len(self.errors)} of {whole} could not be removed: {first.message}",
-            hint=first.hint or "run it again to go on",
+            hint=first.hint or "run the command again to continue",
         )
 
 
@@ -190,7 +193,7 @@ def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> Purg
             elif not storage.remove_tree(root, name):
                 raise StorageError(
                     f"{item.location} could not be removed completely",
-                    hint="see who owns what is left; the purge can be run again",
+                    hint="check who owns the remaining files; you can run purge again",
                 )
     except FlinkishError as error:
         return replace(outcome, error=error)
@@ -230,7 +233,7 @@ def _facts(
         for job in jobs
     ]
     chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
-    saving = dict.fromkeys(registry.jobs_in_upgrades(), "an upgrade of it is not finished")
+    saving = dict.fromkeys(registry.jobs_in_upgrades(), "it has an unfinished upgrade")
     saving |= _stand(registry, jobs)
     saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
     found = tuple(
@@ -252,7 +255,7 @@ def _facts(
 
 
 def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
-    """Return the ended jobs that other runs go on from, with that as the reason.
+    """Return the ended jobs that other runs resume from, with that as the reason.
 
     The next ``run --resume`` of a name does so, and a job that has been resumed and may start
     further queries. Each may need several runs: one that was killed had not started all queries of
@@ -264,7 +267,7 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     found = [standing(registry, name) for name in sorted(names)]
     stand = [each.job for each in found if each is not None]
     return {
-        run.job.job_id: "flinkish run --resume goes on from it"
+        run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
         for run in resumed_runs(registry, job).runs
         if run.job.state.is_final
@@ -327,7 +330,7 @@ def _checkpoint(job: JobRecord) -> Found | None:
     found = None if path is None else found_below(path)
     if path is None or found is None or storage.base_name(path) == job.job_id:
         return found
-    return Found(stays="it is not named as flinkish names checkpoints")
+    return Found(stays="its name is not that of a checkpoint of flinkish")
 
 
 def _log_bytes(path: str | None) -> int | None:
@@ -361,8 +364,8 @@ def _saving(
         try:
             leases = [lease for lease in read_leases(target) if not lease.is_stale(now)]
         except FlinkishError as error:
-            context.reporter.warning(f"{target} is not looked at: {error.message}")
-            reason = f"whether a savepoint of it is being written in {target} cannot be seen"
+            context.reporter.warning(f"{target} was not checked: {error.message}")
+            reason = f"a savepoint of it may be being written in {target}, which cannot be checked"
             found.update((job_id, reason) for job_id in owners & mine.keys())
             continue
         for lease in leases:

@@ -1,8 +1,8 @@
-"""What a purge finds beside the records: the files of a checkpoint, and what rehearsals have left.
+"""Files that a purge finds outside the registry: checkpoints, and leftovers of rehearsals.
 
-A rehearsal writes into a directory of its own beside the checkpoints of jobs, and removes it at its
-end: its driver does, or its command. When both were killed, the directory stays, and no record
-knows of it. The driver holds a lease in it as long as it lives.
+A rehearsal writes to a directory of its own next to the checkpoints of jobs, which its driver or
+its command removes at the end. If both are killed, the directory remains, and no record mentions
+it. The driver holds a lease in it as long as it lives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flinkish.savepoint.directory.leases import STALE, FoundLease, find_leases
 from flinkish.savepoint.format.metadata import FILE_NAME
 
 _REHEARSAL = re.compile(r"\.rehearsal-[0-9a-f]{32}")
-LINK = "it is a link: what it leads to is elsewhere"
+LINK = "it is a link to another place"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Leftover:
 
 
 def new_rehearsal_directory(checkpoints: str) -> str:
-    """Return the location of a new rehearsal beside the checkpoints of jobs; makes nothing."""
+    """Return the location of a new rehearsal next to the checkpoints of jobs; creates nothing."""
     return storage.join(checkpoints, f".rehearsal-{uuid.uuid4().hex}")
 
 
@@ -69,7 +69,7 @@ def found_below(path: str) -> Found | None:
         modified = os.lstat(path).st_mtime if storage.is_local(path) else 0.0
         for name, entry in storage.walk_files(path):
             if storage.base_name(f"/{name}") == FILE_NAME:
-                return Found(stays=f"a savepoint lies in it: {storage.join(path, name)}")
+                return Found(stays=f"it contains a savepoint: {storage.join(path, name)}")
             try:
                 files, size = files + 1, size + entry.size()
                 modified = max(modified, entry.modified())
@@ -110,7 +110,7 @@ def remove_leftover(leftover: Leftover) -> Leftover:
         if not storage.remove_tree(*storage.split(leftover.location)):
             raise StorageError(
                 f"{leftover.location} could not be removed completely",
-                hint="see who owns what is left; the purge can be run again",
+                hint="check who owns the remaining files; you can run purge again",
             )
     except FlinkishError as error:
         return replace(leftover, error=error)
@@ -120,7 +120,7 @@ def remove_leftover(leftover: Leftover) -> Leftover:
 def why_it_stays(
     leases: Iterable[FoundLease], written: float, ended_before: float, now: float
 ) -> str | None:
-    """Return why the directory of a rehearsal stays; None if nobody needs it any more. Pure.
+    """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
     Parameters
     ----------
@@ -134,11 +134,11 @@ def why_it_stays(
         if not lease.is_stale(now):
             record = lease.record
             who = "" if record is None else f" (pid {record.pid} on {record.host})"
-            return f"its rehearsal goes on{who}"
+            return f"its rehearsal is still running{who}"
     if written >= ended_before:
-        return "it was not left that long ago"
+        return "it was changed later than that"
     if not known and now - written <= STALE:
-        return "its rehearsal may go on: something was written just now"
+        return "its rehearsal may still be running: it was written to just now"
     return None
 
 
@@ -146,7 +146,7 @@ def _rehearsals(directory: str, reporter: Reporter) -> Iterator[str]:
     try:
         names = storage.list_names(directory, hidden=True)
     except FlinkishError as error:
-        reporter.warning(f"{directory} is not looked at: {error.message}")
+        reporter.warning(f"{directory} was not checked: {error.message}")
         return
     for name in sorted(names):
         if _REHEARSAL.fullmatch(name):

@@ -15,13 +15,14 @@ from flinkish.client.restoring import Restore
 from flinkish.client.submission import check_source, checkpoint_directory
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.job_origin import job_origin
-from flinkish.launch.rehearser import rehearse_program
-from flinkish.registry.jobs import JobRecord, Launch, RestoreSpec
+from flinkish.messages.calls import RehearsalTask, RestoreQuestion
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
+from flinkish.registry.jobs import JobRecord
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import RestoreQuestion
-from flinkish.spec.rehearsals import RehearsalLimits, RehearsalTask, RehearsedQuery
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class RehearsalResult:
     def warnings(self) -> list[str]:
         """What was not tried."""
         return [
-            f"query '{query.name}' had no input, so no batch of it was tried"
+            f"query '{query.name}' had no input, so none of its batches was run"
             for query in self.queries
             if query.error is None and not query.batches
         ]
@@ -60,7 +61,7 @@ class RehearsalResult:
                 return ProgramFailed(
                     f"the rehearsal failed: query '{query.name}', batch {query.failed_batch}: "
                     f"{query.error}",
-                    hint="nothing was touched; mend the program, and rehearse it again",
+                    hint="nothing was changed; fix the program, and rehearse it again",
                 )
         return None
 
@@ -76,10 +77,10 @@ def rehearse(
 ) -> RehearsalResult:
     """Run a few batches of a program on a copy of the state of a savepoint or a job.
 
-    The program runs to its end, each query for some batches, one query after the other. State and
-    output go into a new directory beside the checkpoints of jobs, which is removed at the end. The
-    sources are read from the saved positions on. The job, the savepoint and all sinks are left as
-    they are; what the program itself does besides its queries it does.
+    The program runs to its end, each query for a few batches, one query after the other. State and
+    output go into a temporary directory next to the checkpoints of jobs. The sources are read from
+    the saved positions. The job, the savepoint and all sinks are not changed; anything that the
+    program does outside its queries does happen.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def rehearse(
     UsageError
         There is no such program, no savepoint is named, or a sink cannot be redirected.
     Incompatible, ConsentNeeded
-        The program would not go on from that state.
+        The program cannot resume from that state.
     ProgramFailed
         The program itself failed.
     FlinkishError
@@ -139,10 +140,11 @@ def rehearse_launch(
     )
     context.reporter.note("running the program on a copy of the state ...")
     try:
-        done = rehearse_program(
+        done = ask_driver(
             task,
             replace(programs.pinned(launch, installation), restore=spec),
             installation,
+            answer=Rehearsed,
             name=f"{launch.default_name} (rehearsal)",
             environ=os.environ,
             show_log=context.reporter.log,
@@ -151,7 +153,7 @@ def rehearse_launch(
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in done.queries):
-        require_agreed(done.plan, "the program would not go on from that state")
+        require_agreed(done.plan, "the program cannot resume from that state")
     return RehearsalResult(done.queries, {} if job is None else _rates(context, job))
 
 

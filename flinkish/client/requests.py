@@ -21,9 +21,9 @@ from flinkish.errors import (
     quoted,
     quoted_path,
 )
+from flinkish.messages.codec import encode_fields
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
-from flinkish.spec.codec import encode_fields
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 #: Seconds for a driver's answer to reach a client that waits no longer.
@@ -96,7 +96,7 @@ def job_to_save(context: Context, reference: str, target: str | None) -> JobReco
         if job is None:
             raise
         raise UsageError(
-            f"{target!r} is a job, {reference!r} is not: the job comes first, then the directory",
+            f"{target!r} is a job, {reference!r} is not: name the job first, then the directory",
             hint=f"flinkish savepoint {quoted(target)} {quoted_path(reference)}",
         ) from None
 
@@ -311,7 +311,7 @@ def check_triggerable(job: JobRecord, kind: RequestKind, target: str | None) -> 
         raise WrongState(
             f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
             f"the terminal state {job.state.value}",
-            hint=f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
+            hint=f"save its checkpoint with: flinkish savepoint {job.job_id} TARGET"
             if target
             else "see what is running with: flinkish list",
         )
@@ -327,8 +327,8 @@ def checked(request: Request) -> Request:
 def failure_of(request: Request) -> FlinkishError:
     """Return the error of a failed request.
 
-    It is never a WaitTimeout: that would say that the work goes on. Drivers of an older flinkish
-    have recorded some.
+    It is never a WaitTimeout, which would mean that the work continues. Drivers of an older
+    flinkish have recorded some.
     """
     error = from_record(request.error or {})
     if isinstance(error, WaitTimeout):
@@ -350,8 +350,8 @@ def left_out(request: Request) -> list[Mapping[str, Any]]:
 
 #: The warning about a savepoint of a program that may still be starting queries.
 INCOMPLETE = (
-    "the program may not have started all its queries yet: those that it starts later are not in "
-    "the savepoint, and a restore needs consent (-n) to start them empty"
+    "the program may not have started all its queries yet: later ones are not in the "
+    "savepoint, and a restore needs consent (-n) to start them empty"
 )
 
 

@@ -10,16 +10,16 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
 from flinkish.client.submission import check_restorable
 from flinkish.config import MASK
-from flinkish.errors import DriverLost, FlinkishError, UsageError, WrongState
+from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
+from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, RestoreSpec
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
-from flinkish.spec.launch import Launch
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ def plan_restart(
     ------
     WrongState
         The job has not ended, another job has gone on from its state or has its name, its program
-        is gone, or its checkpoints are.
+        is gone, or its checkpoints are, or it was refused for state that it leaves behind.
+    Locked
+        An upgrade that is not finished goes on from it, or has its name.
     UsageError
         Secrets are missing, or there are none.
     """
@@ -78,8 +80,17 @@ def plan_restart(
         raise purged
     if job.launch.restore is not None and job.launch.restore.is_awaited:
         raise WrongState(
-            f"{who} was to take over from another job, which did not come about",
+            f"{who} was meant to take over from another job, but never did",
             hint="upgrade that job again",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    failure = job.failure or {}
+    if failure.get("id") == NonRestoredState.id:
+        raise WrongState(
+            f"{who} was refused as state would have been left behind, and would go on without it "
+            f"now: {failure.get('message')}",
+            hint=f"start the program anew with flinkish run; {failure.get('hint')}",
             job_id=job.job_id,
             state=job.state.value,
         )
@@ -88,15 +99,15 @@ def plan_restart(
     launch = with_secrets(job.launch, conf or {}, secret_args)
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
-            f"the program of {who} is gone: {launch.application}",
+            f"the program of {who} no longer exists: {launch.application}",
             hint="put it back, or run another",
         )
     batches = {query.name: newest_committed_batch(query.checkpoint_dir) for query in queries}
     for query in queries:
         if query.batch_id is not None and batches[query.name] is None:
             raise WrongState(
-                f"query '{query.name}' of {who} had committed batch {query.batch_id}, and its "
-                f"checkpoint {query.checkpoint_dir} is gone",
+                f"query '{query.name}' of {who} had committed batch {query.batch_id}, but "
+                f"its checkpoint {query.checkpoint_dir} no longer exists",
                 hint="start the program from a savepoint instead",
             )
     return Restart(replace(job, launch=launch), batches)
@@ -107,8 +118,8 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
     (job,) = reconcile(context.registry, [job])
     if not job.state.is_final:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that has ended can be "
-            "started again",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that has "
+            "ended can be restarted",
             hint=f"end it first, with: flinkish stop {job.job_id}",
             job_id=job.job_id,
             state=job.state.value,
@@ -117,17 +128,18 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise when another job has the name of ``job`` and runs, or has gone on from its state.
+    """Raise when another job has the name of ``job`` and runs, or goes on from its state.
 
     Raises
     ------
-    NameTaken, Superseded
+    NameTaken, Locked, Superseded
         As :meth:`.job_registry.Registry.restart`, which asks again.
     """
     named = registry.jobs(name=job.name) if job.has_given_name else ()
     for other in reconcile(registry, named):
         if not other.state.is_final and other.job_id != job.job_id:
             raise name_taken(other)
+    registry.check_not_in_upgrade(name=job.name if job.has_given_name else None, job=job)
     while (successor := registry.successor(job)) is not None:
         (current,) = reconcile(registry, [successor])
         if current.state.is_final == successor.state.is_final:
@@ -156,14 +168,14 @@ def with_secrets(
         flags.append("--secret-args FILE")
     if missing:
         raise UsageError(
-            "secrets of the job are not in the registry, so it cannot be started again without "
-            f"them: {', '.join(missing)}",
-            hint=f"give them again: {', '.join(flags)}",
+            "the registry does not have the job's secrets, which a restart needs: "
+            f"{', '.join(missing)}",
+            hint=f"pass them again: {', '.join(flags)}",
         )
     if any(MASK in word for word in found.arguments):
         raise UsageError(
-            "an argument of the program is a secret, which the registry does not have",
-            hint="start the program anew with flinkish run, its secret arguments in --secret-args",
+            "the registry does not have a secret argument of the program",
+            hint="start the program with flinkish run, with its secret arguments in --secret-args",
         )
     return found
 
@@ -204,6 +216,8 @@ def restart_from(
         The job has not ended.
     NameTaken
         Another job has the name that somebody gave this one.
+    Locked
+        An upgrade that is not finished goes on from it, or has the name.
     UsageError
         Secrets are missing.
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
@@ -212,6 +226,7 @@ def restart_from(
     from flinkish.storage import locate
 
     job = _ended(context, job)
+    context.registry.check_not_in_upgrade(job=job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
     agreed = job.launch.restore.accept_partial if job.launch.restore is not None else ()

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from flinkish.client.set_offsets import Where, offsets_of
 from flinkish.config import Config
 from flinkish.errors import UsageError
+from flinkish.messages.launch import VERIFY_LEVELS, RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
-from flinkish.registry.jobs import RestoreSpec
-from flinkish.spec.launch import VERIFY_LEVELS
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -35,17 +34,17 @@ class Restore:
         (old, new): the state of ``old``, a uid or an operator id of the savepoint, goes to the
         operator with the uid ``new``.
     reset_sources : sequence of str
-        Sources that start anew.
+        Sources that start from scratch.
     sink_ahead : str or None
         What to do with a sink that has later batches: one of
-        :data:`~flinkish.spec.launch.SINK_MODES`.
+        :data:`~flinkish.messages.launch.SINK_MODES`.
     accept_lost_rows : bool
         Whether rows that a Kafka source can no longer read are skipped.
     accept_partial : sequence of str
-        Operators, by uid or name, that may go on with less than the full answer for keys and rows
-        from before.
+        Operators, by uid or name, whose results may be incomplete for existing keys and
+        rows.
     set_offsets : sequence of pairs
-        Sources, each with the offsets from which it goes on: ``earliest``, ``latest``,
+        Sources, each with the offsets from which it resumes: ``earliest``, ``latest``,
         ``timestamp:TIME``, JSON, or a file with it.
     accept_repeated_rows : bool
         Whether rows may be read again.
@@ -53,7 +52,7 @@ class Restore:
         Whether the restore is planned without asking the brokers of Kafka sources.
     verify : str or None
         How the files of the savepoint are checked first: one of
-        :data:`~flinkish.spec.launch.VERIFY_LEVELS`; None is the first of them.
+        :data:`~flinkish.messages.launch.VERIFY_LEVELS`; None is the first of them.
     """
 
     savepoint: str | None = None
@@ -80,10 +79,10 @@ class Restore:
             ),
             (self.fork, "a fork", "--fork"),
             (self.uid_map, "a uid map", "--uid-map"),
-            (self.reset_sources, "a source that starts anew", "--reset-source"),
+            (self.reset_sources, "a source that starts from scratch", "--reset-source"),
             (self.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
-            (self.accept_lost_rows, "skipping rows that are gone", "--accept-lost-rows"),
-            (self.accept_partial, "an answer that is not full", "--accept-partial"),
+            (self.accept_lost_rows, "skipping lost rows", "--accept-lost-rows"),
+            (self.accept_partial, "incomplete results", "--accept-partial"),
             (self.set_offsets, "setting offsets", "--set-offsets"),
             (self.accept_repeated_rows, "reading rows again", "--accept-repeated-rows"),
             (self.offline, "planning without a broker", "--offline"),
@@ -134,7 +133,7 @@ def restore_spec(
         for name, flag in [*rest.given(), *mode]:
             raise UsageError(
                 f"{name} needs a savepoint to restore from",
-                hint=f"give it with -s PATH, or leave out {flag}",
+                hint=f"give it with -s PATH, or omit {flag}",
             )
         return None
     from flinkish.storage import locate
@@ -177,8 +176,8 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
         for taken, key, what in ((states, state, "state"), (uids, new, "new uid")):
             if key in taken:
                 raise UsageError(
-                    f"the uid map names one {what} twice: {taken[key]!r} and {value!r}",
-                    hint="the state of one operator goes to one operator: --uid-map OLD=NEW",
+                    f"the uid map contains one {what} twice: {taken[key]!r} and {value!r}",
+                    hint="map the state of one operator to one operator: --uid-map OLD=NEW",
                 )
             taken[key] = value
         found.append((old, new))
@@ -189,6 +188,6 @@ def not_a_pair(value: str) -> UsageError:
     """Return the error for an entry of a uid map that does not have the form OLD=NEW."""
     return UsageError(
         f"{value!r} in the uid map is not OLD=NEW",
-        hint="write --uid-map old=new; the first = separates: give the operator id of an "
-        "old uid that contains one",
+        hint="write --uid-map old=new; the first = separates: for an old uid that contains "
+        "one, use its operator id",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flinkish.client.context import Context
 from flinkish.client.restoring import Restore
 from flinkish.errors import Superseded, UsageError, quoted
-from flinkish.launch.other_jobs import Standing, standing
+from flinkish.launch.known_jobs import Standing, standing
 from flinkish.launch.termination import wait_until_gone
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
@@ -18,7 +18,7 @@ def check_resume(restore: Restore, name: str | None, *, has_plan: bool) -> None:
     """Refuse options that contradict going on from where the job of a name stands (UsageError)."""
     if not name:
         raise UsageError(
-            f"{_FLAG} goes on from where the job of a name stands, and no name is given",
+            f"{_FLAG} resumes the job of a name, but no name was given",
             hint=f"name the job: flinkish run --name NAME {_FLAG} APP.py",
         )
     others = [
@@ -29,8 +29,8 @@ def check_resume(restore: Restore, name: str | None, *, has_plan: bool) -> None:
     for what, flag, given in others:
         if given:
             raise UsageError(
-                f"{what} and {_FLAG} exclude each other: it goes on from the job's checkpoints",
-                hint=f"leave out {flag}, or {_FLAG}",
+                f"{what} and {_FLAG} are mutually exclusive: {_FLAG} uses the job's checkpoints",
+                hint=f"omit {flag} or {_FLAG}",
             )
 
 
@@ -66,12 +66,11 @@ def _check_newest(context: Context, found: Standing) -> None:
             further = batch is not None and (committed is None or batch > committed)
             if not now.state.is_final or (after and further):
                 raise Superseded(
-                    f"job {job.name} ({job.job_id}) stands at batch {committed} of query "
-                    f"'{query.name}', and job {now.name} ({now.job_id}), which is "
-                    f"{now.state.value}, has gone on from its state to batch {batch}",
-                    hint="go on from that one with: "
-                    f"flinkish run --name {quoted(now.name)} {_FLAG}; or start from a "
-                    "savepoint with -s PATH",
+                    f"job {job.name} ({job.job_id}) is at batch {committed} of query "
+                    f"'{query.name}', but job {now.name} ({now.job_id}), which is "
+                    f"{now.state.value}, has continued from its state to batch {batch}",
+                    hint=f"resume that one with: flinkish run --name {quoted(now.name)} "
+                    f"{_FLAG}; or start from a savepoint with -s PATH",
                     job_id=now.job_id,
                     state=now.state.value,
                 )

@@ -11,7 +11,7 @@ from flinkish.errors import FlinkishError, PartialFailure, RegistryError, Savepo
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import CatalogEntry
-    from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
+    from flinkish.savepoint.manage.prune import GarbageOutcome, Pruned, PruneOutcome
     from flinkish.savepoint.manage.retention import Policy
 
 
@@ -52,7 +52,8 @@ class PruneResult:
         Savepoints that cannot be read, or are not whole. They count for nothing and are not
         touched.
     warnings : tuple of str
-        Sentences about savepoints with times in the future.
+        Sentences about savepoints with times in the future, and about those that cannot be read
+        and for which others are kept.
     """
 
     directory: str
@@ -140,7 +141,7 @@ def prune_savepoints(
     location = storage.locate(directory)
     if not storage.is_directory(location):
         raise SavepointNotFound(
-            f"there is no directory {location}", hint="check the path", path=location
+            f"directory {location} does not exist", hint="check the path", path=location
         )
     in_use = savepoints_in_use(context.registry)
     savepoints: tuple[PruneOutcome, ...] = ()
@@ -162,7 +163,7 @@ def prune_savepoints(
         )
         savepoints = done.savepoints
         unreadable = tuple((each.path, each.error) for each in (*done.unreadable, *done.damaged))
-        warnings = tuple(in_the_future(each) for each in done.future)
+        warnings = _warnings(done)
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
@@ -221,7 +222,7 @@ def remove_old(
         done = prune(
             target,
             policy,
-            {**in_use.protected, **dict.fromkeys(taken, "it has just been taken")},
+            {**in_use.protected, **dict.fromkeys(taken, "just taken")},
             running=in_use.running,
             known_jobs=in_use.jobs,
             taken_here=in_use.taken,
@@ -234,9 +235,9 @@ def remove_old(
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
     warnings = (
-        *(in_the_future(each) for each in done.future),
+        *_warnings(done),
         *(
-            f"{each.path} was left alone, and counts for nothing: {each.error.message}"
+            f"{each.path} was kept but does not count: {each.error.message}"
             for each in done.damaged
         ),
     )
@@ -249,14 +250,28 @@ def remove_old(
     return Removal(tuple(removed), some, warnings)
 
 
+def _warnings(done: Pruned) -> tuple[str, ...]:
+    from flinkish.savepoint.directory.dispose import UNKNOWN_HINT
+
+    return (
+        *(in_the_future(each) for each in done.future),
+        *(
+            f"{each.path} cannot be read, and others are kept because it may use their files: "
+            f"{UNKNOWN_HINT}"
+            for each in done.unknown
+        ),
+    )
+
+
 def in_the_future(savepoint: CatalogEntry) -> str:
     """Return the warning about a savepoint whose metadata has a time in the future. Pure."""
     from flinkish.savepoint.format.reader import iso_time
 
     created, host = savepoint.header.created, savepoint.header.host or "the host that took it"
     return (
-        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the clock of "
-        f"{host} was wrong, or the one here is; its batches and the time of its file count instead"
+        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the "
+        f"clock of {host} was wrong, or the clock here is; using its batches and its "
+        "file's time instead"
     )
 
 
@@ -283,4 +298,4 @@ def _tell_registry(context: Context, paths: Sequence[str]) -> None:
         for path in paths:
             context.registry.mark_disposed(path)
     except RegistryError as error:
-        context.reporter.warning(f"the registry does not know yet what is gone: {error.message}")
+        context.reporter.warning(f"the registry could not be updated: {error.message}")

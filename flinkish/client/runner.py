@@ -10,7 +10,7 @@ from flinkish.client import submission
 from flinkish.client.check_origin import find_origin
 from flinkish.client.checking import Plan, check
 from flinkish.client.context import Context
-from flinkish.client.job import Job, JobRecord
+from flinkish.client.job import Job
 from flinkish.client.program import Program
 from flinkish.client.reporter import Reporter
 from flinkish.client.restoring import Restore, check_uid_map
@@ -19,7 +19,8 @@ from flinkish.client.set_offsets import Where
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
 from flinkish.errors import NameTaken
-from flinkish.spec.rehearsals import RehearsalLimits
+from flinkish.messages.rehearsals import RehearsalLimits
+from flinkish.registry.jobs import JobRecord
 
 if TYPE_CHECKING:
     from flinkish.client.rehearsal import RehearsalResult
@@ -98,19 +99,19 @@ class ProgramRunner:
         uid_map : mapping, optional
             Old uids (or operator ids) of the savepoint and the new uids that get their state.
         reset_sources : sequence of str
-            Sources that start anew, by uid or by what they read.
+            Sources that start from scratch, by uid or by what they read.
         sink_ahead : str, optional
             For a sink that has later batches: ``rebase`` continues after them, ``accept`` drops
-            output, ``rollback`` brings its table back to the savepoint's version.
+            output, ``rollback`` rolls its table back to the savepoint's version.
         accept_lost_rows : bool
             Whether rows that a Kafka source can no longer read are skipped.
         accept_partial : sequence of str
-            Operators, by uid or name, that may go on with less than the full answer for keys and
-            rows from before.
+            Operators, by uid or name, whose results may be incomplete for existing keys
+            and rows.
         offline : bool
             Whether the restore is planned without asking Kafka brokers.
         set_offsets : mapping, optional
-            Sources, by uid or by what they read, and the offsets from which they go on:
+            Sources, by uid or by what they read, and the offsets from which they resume:
             ``"earliest"``, ``"latest"``, ``"timestamp:TIME"``, a file with offsets in the source's
             own form as JSON, or these offsets.
         accept_repeated_rows : bool
@@ -129,7 +130,7 @@ class ProgramRunner:
             Whether a job of the name (also of the program's) that has not ended is returned
             instead of starting another.
         resume : bool
-            Whether it goes on from the newest committed batch of the newest job of the name, if any
+            Whether it resumes from the newest committed batch of the newest job of the name, if any
             has committed one; needs ``name``.
         wait : bool
             Whether to wait until the job runs (or has finished). If so, a program that fails raises
@@ -143,7 +144,7 @@ class ProgramRunner:
         Raises
         ------
         UsageError
-            There is no such program, or arguments exclude each other.
+            There is no such program, or arguments are mutually exclusive.
         NameTaken
             Another job that has not ended has the name.
         LaunchFailed
@@ -225,7 +226,7 @@ class ProgramRunner:
         ----------
         job_or_savepoint : path, Savepoint or Job
             The savepoint, or a plain Spark checkpoint; or a job that runs or has ended, to plan
-            what the program would do if it went on from the job's newest committed batches. A text
+            what the program would do if it resumed from the job's newest committed batches. A text
             that is neither a URL nor an existing path is the id or the name of a job.
         app, args, ...
             Those of :meth:`run`.
@@ -242,7 +243,7 @@ class ProgramRunner:
         JobNotFound, AmbiguousJob
             No job, or several, match.
         WrongState, NoCommittedBatch, NotSavepointable
-            The job has no state to go on from.
+            The job has no state to resume from.
         SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
             The savepoint, or the job's checkpoint, cannot be read.
         FlinkishError
@@ -298,11 +299,11 @@ class ProgramRunner:
         batches : int
             How many batches each query runs.
         max_rows : int, optional
-            Run no further batch of a query after so many input rows.
+            Start no further batch of a query after this many input rows.
         timeout : float
             Seconds that all batches of a query may take.
         drop_output : bool
-            Whether the output of all queries goes nowhere. Without this the output of file sinks
+            Whether the output of all queries is discarded. Without this the output of file sinks
             goes into a directory that is removed, and other sinks are refused.
         app, args, ...
             Those of :meth:`run`.
@@ -319,7 +320,7 @@ class ProgramRunner:
         UsageError
             A sink cannot be redirected.
         Incompatible, ConsentNeeded
-            The program would not go on from that state.
+            The program cannot resume from that state.
         """
         from flinkish.client.rehearsal import rehearse
 

@@ -247,9 +247,7 @@ def dispose_savepoint(
         try:
             context.registry.mark_disposed(done.path)
         except RegistryError as error:
-            context.reporter.warning(
-                f"the registry does not know yet that it is gone: {error.message}"
-            )
+            context.reporter.warning(f"the registry could not be updated: {error.message}")
     return done
 
 

@@ -38,7 +38,8 @@ def offsets_of(pairs: Iterable[tuple[str, Where]]) -> tuple[tuple[str, str], ...
             raise not_a_pair(f"={where}")
         if name in found:
             raise UsageError(
-                f"the source {name!r} gets other offsets twice", hint="give --set-offsets once"
+                f"the offsets of source {name!r} are set twice",
+                hint="use --set-offsets once per source",
             )
         found[name] = parse_target(_text(where)).text
     return tuple(found.items())
@@ -78,19 +79,19 @@ def _text(where: Where) -> str:
             data = file.read(_MOST + 1)
     except FileNotFoundError:
         raise UsageError(
-            f"there is no file {path} with offsets",
+            f"no file with offsets at {path}",
             hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
         ) from None
     except PermissionError as error:
         raise storage_error("read", path, error) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"cannot read {path}: {error}") from error
     if len(data) > _MOST:
-        raise UsageError(f"{path} has more than {_MOST} bytes: it holds no offsets")
+        raise UsageError(f"{path} is larger than {_MOST} bytes: it does not contain offsets")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
+        raise UsageError(f"{path} is not JSON: {error}") from error
     return json.dumps(found)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
+from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.launch.state_exporter import run_state_task
-from flinkish.spec.calls import StateAnswer, StateTask
-from flinkish.spec.launch import Launch
+from flinkish.messages.calls import StateAnswer, StateTask
+from flinkish.messages.launch import Launch
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -79,8 +79,8 @@ def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> Sav
         from flinkish.savepoint.state import state_rows
     except ImportError as error:
         raise UsageError(
-            f"state cannot be read here: {error}",
-            hint="install what it needs: pip install 'flinkish[engine]'",
+            f"cannot read state here: {error}",
+            hint="install the requirements: pip install 'flinkish[engine]'",
         ) from error
     return state_rows.open_state(savepoint, name, raw=raw)
 
@@ -199,7 +199,7 @@ def plan_export(
     state = open_state(savepoint, name)
     place = storage.locate(target)
     if storage.exists(place):
-        raise UsageError(f"the target exists: {target}", hint="name a directory that does not")
+        raise UsageError(f"the target already exists: {target}", hint="name a new directory")
     task = StateTask(savepoint.path, name, target=place, format=form, where=where, raw=raw)
     return Export(task, place, state.describe())
 
@@ -208,8 +208,8 @@ def check_export_format(form: str, where: str | None) -> None:
     """Raise UsageError for a condition on rows with a format that exports whole partitions."""
     if where is not None and form == "avro":
         raise UsageError(
-            "a condition on rows is not for the format avro, which writes whole partitions",
-            hint="use --format parquet or json, or leave out --where",
+            "the format avro, which writes whole partitions, takes no condition on rows",
+            hint="use --format parquet or json, or omit --where",
         )
 
 
@@ -242,6 +242,12 @@ def export(context: Context, planned: Export, launch: Launch, installation: Inst
 def _run(
     context: Context, task: StateTask, launch: Launch, installation: Installation
 ) -> StateAnswer:
-    return run_state_task(
-        task, launch, installation, environ=os.environ, show_log=context.reporter.log
+    return ask_driver(
+        task,
+        launch,
+        installation,
+        answer=StateAnswer,
+        name=f"flinkish state {task.name}",
+        environ=os.environ,
+        show_log=context.reporter.log,
     )

@@ -14,7 +14,7 @@ from flinkish.client.restoring import Restore, restore_spec
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import Config, working_directory
 from flinkish.config.secrets import MASK
-from flinkish.errors import NameTaken, UsageError
+from flinkish.errors import Locked, NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode
@@ -22,7 +22,10 @@ from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, Launch, RestoreSpec
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
+from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
 
@@ -68,14 +71,19 @@ class Start:
 
     Parameters
     ----------
-    plan : mapping or None
+    restore_plan : RestorePlan or None
         The restore plan that was carried out; None without a restore.
     notes : sequence of str
         The driver's notes about the start of the queries.
     """
 
-    plan: Mapping[str, Any] | None
+    restore_plan: RestorePlan | None
     notes: Sequence[str]
+
+    @property
+    def plan(self) -> Mapping[str, Any] | None:
+        """The restore plan as plain data, as ``flinkish run --json`` prints it."""
+        return None if self.restore_plan is None else encode_fields(self.restore_plan)
 
 
 def prepare(
@@ -118,6 +126,8 @@ def prepare(
     ------
     NameTaken
         Another job has the name; :func:`holder_of` returns it.
+    Locked
+        An upgrade that is not finished has it.
     UsageError
         There is no such program, no savepoint to restore from, or no such deploy mode; or options
         contradict ``resume``.
@@ -188,6 +198,8 @@ def launch(context: Context, submission: Submission) -> JobRecord:
     ------
     NameTaken
         Another job got the name since it was checked.
+    Locked
+        An upgrade has it since.
     StorageError
         The job's log cannot be written.
     LaunchFailed
@@ -208,6 +220,9 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         except NameTaken:
             _drop_log(job)
             _check_name(context, job.name)  # no error: its holder turned out to be dead
+        except Locked:
+            _drop_log(job)
+            raise
         else:
             return job
 
@@ -226,12 +241,16 @@ def _drop_log(job: JobRecord) -> None:
 
 
 def _check_name(context: Context, name: str) -> None:
-    """Raise NameTaken when a job of that name has not ended; one whose driver died has."""
+    """Raise NameTaken when a job of that name has not ended, Locked when it is being upgraded.
+
+    A job whose driver died has ended.
+    """
     registry = context.writable_registry  # the first job of a registry may have a name too
     found = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
     holders = [job for job in found if not job.state.is_final]
     if holders:
         raise name_taken(holders[-1])
+    registry.check_not_in_upgrade(name=name)
 
 
 def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
@@ -312,8 +331,8 @@ def load_plan(
         given.append(("a parallelism", "-p"))
     for name, flag in given:
         raise UsageError(
-            f"a plan and {name} exclude each other: the plan says how to restore",
-            hint=f"leave out {flag}, or make another plan with: flinkish check -o FILE",
+            f"a plan and {name} are mutually exclusive: the plan says how to restore",
+            hint=f"omit {flag}, or make another plan with: flinkish check -o FILE",
         )
     if isinstance(plan, Plan):
         return plan.file()
@@ -334,7 +353,7 @@ def planned_program(plan: PlanFile, program: Program) -> Program:
         return program
     if any(MASK in word for word in plan.arguments):
         raise UsageError(
-            "the plan leaves out a secret argument of its program",
+            "the plan omits a secret argument of its program",
             hint="name the program again: flinkish run --plan FILE APP.py ARGS...",
         )
     return replace(

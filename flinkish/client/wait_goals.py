@@ -1,9 +1,9 @@
-"""What one can wait for a job to reach, and what it lacks of that. Pure.
+"""The goals that one can wait for a job to reach, and what is missing. Pure.
 
-What is known of a job is what its driver reports: its state, and of each query the newest committed
-batch and whether it waits for input. A query is *idle* when it has committed what its sources had:
-over a quiet time, every report says that it waits for input, and it has committed no batch. The
-quiet time is longer than the interval of its trigger, so that it has looked for input meanwhile.
+A job is judged by its driver's reports: its state, and for each query the newest committed batch
+and whether it waits for input. A query is *idle* if it has processed all available input: over a
+quiet period, every report says that it waits for input, and it has committed no batch. The period
+is longer than its trigger interval, so that it has looked for input in the meantime.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 
 #: Seconds without a batch after which a query that waits for input is idle.
 QUIET = 2.0
@@ -74,13 +75,13 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
         kind = GoalKind.BATCH
     if kind is GoalKind.BATCH or equals:
         raise UsageError(
-            f"{text!r} is nothing to wait for",
-            hint="give --for running, batch=N, batch=+N, idle or ended",
+            f"invalid --for {text!r}",
+            hint="use --for running, batch=N, batch=+N, idle or ended",
         )
     if query is not None and kind is not GoalKind.IDLE:
         raise UsageError(
-            f"one query does not go with {word}",
-            hint="leave out --query; it goes with batch=N and with idle",
+            f"--query cannot be combined with --for {word}",
+            hint="omit --query; it is for batch=N and idle",
         )
     return Goal(kind, query=query)
 
@@ -149,8 +150,7 @@ class Watch:
         if heartbeat - since > quiet:
             return None
         return (
-            f"it has waited for input for {heartbeat - since:.1f} s, and has to for more than "
-            f"{quiet:g} s"
+            f"it has been idle for {heartbeat - since:.1f} s, but must be for more than {quiet:g} s"
         )
 
 
@@ -177,11 +177,11 @@ def _works(query: QueryStatus) -> str | None:
         return None
     if query.waits_for_input is None:
         return (
-            f"query '{query.name}' does not tell whether it waits for input (its trigger is "
-            "irregular, or an older flinkish runs it)"
+            f"query '{query.name}' does not report whether it waits for input (its "
+            "trigger is irregular, or an older flinkish runs it)"
         )
     at = "its first batch" if query.batch_id is None else f"batch {query.batch_id + 1}"
-    return f"query '{query.name}' is at work on {at}"
+    return f"query '{query.name}' is processing {at}"
 
 
 def _ended(query: QueryStatus) -> str:

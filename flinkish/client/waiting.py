@@ -60,7 +60,7 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     announced = int(job.launch.options.get(QUERIES) or 0)
     if started.state is JobState.RUNNING and len(context.registry.queries(job.job_id)) < announced:
         raise _not_started(
-            started, f"has not started the {announced} queries announced{_running(context, job)}"
+            started, f"has not started the {announced} announced queries{_running(context, job)}"
         )
     return started
 
@@ -82,7 +82,7 @@ def _running(context: Context, job: JobRecord) -> str:
 
 def _not_started(job: JobRecord, what: str) -> WaitTimeout:
     return WaitTimeout(
-        f"job {job.name} ({job.job_id}) {what}; it goes on",
+        f"job {job.name} ({job.job_id}) {what}; it continues",
         hint=f"follow it with: flinkish status {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,
@@ -152,8 +152,8 @@ def wait_for(
         current = wait_job(registry, job.job_id, over, timeout, _POLL)
     except WaitTimeout as error:
         raise WaitTimeout(
-            f"job {job.name} ({job.job_id}) has not come so far after {timeout:g} s: {lacks}; "
-            "it goes on",
+            f"timed out after {timeout:g} s waiting for job {job.name} ({job.job_id}): "
+            f"{lacks}; the job is still running",
             hint=error.hint,
             **error.data,
         ) from error

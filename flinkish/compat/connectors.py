@@ -1,4 +1,4 @@
-"""Connectors of Spark: which work with which Spark, and go on with whose checkpoints. Measured.
+"""Connectors of Spark: which work with which Spark and resume whose checkpoints, as measured.
 
 ``data/connectors.json`` has it, ``data/connectors.schema.json`` describes that file;
 ``make compat-matrix ARGS="--connectors"`` writes it.
@@ -64,7 +64,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured: a query begun in one environment went on in another.
+    """One measurement: a query started in one environment and resumed in another.
 
     Attributes
     ----------
@@ -103,13 +103,7 @@ class ConnectorMatrix:
         return tuple(sorted(found, key=lambda line: [*map(int, line.split("."))]))
 
     def of(self, connector: str | None) -> ConnectorMatrix:
-        """Return the part about one connector; None: all.
-
-        Raises
-        ------
-        UsageError
-            The table has no such connector.
-        """
+        """Return the part about one connector, or all for None; UsageError if it is unknown."""
         if connector is None:
             return self
         if connector not in self.connectors:
@@ -125,7 +119,7 @@ class ConnectorMatrix:
         )
 
     def alone(self) -> tuple[Cell, ...]:
-        """Return the cells of queries that go on where they were begun."""
+        """Return the cells of queries that resume in the environment where they were started."""
         return tuple(one for one in self.cells if one.created == one.resumed)
 
     def between(self, created: Version | None, resumed: Version | None) -> tuple[Cell, ...]:
@@ -152,28 +146,14 @@ def verdict_of(cells: Iterable[Cell]) -> CompatVerdict:
 
 @cache
 def load() -> ConnectorMatrix:
-    """Return the table that comes with flinkish.
-
-    Raises
-    ------
-    FlinkishError
-        The file is missing or not valid.
-    """
+    """Return the table that comes with flinkish; FlinkishError if it is missing or invalid."""
     return parse(read_data(FILE), f"flinkish/compat/data/{FILE}")
 
 
 def parse(text: str, place: str) -> ConnectorMatrix:
-    """Parse the text of the table. Pure.
+    """Parse the text of the table; ``place`` names the file in messages. Pure.
 
-    Parameters
-    ----------
-    place
-        Name of the file, for messages.
-
-    Raises
-    ------
-    FlinkishError
-        The text does not fit ``data/connectors.schema.json``; the message names file and place.
+    Raises FlinkishError, with file and place, if it does not fit ``data/connectors.schema.json``.
     """
     try:
         document = json.loads(text)

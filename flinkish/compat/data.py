@@ -36,41 +36,19 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @cache
 def load(framework: str) -> Matrix:
-    """Return the table of ``spark`` or ``flink`` that comes with flinkish.
-
-    Raises
-    ------
-    FlinkishError
-        The file is missing or not valid.
-    """
+    """Return the table of ``spark`` or ``flink``; FlinkishError if it is missing or invalid."""
     return parse(read_text(framework), f"flinkish/compat/data/{framework}.json", framework)
 
 
 def read_text(framework: str) -> str:
-    """Return the text of a table's file.
-
-    Raises
-    ------
-    FlinkishError
-        The file is missing or cannot be read.
-    """
+    """Return the text of a table's file; FlinkishError if it cannot be read."""
     return read_data(f"{framework}.json")
 
 
 def parse(text: str, place: str, framework: str) -> Matrix:
-    """Parse the text of a table. Pure.
+    """Parse the text of a table for ``framework``; ``place`` names the file in messages. Pure.
 
-    Parameters
-    ----------
-    place
-        Name of the file, for messages.
-    framework
-        The framework that the table must be for.
-
-    Raises
-    ------
-    FlinkishError
-        The text does not fit ``data/schema.json``; the message names the file and the place.
+    Raises FlinkishError, with the file and the place, if it does not fit ``data/schema.json``.
     """
     try:
         document = json.loads(text)

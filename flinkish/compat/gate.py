@@ -56,15 +56,7 @@ def rewrites_of(judgement: Judgement) -> frozenset[Rewrite] | None:
 
 
 def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) -> GateResult:
-    """Decide about a restore by the versions.
-
-    Parameters
-    ----------
-    judgement
-        The verdict of the table for the savepoint.
-    unmet
-        Preconditions of the table that the caller has found not to hold.
-    """
+    """Decide about a restore by the table's verdict and the preconditions that do not hold."""
     verdict = judgement.verdict
     name = _NAMES[judgement.framework]
     pair = f"a savepoint of {name} {judgement.created} with {name} {judgement.resumed}"

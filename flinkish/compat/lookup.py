@@ -110,16 +110,9 @@ def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> Vers
 
 
 def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use]) -> Judgement:
-    """Return the verdict for a savepoint.
+    """Return the verdict for resuming, with one version, a savepoint that another created.
 
-    Parameters
-    ----------
-    created
-        The version that wrote the savepoint.
-    resumed
-        The version that is to resume it.
-    uses
-        What the savepoint contains, see :func:`flinkish.compat.uses.uses_of`.
+    ``uses`` is what the savepoint contains, see :func:`flinkish.compat.uses.uses_of`.
     """
     cells = _cells(matrix, created, resumed)
     same_line = created.line == resumed.line

@@ -14,13 +14,7 @@ REINSTALL = "this installation of flinkish is damaged; install it again"
 
 
 def read_data(name: str) -> str:
-    """Return the text of a file of ``data/``.
-
-    Raises
-    ------
-    FlinkishError
-        The file is missing or cannot be read.
-    """
+    """Return the text of a file in ``data/``; FlinkishError if it cannot be read."""
     try:
         path = resources.files("flinkish.compat") / "data" / name
         return path.read_text(encoding="utf-8")

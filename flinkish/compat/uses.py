@@ -45,21 +45,11 @@ def uses_of(
 ) -> tuple[Use, ...]:
     """Return what one saved query uses, each use once.
 
-    Parameters
-    ----------
-    pins
-        The configuration in its offset log.
-    backend
-        ``hdfs``, ``rocksdb``, or None for a state store provider that is not Spark's.
-    kinds
-        Spark's names of its stateful operators; None if the checkpoint has no name.
-    checkpoint_format
-        ``stateStore.checkpointFormatVersion``, which the log does not pin (2 for a commit log with
-        unique ids of state files).
-    offset_log_version
-        The version of the offset log's files.
-    changelog
-        Whether RocksDB wrote changelogs, as the files show; None to take the pinned setting.
+    ``pins`` is the configuration in its offset log. ``backend`` is ``hdfs``, ``rocksdb``, or None
+    for a foreign state store provider. ``kinds`` are Spark's names of its stateful operators, None
+    if the checkpoint has none. ``checkpoint_format`` (``stateStore.checkpointFormatVersion``) is
+    not pinned: it is 2 for a commit log with unique ids of state files. ``changelog`` says whether
+    RocksDB wrote changelogs, as the files show; None takes the pinned setting.
     """
     query = {"offset-log-v2"} if offset_log_version >= 2 else set()
     if not kinds:

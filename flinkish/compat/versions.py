@@ -21,20 +21,9 @@ _NAMES = {"spark": SPARK, "pyspark": SPARK, "flink": FLINK, "pyflink": FLINK}
 def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Version:
     """Parse ``1.8``, ``1.8.x``, ``1.8.2``, ``v4.3.0``, ``4.3.0-SNAPSHOT``, ``spark-3.5.9``.
 
-    Suffixes of builds and vendors do not affect the state format and are dropped. A line that is in
-    no table is still a valid version.
-
-    Parameters
-    ----------
-    framework
-        The framework of the version, ``spark`` or ``flink``.
-    known
-        The lines of that framework's table, for the error's hint.
-
-    Raises
-    ------
-    UsageError
-        The text is not a version, or it names another framework.
+    Suffixes of builds and vendors do not affect the state format and are dropped. A line that no
+    table has is still a valid version; ``known`` are the table's lines, for the error's hint.
+    Raises UsageError if the text is not a version, or names another framework.
     """
     hint = f"give a version such as {known[-1]} or {known[-1]}.0" if known else ""
     if known:

@@ -48,14 +48,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.checkpointing.savepoint-dir",
         None,
-        "where savepoints go; none and no TARGET: the trigger fails, exit 2, naming this key",
+        "default directory for savepoints; without it and without TARGET, the trigger "
+        "fails with exit 2, naming this key",
         ("state.savepoints.dir",),
         "path",
     ),
     Key(
         "execution.checkpointing.dir",
         "$XDG_STATE_HOME/flinkish/checkpoints",
-        "where jobs' Spark checkpoints live",
+        "directory of the jobs' Spark checkpoints",
         ("state.checkpoints.dir",),
         "path",
     ),
@@ -84,7 +85,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.stream-graph-hasher.version",
         "v3",
-        "operator ids of operators without a uid",
+        "hasher for the ids of operators without a uid",
         (),
         "choice",
         ("v2", "v3"),
@@ -92,14 +93,14 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pipeline.auto-generate-uids",
         "true",
-        "false: submission fails if any operator lacks a uid",
+        "if false, submission fails if any operator lacks a uid",
         (),
         "boolean",
     ),
     Key(
         "state.migration",
         "eager",
-        "when values of typed state are written again by a changed serializer: eager, in the "
+        "when a changed serializer rewrites values of typed state: eager, in the "
         "restore; lazy, when the program updates them",
         (),
         "choice",
@@ -108,23 +109,23 @@ KEYS: tuple[Key, ...] = (
     Key(
         "engine.snapshot-modules",
         None,
-        "modules whose classes the snapshots of typed state may name, separated by commas (none: "
-        "the program's own)",
+        "comma-separated modules whose classes the snapshots of typed state may name "
+        "(none: the program's own)",
     ),
     Key("parallelism.default", None, "state partitions (none: Spark's own setting)", (), "int"),
     Key("client.timeout", "60 s", "how long the client waits before exit 14", (), "duration"),
     Key(
         "execution.savepoint.transfers",
         "64",
-        "how many files are on their way to or from remote storage at once",
+        "number of files transferred to or from remote storage at the same time",
         (),
         "int",
     ),
     Key(
         "execution.savepoint.distributed",
         "auto",
-        "who copies a savepoint's files: true, the job's executors; false, its driver; auto, the "
-        "executors from 1 GiB on, between remote storages, on a cluster",
+        "who copies a savepoint's files: true, the job's executors; false, its driver; "
+        "auto, the executors for 1 GiB or more between remote storages on a cluster",
         (),
         "choice",
         ("auto", "true", "false"),
@@ -132,9 +133,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.checkpointing.timeout",
         "10 min",
-        "how long a driver waits for what a savepoint needs (that the program starts its queries, "
-        "their first batches) before it gives the request up; how long a client waits is "
-        "client.timeout",
+        "how long a driver waits for the preconditions of a savepoint (the program's "
+        "queries are started and have committed a batch) before it gives up the request; "
+        "client.timeout limits the client's wait",
         (),
         "duration",
     ),
@@ -155,77 +156,77 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.shutdown.grace",
         "30 s",
-        "how long the program may go on after its job was stopped",
+        "how long the program may run after its job was stopped",
         (),
         "duration",
     ),
     Key(
         "execution.start.queries",
         None,
-        "how many streaming queries the program starts, as `run --queries`",
+        "number of streaming queries that the program starts, as `run --queries`",
         (),
         "int",
     ),
     Key(
         "restart-strategy.type",
         "none",
-        "whether a job whose driver fails is started again: none, fixed-delay, "
-        "exponential-delay or failure-rate, as `run --restart-strategy`",
+        "whether a failed driver is restarted: none, fixed-delay, exponential-delay or "
+        "failure-rate, as `run --restart-strategy`",
         ("restart-strategy",),
     ),
-    Key("restart-strategy.fixed-delay.attempts", "1", "how often it is started again", (), "int"),
-    Key("restart-strategy.fixed-delay.delay", "1 s", "the time before each start", (), "duration"),
+    Key("restart-strategy.fixed-delay.attempts", "1", "maximum number of restarts", (), "int"),
+    Key("restart-strategy.fixed-delay.delay", "1 s", "delay before each restart", (), "duration"),
     Key(
         "restart-strategy.exponential-delay.initial-backoff",
         "1 s",
-        "the time before the first start",
+        "delay before the first restart",
         (),
         "duration",
     ),
     Key(
         "restart-strategy.exponential-delay.max-backoff",
         "1 min",
-        "the longest time before a start",
+        "longest delay before a restart",
         (),
         "duration",
     ),
     Key(
         "restart-strategy.exponential-delay.backoff-multiplier",
         "1.5",
-        "by how much the time grows with every failure",
+        "factor by which the delay grows with every failure",
     ),
     Key(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         "1 h",
-        "how long the job must run without a failure for the time to be the first one again",
+        "how long the job must run without a failure for the delay to be reset",
         (),
         "duration",
     ),
     Key(
         "restart-strategy.exponential-delay.jitter-factor",
         "0.1",
-        "the part of the time that is added or subtracted at random",
+        "fraction of the delay that is randomly added or subtracted",
     ),
     Key(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         "infinite",
-        "how many failures without such a time end the job",
+        "number of failures, without a reset of the delay, after which the job fails",
     ),
     Key(
         "restart-strategy.failure-rate.max-failures-per-interval",
         "1",
-        "how many failures in the interval do not end the job",
+        "number of failures per interval that the job may have without failing",
         (),
         "int",
     ),
     Key(
         "restart-strategy.failure-rate.failure-rate-interval",
         "1 min",
-        "the interval in which failures are counted",
+        "interval in which failures are counted",
         (),
         "duration",
     ),
-    Key("restart-strategy.failure-rate.delay", "1 s", "the time before each start", (), "duration"),
+    Key("restart-strategy.failure-rate.delay", "1 s", "delay before each restart", (), "duration"),
     Key(
         "execution.heartbeat.interval",
         "2 s",

@@ -69,22 +69,13 @@ class Config:
     ) -> Config:
         """Read all layers.
 
-        Parameters
-        ----------
-        flags
-            Keys set by a command's own options; None means the option was not given.
-        dynamic
-            The ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink). The
-            last one of a repeated key wins.
-        environ, cwd
-            The environment and the working directory; default to those of the process. Where that
-            directory is gone there is no ``./flinkish.toml``, and relative paths are errors.
+        ``flags`` are keys set by a command's own options; None means not given. ``dynamic`` are the
+        ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink); the last of a
+        repeated key wins. ``environ`` and ``cwd`` default to those of the process. If the working
+        directory no longer exists, there is no ``./flinkish.toml``, and relative paths are errors.
 
-        Raises
-        ------
-        InvalidConfiguration
-            A value is not valid for its key, the old and the new name of a key have different
-            values in one layer, or a file is not TOML.
+        Raises InvalidConfiguration if a value is invalid for its key, the old and the new name of a
+        key differ in one layer, or a file is not TOML.
         """
         env = os.environ if environ is None else environ
         here = cwd or working_directory(instead="")
@@ -127,23 +118,11 @@ class Config:
         return self.setting(key).value
 
     def duration(self, key: str) -> float:
-        """Return a duration in seconds.
-
-        Raises
-        ------
-        InvalidConfiguration
-            The key has no value.
-        """
+        """Return a duration in seconds; InvalidConfiguration if the key has no value."""
         return parse_duration(self._required(key))
 
     def boolean(self, key: str) -> bool:
-        """Return a boolean.
-
-        Raises
-        ------
-        InvalidConfiguration
-            The key has no value.
-        """
+        """Return a boolean; InvalidConfiguration if the key has no value."""
         return parse_boolean(self._required(key))
 
     def integer(self, key: str) -> int | None:
@@ -193,17 +172,14 @@ class Config:
     def _required(self, key: str) -> str:
         value = self.get(key)
         if value is None:
-            raise InvalidConfiguration(f"{key} is not set", hint=f"give -D {key}=VALUE")
+            raise InvalidConfiguration(f"{key} is not set", hint=f"set it with -D {key}=VALUE")
         return value
 
 
 def working_directory(*, instead: str | None = None) -> str:
-    """Return the working directory of the process; ``instead`` where it was removed.
+    """Return the working directory of the process, or ``instead`` if it was removed.
 
-    Raises
-    ------
-    UsageError
-        It was removed, and there is nothing to return instead.
+    Without ``instead``, that is a UsageError.
     """
     try:
         return os.getcwd()
@@ -211,8 +187,8 @@ def working_directory(*, instead: str | None = None) -> str:
         if instead is not None:
             return instead
         raise UsageError(
-            f"the working directory is gone: {error.strerror}",
-            hint="go to a directory that exists",
+            f"the working directory no longer exists: {error.strerror}",
+            hint="change to an existing directory",
         ) from error
 
 
@@ -244,7 +220,7 @@ def _dynamic(options: Sequence[str]) -> list[tuple[str, str, str]]:
         name = name.strip()
         if not name:
             raise InvalidConfiguration(
-                f"the setting {option!r} names no key", hint="write -D key=value"
+                f"the setting {option!r} has no key", hint="use -D key=value"
             )
         last[name] = value.strip() if equals else "true"
     return [(name, value, "-D") for name, value in last.items()]
@@ -265,14 +241,9 @@ def _file(path: str) -> list[tuple[str, str, str]]:
 
 
 def read_toml(path: str) -> dict[str, Any] | None:
-    """Return the tables of a TOML file; None when there is no such file.
+    """Return the tables of a TOML file; None if it does not exist.
 
-    Raises
-    ------
-    InvalidConfiguration
-        It is no file, or not TOML.
-    StorageError
-        It may not be read.
+    Raises InvalidConfiguration if it is not a file or not TOML.
     """
     try:
         with open(path, "rb") as stream:
@@ -281,7 +252,7 @@ def read_toml(path: str) -> dict[str, Any] | None:
         return None
     except PermissionError as error:
         raise StorageError(
-            f"cannot read {path}: {error.strerror}", hint="make it readable for you"
+            f"cannot read {path}: {error.strerror}", hint="make it readable for your user"
         ) from error
     except OSError as error:
         raise InvalidConfiguration(
@@ -296,7 +267,7 @@ def read_toml(path: str) -> dict[str, Any] | None:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidConfiguration(
             f"{path} is not a TOML file: {error}",
-            hint='lines look like: "client.timeout" = "60 s"',
+            hint='write lines such as: "client.timeout" = "60 s"',
         ) from error
     return table
 
@@ -311,7 +282,7 @@ def _flatten(table: Mapping[str, Any], prefix: str, path: str) -> Iterable[tuple
         elif isinstance(value, list):
             if any(isinstance(item, (dict, list)) for item in value):
                 raise InvalidConfiguration(
-                    f"{name} in {path} is a nested list", hint="write text, a number or a flat list"
+                    f"{name} in {path} is a nested list", hint="use text, a number or a flat list"
                 )
             yield name, ",".join(str(item) for item in value)
         else:
@@ -329,7 +300,7 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
             raise InvalidConfiguration(
                 f"{first_names[name]} and {given} are the same key, and {before.origin} sets them "
                 "to different values",
-                hint=f"keep {name} only",
+                hint=f"keep only {name}",
             )
         first_names.setdefault(name, given)
         layer[name] = before or Setting(name, value, origin)

@@ -77,7 +77,7 @@ def is_reference(value: str) -> bool:
 
 
 def _is_about_secrets(key: str, value: str) -> bool:
-    """Return whether a key with a secret name has a value that is none, such as a switch.
+    """Return whether a key with a secret name has a harmless value, such as a switch.
 
     In doubt it has not: a password may have any form, so that the name must say so too.
     """
@@ -122,14 +122,7 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
     """Return the words of a command line, masked for display.
 
     The value of an option with a secret name (``--password X``, ``--password=X``) is masked, and
-    whatever :func:`mask_secrets` masks.
-
-    Parameters
-    ----------
-    words
-        The command line.
-    also
-        A pattern of additional secret names.
+    whatever :func:`mask_secrets` masks. ``also`` is a pattern of additional secret names.
     """
 
     def secret(name: str, value: str) -> bool:

@@ -55,12 +55,7 @@ def parse_duration(text: str) -> float:
 
     The units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
     decimals are allowed. A number without a unit means **seconds**, as everywhere in flinkish;
-    Flink reads it as milliseconds, so give the unit for both to agree.
-
-    Raises
-    ------
-    InvalidConfiguration
-        The text is not a duration, is negative, or is longer than 1e11 seconds.
+    Flink reads it as milliseconds, so give the unit for both to agree. At most 1e11 seconds.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
     unit = _UNITS.get(match.group(2)) if match else None
@@ -70,7 +65,9 @@ def parse_duration(text: str) -> float:
         )
     seconds = float(match.group(1)) * unit
     if seconds > 1e11:  # three thousand years; keeps every later sum finite
-        raise InvalidConfiguration(f"{text!r} is too long a duration", hint="give fewer days")
+        raise InvalidConfiguration(
+            f"the duration {text!r} is too long", hint="use a shorter duration"
+        )
     return seconds
 
 
@@ -79,12 +76,7 @@ def parse_moment(text: str, now: float) -> float:
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
     ``2026-11-23T10:30``, with or without a zone) or of the day of ``now`` (``10:30``,
-    ``10:30:15``); without a zone it is this host's.
-
-    Raises
-    ------
-    InvalidConfiguration
-        The text is neither.
+    ``10:30:15``); without a zone it is in this host's.
     """
     from datetime import datetime
 
@@ -119,13 +111,9 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
     """Return the absolute path of a SQLite registry URL, or None for a PostgreSQL URL.
 
     ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a plain path are accepted.
-    Relative paths start at ``base`` (default: the working directory).
-
-    Raises
-    ------
-    InvalidConfiguration
-        ``url`` is neither a path nor the URL of a registry. For text without a ``sqlite:`` prefix
-        the message quotes at most a scheme, as a password may be anywhere in it.
+    Relative paths start at ``base`` (default: the working directory). Otherwise raises
+    InvalidConfiguration; for text without a ``sqlite:`` prefix its message quotes at most a scheme,
+    because a password may be anywhere in the text.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]
@@ -133,7 +121,7 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
             path = path[3:]
         elif path.startswith("//"):
             raise InvalidConfiguration(
-                f"{url!r} names a host, and a SQLite registry is a file",
+                f"{url!r} names a host, but a SQLite registry is a file",
                 hint="write sqlite:///relative/path or sqlite:////absolute/path",
             )
     elif url.startswith(POSTGRES):
@@ -151,20 +139,20 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
 def _check_plain_path(text: str) -> None:
     """Refuse text that is a file name only by mistake; a leading ``./`` makes it a file name."""
     if not text or text[0] in "/.~":
-        what = "has a control character in it" if not text.isprintable() else None
+        what = "contains a control character" if not text.isprintable() else None
     elif re.match(r"\s*[\w.-]+\s*=", text):
-        what = "is a list of parameters (libpq's KEY=VALUE form), and a URL is needed"
+        what = "is a list of parameters (libpq's KEY=VALUE form) instead of a URL"
     elif (scheme := re.match(r"[A-Za-z][\w+.-]*(?=:)", text)) is not None:
-        what = f"begins with {scheme.group()}:, which no registry has"
+        what = f"begins with {scheme.group()}:, which is not supported"
     elif "@" in text.partition("/")[0]:
-        what = "names a user or a host, and has no postgresql:// in front"
+        what = "names a user or a host, but does not begin with postgresql://"
     else:
-        what = None if text.isprintable() else "has a control character in it"
+        what = None if text.isprintable() else "contains a control character"
     if what:
         raise InvalidConfiguration(
             f"the registry's value {what}",
-            hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a path "
-            "(./NAME for a file of such a name)",
+            hint="write postgresql://USER@HOST:PORT/DATABASE, sqlite:////absolute/path, or a "
+            "path (./NAME for a file with such a name)",
         )
 
 
@@ -177,14 +165,14 @@ def normal_value(key: Key, value: str, base: str) -> str:
     elif key.kind == "int":
         if not (text.isascii() and text.isdigit() and int(text) > 0):
             raise InvalidConfiguration(
-                f"{value!r} is not a positive number", hint="write a number from 1 up"
+                f"{value!r} is not a positive number", hint="write a number of at least 1"
             )
         return str(int(text))
     elif key.kind == "choice":
         word = text.lower()
         if word not in key.choices:
             raise InvalidConfiguration(
-                f"{value!r} is none of its values", hint="write one of: " + ", ".join(key.choices)
+                f"{value!r} is not an allowed value", hint="write one of: " + ", ".join(key.choices)
             )
         return word
     elif key.kind == "path":
@@ -207,7 +195,7 @@ def _absolute(path: str, base: str | None) -> str:
         found = os.path.join(os.getcwd(), found)
     if not os.path.isabs(found):
         raise InvalidConfiguration(
-            f"{path!r} is a relative path, and the working directory is gone",
-            hint="write an absolute path, or go to a directory that exists",
+            f"{path!r} is a relative path, but the working directory no longer exists",
+            hint="write an absolute path, or change to an existing directory",
         )
     return found

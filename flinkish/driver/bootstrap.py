@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from flinkish.driver import carried
 from flinkish.launch import secret_settings
+from flinkish.messages.calls import CALL_VARIABLE
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,25 +30,36 @@ def main(argv: Sequence[str]) -> int:
         from flinkish.driver.spark.carried_settings import arrive
 
         arrive(os.environ)
-    if "FLINKISH_DESCRIBE" in os.environ:
-        from flinkish.driver.tasks import describe
-
-        return describe.main(argv)
-    if "FLINKISH_REHEARSE" in os.environ:
-        from flinkish.driver.tasks import rehearsal_task
-
-        return rehearsal_task.main(argv)
-    if "FLINKISH_MIGRATE" in os.environ:
-        from flinkish.driver.tasks import migration_task
-
-        return migration_task.main()
-    if "FLINKISH_STATE" in os.environ:
-        from flinkish.driver.tasks import state_export
-
-        return state_export.main()
+    call_path = os.environ.pop(CALL_VARIABLE, None)
+    if call_path is not None:
+        return _answer(call_path, argv)
     from flinkish.driver import job
 
     return job.main(argv)
+
+
+def _answer(call_path: str, argv: Sequence[str]) -> int:
+    """Answer the question of a call, and return the driver's exit status."""
+    from flinkish.driver.tasks.answering import take_call
+    from flinkish.messages.calls import DescribeTask, RehearsalTask, StateTask
+
+    call = take_call(call_path)
+    question = call.asked()
+    if isinstance(question, DescribeTask):
+        from flinkish.driver.tasks import describe
+
+        return describe.main(question, call.options, call_path, argv)
+    if isinstance(question, RehearsalTask):
+        from flinkish.driver.tasks import rehearsal_task
+
+        return rehearsal_task.main(question, call.options, call_path, argv)
+    if isinstance(question, StateTask):
+        from flinkish.driver.tasks import state_export
+
+        return state_export.main(question, call.options, call_path)
+    from flinkish.driver.tasks import migration_task
+
+    return migration_task.main(question, call.options, call_path)
 
 
 def _end_input() -> None:

@@ -17,6 +17,7 @@ from flinkish.driver.script import (
     ProgramOutcome,
     last_line,
     outcome_lines,
+    own_places,
     print_traceback,
     program_failed,
     python_traceback,
@@ -26,8 +27,9 @@ from flinkish.driver.script import (
 from flinkish.errors import FlinkishError, LaunchFailed, ProgramFailed, WrongState, quoted
 from flinkish.launch.restart_strategy import failed_state
 from flinkish.launch.tracebacks import without_plan
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.storage import set_connections
 
@@ -116,7 +118,11 @@ def conclude(
         The driver's exit status.
     """
     if outcome.error is not None and runtime.ending is None:
-        print_traceback(outcome.error)
+        if runtime.fatal is None:
+            print_traceback(outcome.error)
+        # A refusal is no fault of the program's code, and says itself what to do.
+        for place in own_places(outcome.error) if runtime.fatal is not None else ():
+            log(f"job failed at {place}")
     runtime.program_ended()
     runtime.wait_for_requests()
     if runtime.jvm_is_gone():

@@ -102,9 +102,21 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
 def _own_traceback(error: BaseException) -> list[str]:
     """Return the traceback without the frames of flinkish, PySpark and ``runpy``."""
     told = traceback.TracebackException.from_exception(error)
-    own = [frame for frame in told.stack if not is_of_spark(frame.filename)]
-    told.stack = traceback.StackSummary.from_list(own)
+    told.stack = traceback.StackSummary.from_list(_own_frames(error))
     return list(told.format())
+
+
+def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if not is_of_spark(frame.filename)]
+
+
+def own_places(error: BaseException) -> list[str]:
+    """Return where in the program an error came up, outermost call first, a line for each call."""
+    return [
+        f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line or ''}".rstrip(": ")
+        for frame in _own_frames(error)
+    ]
 
 
 def print_traceback(error: BaseException) -> None:

@@ -45,19 +45,19 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers recognise the name; importing typing costs start-up time
 if TYPE_CHECKING:
     from flinkish.engine.api import (
-        UrlDirectory,
         directory,
         migrate_checkpoint,
         read_state,
         write_state,
     )
-    from flinkish.engine.errors import EngineError, StateFormatError
+    from flinkish.engine.errors import CannotMigrate, EngineError, StateFormatError
     from flinkish.engine.migration.checkpoint_migration import Rewritten
     from flinkish.engine.migration.evolution import resolve
-    from flinkish.engine.migration.migration_planner import CannotMigrate, TargetState
+    from flinkish.engine.migration.migration_planner import TargetState
     from flinkish.engine.rows import types
     from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
     from flinkish.engine.stores.directories import LocalDirectory
+    from flinkish.storage.directory import StorageDirectory
 
 __all__ = [
     "CannotMigrate",
@@ -66,8 +66,8 @@ __all__ = [
     "OperatorState",
     "Rewritten",
     "StateFormatError",
+    "StorageDirectory",
     "TargetState",
-    "UrlDirectory",
     "directory",
     "migrate_checkpoint",
     "read_checkpoint",
@@ -84,8 +84,8 @@ _HOMES = {
     "OperatorState": "stores.checkpoints",
     "Rewritten": "migration.checkpoint_migration",
     "StateFormatError": "errors",
+    "StorageDirectory": "stores.directories",
     "TargetState": "migration.migration_planner",
-    "UrlDirectory": "api",
     "directory": "api",
     "migrate_checkpoint": "api",
     "read_checkpoint": "stores.checkpoints",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from flinkish.engine.migration import checkpoint_migration
 from flinkish.engine.migration.checkpoint_migration import Rewritten
@@ -19,78 +18,8 @@ from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
 from flinkish.engine.stores.directories import LocalDirectory, StateSource, StateTarget
 from flinkish.engine.tables import bootstrap_state, spark_frames
 from flinkish.engine.tables.frames import NoSuchState
-
-#: Object stores without directories: a name with slashes is enough.
-_FLAT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"})
-
-
-@dataclass(frozen=True)
-class UrlDirectory:
-    """A directory on any storage that fsspec supports; see :class:`~.directories.StateTarget`.
-
-    Parameters
-    ----------
-    url : str
-        Such as ``s3://bucket/path``. Workers connect to it with their own environment.
-    """
-
-    url: str
-
-    def names(self, path: str) -> list[str]:
-        """See :meth:`~.directories.StateSource.names`."""
-        system, place = self._at(path)
-        system.invalidate_cache()  # other processes write here
-        try:
-            found = system.ls(place, detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        own = place.strip("/")
-        entries = {str(each).strip("/") for each in found} - {own, ""}
-        return sorted(entry.rpartition("/")[2] for entry in entries)
-
-    def open(self, path: str) -> BinaryIO:
-        """See :meth:`~.directories.StateSource.open`."""
-        system, place = self._at(path)
-        return cast("BinaryIO", system.open(place, "rb"))
-
-    def local_path(self, path: str) -> str | None:
-        """Return None: remote files have no local path."""
-        return None
-
-    def create(self, path: str) -> BinaryIO:
-        """See :meth:`~.directories.StateTarget.create`."""
-        system, place = self._at(path)
-        self._make_parent(system, place)
-        return cast("BinaryIO", system.open(place, "wb"))
-
-    def move(self, path: str, target: str) -> None:
-        """See :meth:`~.directories.StateTarget.move`."""
-        system, old = self._at(path)
-        _, new = self._at(target)
-        self._make_parent(system, new)
-        system.mv(old, new, recursive=True)
-
-    def remove(self, path: str) -> None:
-        """See :meth:`~.directories.StateTarget.remove`."""
-        system, place = self._at(path)
-        try:
-            system.rm(place, recursive=True)
-        except FileNotFoundError:
-            return
-
-    def _at(self, path: str) -> tuple[Any, str]:
-        """Return the file system and a path on it; ValueError for a path that leaves the root."""
-        from fsspec.core import url_to_fs
-
-        if path and ("\0" in path or not {"", ".", ".."}.isdisjoint(path.rstrip("/").split("/"))):
-            raise ValueError(f"{path!r} is no path below {self.url}")
-        system, root = url_to_fs(self.url)
-        return system, f"{root.rstrip('/')}/{path}".rstrip("/")
-
-    def _make_parent(self, system: Any, place: str) -> None:
-        if self.url.partition("://")[0] not in _FLAT:
-            system.makedirs(place.rpartition("/")[0], exist_ok=True)
-
+from flinkish.storage.directory import StorageDirectory
+from flinkish.storage.locations import for_spark, is_local, locate
 
 #: A local path, a URL that fsspec supports, or an object with the methods of a directory.
 Place = str | os.PathLike[str] | StateSource
@@ -112,7 +41,7 @@ def directory(place: Place) -> StateTarget:
     if text.startswith("file:"):
         text = f"/{text.removeprefix('file:').lstrip('/')}"
     if "://" in text:
-        return UrlDirectory(text)
+        return StorageDirectory(locate(text))
     return LocalDirectory(os.path.abspath(text))
 
 
@@ -276,7 +205,6 @@ def _operator(
 
 def _for_spark(target: StateTarget) -> str | None:
     """Return Spark's name of a directory, or None; Spark calls ``s3://`` ``s3a://``."""
-    if isinstance(target, UrlDirectory):
-        scheme, separator, rest = target.url.partition("://")
-        return f"{'s3a' if scheme == 's3' else scheme}{separator}{rest}"
-    return f"file:{target.root}" if isinstance(target, LocalDirectory) else None
+    if isinstance(target, StorageDirectory):
+        return f"file:{target.root}" if is_local(target.root) else for_spark(target.root)
+    return None

@@ -36,8 +36,8 @@ from flinkish import storage
 from flinkish.errors import LaunchFailed, StorageError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.deploy_mode import ClusterManager, manager_of
+from flinkish.messages.launch import Launch, Secrets
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.launch import Launch, Secrets
 
 #: What a driver of flinkish needs that a node may lack, with all that it requires itself.
 DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary", "kafka-python")
@@ -54,30 +54,12 @@ _MAIN = "flinkish/driver/carried.py"
 def carried_job(
     job: JobRecord, launch: Launch, url: str, secret: Secrets, log_directory: str | None
 ) -> Iterator[str]:
-    """Write the file of one start of a job; yield where it is, and remove it at the end.
+    """Write the file that carries one start of a job to its driver; yield its path or URL.
 
-    Parameters
-    ----------
-    launch
-        The launch with its secret settings.
-    url
-        The registry.
-    secret
-        What the registry does not have.
-    log_directory
-        Where the file is written for a manager that uploads it.
-
-    Yields
-    ------
-    str
-        A path, or for a standalone cluster a URL that its workers can read.
-
-    Raises
-    ------
-    LaunchFailed
-        The file cannot be written.
-    UsageError
-        A file of the launch cannot be brought to the driver.
+    The file is removed at the end. For a standalone cluster its URL is readable by the workers;
+    otherwise it is written to ``log_directory``, from where the manager uploads it. ``secret`` is
+    what the registry does not have. Raises LaunchFailed if it cannot be written, UsageError if a
+    file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
     where = None

@@ -17,7 +17,7 @@ from enum import Enum
 
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError
-from flinkish.spec.launch import Launch
+from flinkish.messages.launch import Launch
 
 #: Spark's key for it.
 DEPLOY_MODE = "spark.submit.deployMode"
@@ -72,20 +72,17 @@ def is_cluster_mode(launch: Launch) -> bool:
 
 
 def in_client_mode(launch: Launch) -> Launch:
-    """Return the launch for a driver that answers on this host, whatever mode the job has."""
+    """Return the launch for a driver that answers on this host, whatever the job's deploy mode."""
     if not is_cluster_mode(launch):
         return launch
     return replace(launch, conf={**launch.conf, DEPLOY_MODE: "client"}, client_python=None)
 
 
 def check_deploy_mode(launch: Launch, registry_url: str) -> None:
-    """Check that a driver in cluster mode can be started and reached.
+    """Check that a driver in cluster mode can be started and reached (UsageError if not).
 
-    Raises
-    ------
-    UsageError
-        The master has no such mode, the mode does not exist, or the registry is a file, which
-        a driver on another host does not see.
+    The master must have such a mode, and the registry must not be a file, which a driver on another
+    host does not see.
     """
     mode = launch.conf.get(DEPLOY_MODE, "client")
     if mode.lower() not in ("client", "cluster"):

@@ -1,7 +1,7 @@
 """Child processes that are left to themselves: supervisors, and drivers that have answered.
 
-They may live on when this process ends. While it lives, somebody has to wait for those that end,
-or they stay as zombies; a client may be a program that runs for months.
+They may outlive this process. While it lives, it must wait for those that end, or they remain as
+zombies; a client may be a program that runs for months.
 """
 
 from __future__ import annotations

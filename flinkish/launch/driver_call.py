@@ -1,7 +1,7 @@
-"""Run a driver for one answer: it writes one JSON file into a temporary directory, and ends.
+"""Run a driver for one answer: it reads the question from a file, writes another, and ends.
 
-Nothing is registered, because there is no job. ``info`` and ``check`` use it to describe a program,
-``migrate`` to rewrite state.
+Nothing is registered, because there is no job. ``info`` and ``check`` describe a program like this,
+``rehearse`` runs one on copies of state, ``migrate`` rewrites state, and ``state`` reads it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from flinkish.launch import detached, job_logs, secret_settings, spark_submit
 from flinkish.launch.deploy_mode import in_client_mode
 from flinkish.launch.driver_end import end_of, explained
 from flinkish.launch.spark_submit import Installation
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch
+from flinkish.messages.calls import CALL_VARIABLE, DriverCall, Question, answer_path, progress_path
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch
 
 _T = TypeVar("_T")
 
@@ -34,60 +35,32 @@ _POLL = 0.05
 _GRACE = 5.0
 
 
-def call_driver(
+def ask_driver(
+    question: Question,
     launch: Launch,
     installation: Installation,
     *,
     answer: type[_T],
     name: str,
     environ: Mapping[str, str],
-    variable: str,
-    variables: Mapping[str, str],
-    documents: Mapping[str, object] | None = None,
     show_log: Callable[[str], object],
-    while_running: Callable[[str], object] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> _T:
-    """Run a driver that answers a question, and return its answer.
+    """Run a driver that answers a question, and return its answer, an instance of ``answer``.
 
-    Parameters
-    ----------
-    answer
-        The class of the answer, one of ``flinkish.spec``.
-    name
-        Spark's application name.
-    variable
-        The environment variable that requests the answer; its value is the path of the result.
-    variables
-        Further environment variables, with the parameters of the question.
-    documents
-        Parameters that may be too long for a variable, of ``flinkish.spec``, by the environment
-        variable that gets the path of a file with each.
-    show_log
-        Receives the end of the driver's output when the driver fails.
-    while_running
-        Called repeatedly with the result's path; the driver may write other files next to it.
-
-    Raises
-    ------
-    LaunchFailed
-        The driver cannot be started.
-    Corrupt, UnsupportedFormat
-        The driver's result is not an answer.
-    FlinkishError
-        The error in the driver's answer.
+    ``launch`` is the program that is described or rehearsed, or flinkish's own, with its
+    configuration. ``show_log`` receives the end of the driver's output if the driver fails.
+    ``on_progress`` is called repeatedly with the rows and bytes of state written so far. Raises
+    LaunchFailed, Corrupt or UnsupportedFormat if the driver's result is not an answer, or the error
+    in the answer: what the driver refuses, or how the program failed.
     """
-    import json
     import tempfile
 
     launch = in_client_mode(launch)
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="flinkish-driver-"))
-        result, log = os.path.join(directory, "result.json"), os.path.join(directory, "log")
-        paths = {}
-        for key, document in (documents or {}).items():
-            paths[key] = os.path.join(directory, f"{key.lower()}.json")
-            with open(paths[key], "w", encoding="utf-8") as file:
-                json.dump(encode(document), file)
+        call, log = os.path.join(directory, "call.json"), os.path.join(directory, "log")
+        _write_call(call, DriverCall.of(question, launch.options))
         secrets = secret_settings.secrets_of(launch)
         properties = stack.enter_context(
             secret_settings.secrets_file(secrets, directory, installation.spark_home, environ)
@@ -106,9 +79,7 @@ def call_driver(
                 properties=properties,
                 arguments=arguments,
             ),
-            **variables,
-            **paths,
-            variable: result,
+            CALL_VARIABLE: call,
         }
         command = spark_submit.build_command(
             launch,
@@ -118,11 +89,11 @@ def call_driver(
             properties=properties,
             arguments=arguments,
         )
-        status = _run(command, environment, launch.working_directory, log, result, while_running)
+        status = _run(command, environment, launch.working_directory, log, call, on_progress)
         error: FlinkishError | None
         record: dict[str, Any] = {}
         try:
-            with open(result, "rb") as answered:
+            with open(answer_path(call), "rb") as answered:
                 record = _parsed(answered.read())
             failure = record.pop("error")
             if failure and failure.get("id") == ProgramFailed.id:
@@ -133,10 +104,31 @@ def call_driver(
             error = end_of(status, job_logs.last_text(log), started=True)
         if error is not None:
             if isinstance(error, (ProgramFailed, LaunchFailed, DriverLost)):
-                error.hint = "run it again with --debug to see the whole output of the driver"
+                error.hint = "run the command again with --debug to see the driver's full output"
             show_log(job_logs.last_text(log))
             raise error
         return decode(answer, record)
+
+
+def _write_call(path: str, call: DriverCall) -> None:
+    """Write a call to a file that only its owner can read: options may be secret."""
+    import json
+
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        json.dump(encode(call), file)
+
+
+def _tell_progress(path: str, told: Callable[[int, int], object]) -> None:
+    """Tell the rows and bytes that the driver has written so far, if any."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows, size = json.load(file)
+    except FileNotFoundError:
+        return
+    told(rows, size)
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
@@ -149,8 +141,8 @@ def _parsed(data: bytes) -> dict[str, Any]:
     except ValueError:
         pass
     raise Corrupt(
-        "what the driver has written is no answer",
-        hint="run it again with --debug to see the whole output of the driver",
+        "the driver's output is not a valid answer",
+        hint="run the command again with --debug to see the driver's full output",
     )
 
 
@@ -159,12 +151,12 @@ def _run(
     environment: Mapping[str, str],
     directory: str | None,
     log: str,
-    result: str,
-    while_running: Callable[[str], object] | None,
+    call: str,
+    on_progress: Callable[[int, int], object] | None,
 ) -> int:
-    """Run ``command`` until its ``result`` exists, with all its output in ``log``.
+    """Run ``command`` until the answer to ``call`` exists, with all its output in ``log``.
 
-    Returns the exit status, 0 as soon as the result exists. The result is the last file that the
+    Returns the exit status, 0 as soon as the answer exists. The answer is the last file that the
     driver writes; stopping Spark takes another second, which is not waited for. When the wait is
     interrupted, the driver is ended.
     """
@@ -189,12 +181,12 @@ def _run(
                 hint="see that it exists and may be executed",
             ) from error
         try:
-            while not os.path.exists(result):
+            while not os.path.exists(answer_path(call)):
                 try:
                     return child.wait(_POLL)
                 except subprocess.TimeoutExpired:
-                    if while_running is not None:
-                        while_running(result)
+                    if on_progress is not None:
+                        _tell_progress(progress_path(call), on_progress)
             detached.leave(child)
             return 0
         except BaseException:  # Ctrl-C, SIGTERM

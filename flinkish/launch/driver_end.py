@@ -11,16 +11,10 @@ from flinkish.launch import job_logs
 
 
 def end_of(status: int, text: str, *, started: bool) -> FlinkishError:
-    """Return the failure of a driver that recorded no end of its own. Pure.
+    """Return the failure of a driver that did not record its own end. Pure.
 
-    Parameters
-    ----------
-    status
-        Exit status of ``spark-submit``; negative: minus the number of a signal.
-    text
-        The end of its log.
-    started
-        Whether flinkish's part of the driver had begun to run.
+    ``status`` is the exit status of ``spark-submit`` (negative: minus a signal's number), ``text``
+    the end of its log; ``started`` says whether flinkish's part of the driver had begun to run.
     """
     how = how_it_ended(status)
     killed = status < 0 or _killed_child(status) is not None

@@ -13,8 +13,8 @@ from flinkish.errors import LaunchFailed
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of
 from flinkish.launch.spark_submit import Installation
+from flinkish.messages.launch import Launch, Secrets
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.launch import Launch, Secrets
 
 #: Seconds between SIGTERM and SIGKILL for leftover processes of a driver.
 LEFTOVER_GRACE = 3.0

@@ -111,16 +111,12 @@ class Follower:
 
 
 def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) -> list[str]:
-    """Return the lines of a driver's log that say why it failed, at most ``count``. Pure.
+    """Return the lines of a driver's log that explain its failure, at most ``count``. Pure.
 
     First choice is the end of the last Python traceback (its last frame, the exception, and the
     causes that Java adds to it); second, errors of a JVM or of ``spark-submit`` (exceptions and
-    their causes without frames); otherwise the last lines that are not Spark's log.
-
-    Parameters
-    ----------
-    killed
-        The driver was killed from outside: its last lines say nothing about that.
+    their causes without frames); otherwise the last lines that are not Spark's log. If the driver
+    was ``killed`` from outside, its last lines explain nothing.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     found = _python_error(lines) or _jvm_error(lines)

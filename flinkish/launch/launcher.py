@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from flinkish.errors import LaunchFailed, StorageError
 from flinkish.launch import detached, job_logs, secret_settings, spark_submit
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 
 #: Runs the supervisor of *this* flinkish, whatever is in the working directory or PYTHONPATH. Its
@@ -34,14 +35,8 @@ def new_job(
 ) -> JobRecord:
     """Return a job's first record, in the state INITIALIZING.
 
-    Parameters
-    ----------
-    checkpoints
-        Directory (or URL) below which the job gets a directory for its checkpoints.
-    now
-        Seconds since the epoch.
-    job_id
-        Default: a new one.
+    The job's checkpoints get a directory in ``checkpoints``. ``now`` is in seconds since the epoch;
+    without ``job_id`` a new id is generated.
     """
     job_id = job_id or new_job_id()
     return JobRecord(
@@ -67,16 +62,8 @@ def launch_job(
 
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
     running when the shell that launched them ends. The secret Spark settings of the launch are
-    passed to the supervisor; in the registry they are masked.
-
-    Raises
-    ------
-    StorageError
-        The log cannot be written.
-    LaunchFailed
-        No process can be started; the job is then FAILED.
-    RegistryError, NameTaken
-        See :meth:`.job_registry.Registry.add_job`, also for ``unique_name``.
+    passed to the supervisor; in the registry they are masked. Raises NameTaken with
+    ``unique_name``; LaunchFailed if no process can be started, the job is then FAILED.
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     return _supervised(
@@ -91,21 +78,11 @@ def launch_job(
 def restart_job(
     registry: Registry, url: str, seen: JobRecord, reason: str, environ: Mapping[str, str]
 ) -> int:
-    """Start the supervisor of an ended job again, and return the supervisor's pid.
+    """Restart the supervisor of an ended job, and return the supervisor's pid.
 
-    Parameters
-    ----------
-    seen
-        The job in its final state. Its launch has the secrets that the registry does not have.
-    reason
-        For the job's history.
-
-    Raises
-    ------
-    StorageError, LaunchFailed, RegistryError
-        As :func:`launch_job`.
-    WrongState
-        The job has changed since; see :meth:`.job_registry.Registry.restart`.
+    ``seen`` is the job in its final state; its launch includes the secrets that the registry does
+    not have. ``reason`` is for the job's history. Raises as :func:`launch_job`, and WrongState if
+    the job has changed since.
     """
     return _supervised(registry, url, seen, environ, lambda: registry.restart(seen, reason))
 

@@ -1,7 +1,7 @@
 """Savepoints without a driver: from which jobs they may be taken, and under which job id.
 
 A dead job has left the checkpoints of its queries and, in the registry, the facts that only its
-driver knew (:class:`~flinkish.spec.queries.QueryFacts`). For a checkpoint that was not written by
+driver knew (:class:`~flinkish.messages.queries.QueryFacts`). For a checkpoint not written by
 flinkish there is only the checkpoint itself.
 """
 
@@ -12,8 +12,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 
@@ -27,15 +28,7 @@ def check_savable(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Refuse a dead job of which no savepoint can be taken.
-
-    Parameters, result and errors are those of :func:`left_without_batch`.
-
-    Raises
-    ------
-    WrongState
-        The job is not dead.
-    """
+    """Refuse (WrongState) a job that is not dead, or as :func:`left_without_batch` does."""
     if not job.state.is_final:
         raise WrongState(
             f"job {job.name} ({job.job_id}) is {job.state.value}: its driver takes its savepoints"
@@ -49,27 +42,12 @@ def left_without_batch(
     facts: Mapping[str, QueryFacts],
     committed: Mapping[str, int | None],
 ) -> list[str]:
-    """Return the queries that a savepoint of a job's checkpoints leaves out.
+    """Return the names of queries without a batch, which a savepoint of a job's checkpoints omits.
 
-    Parameters
-    ----------
-    facts, committed
-        By query name: the facts that its driver recorded, and the newest committed batch of its
-        checkpoint as it is now.
-
-    Returns
-    -------
-    list of str
-        Names of the queries that committed nothing, as far as their driver has reported.
-
-    Raises
-    ------
-    WrongState
-        The job never had a query.
-    NoCommittedBatch
-        No query has committed a batch, or the checkpoint of one that had is gone.
-    NotSavepointable
-        The driver would refuse a savepoint, too.
+    By query name, ``facts`` are those that its driver recorded, ``committed`` the newest committed
+    batch in its checkpoint now. Raises WrongState if the job never had a query, NoCommittedBatch if
+    no query has committed a batch or a checkpoint is gone, and NotSavepointable as the driver
+    would.
     """
     who = f"job {job.name} ({job.job_id})"
     purged = why_purged(job)

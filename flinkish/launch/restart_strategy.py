@@ -98,17 +98,9 @@ Strategy = FixedDelay | ExponentialDelay | FailureRate
 
 
 def strategy_of(options: Mapping[str, str]) -> Strategy | None:
-    """Return the strategy that a job's configuration asks for; None: it is not restarted.
+    """Return the restart strategy in a job's configuration, by key; None: it is not restarted.
 
-    Parameters
-    ----------
-    options
-        flinkish's configuration, by key; defaults may be missing.
-
-    Raises
-    ------
-    InvalidConfiguration
-        A value is out of range.
+    Defaults may be missing. Raises InvalidConfiguration if a value is out of range.
     """
     defaults = Config.load(environ={})
 
@@ -176,13 +168,9 @@ _LASTING = frozenset({2, 4, 5})
 
 
 def may_restart(failure: Mapping[str, object] | None, *, has_run: bool) -> bool:
-    """Return whether starting a failed job again can help.
+    """Return whether restarting a failed job can help.
 
-    Parameters
-    ----------
-    failure
-        The job's failure, as ``FlinkishError.to_record``.
-    has_run
-        Whether the job was ever RUNNING. A program that fails before is wrong.
+    ``failure`` is a record of ``FlinkishError.to_record``. A job that was never RUNNING
+    (``has_run``) has a faulty program.
     """
     return has_run and (failure or {}).get("code") not in _LASTING

@@ -28,10 +28,10 @@ from flinkish.errors import (
     UsageError,
     quoted_path,
 )
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch, Secrets
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, Secrets
 
-#: From the launcher to the supervisor: the :class:`~flinkish.spec.launch.Secrets` as JSON.
+#: From the launcher to the supervisor: the :class:`~flinkish.messages.launch.Secrets` as JSON.
 SETTINGS_VARIABLE = "FLINKISH_SECRET_CONF"
 #: From the supervisor to the driver: the files that the driver removes.
 FILE_VARIABLE = "FLINKISH_SECRET_FILE"
@@ -46,12 +46,9 @@ _MOST_ARGUMENTS = 64 << 10
 def redaction_of(launch: Launch) -> re.Pattern[str] | None:
     """Return the ``spark.redaction.regex`` of the launch, or None for Spark's default. Pure.
 
-    The names of Spark's default are among ours (:func:`~flinkish.config.secrets.is_secret`).
-
-    Raises
-    ------
-    InvalidConfiguration
-        The pattern cannot be read. Nothing is started then, because it is unknown what to mask.
+    The names of Spark's default are among ours (:func:`~flinkish.config.secrets.is_secret`). If the
+    pattern is invalid (InvalidConfiguration), nothing is started, because it is unknown what to
+    mask.
     """
     text = launch.conf.get(REDACTION)
     if text is None:
@@ -60,7 +57,7 @@ def redaction_of(launch: Launch) -> re.Pattern[str] | None:
         return re.compile(text)
     except re.error as error:
         raise InvalidConfiguration(
-            f"{REDACTION} is no regular expression that Python knows: {error}",
+            f"{REDACTION} is not a valid Python regular expression: {error}",
             hint="write it without Java's own syntax, flags such as (?i) at its beginning",
         ) from error
 
@@ -160,17 +157,14 @@ def handed_arguments(launch: Launch) -> tuple[str, ...] | None:
 def read_arguments(path: str) -> tuple[str, ...]:
     """Return the arguments in a file, one per line; empty lines are ignored.
 
-    Raises
-    ------
-    UsageError
-        It is not a file (or pipe) that only this user can read.
+    Raises UsageError unless it is a file (or pipe) that only this user can read.
     """
     chmod = f"chmod 600 {quoted_path(path)}"
     try:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if not (stat.S_ISREG(facts.st_mode) or stat.S_ISFIFO(facts.st_mode)):
-                raise UsageError(f"{path} is no file of arguments", hint="one argument a line")
+                raise UsageError(f"{path} is not a file", hint="one argument a line")
             if facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
                 raise UsageError(
                     f"the secret arguments in {path} can be read by others "
@@ -187,7 +181,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text", hint="one argument a line") from error
+        raise UsageError(f"{path} is not valid UTF-8", hint="one argument a line") from error
     if "\x00" in text:
         raise UsageError(f"{path} has a NUL in it", hint="one argument a line")
     return tuple(line.removesuffix("\r") for line in text.split("\n") if line.strip())
@@ -195,19 +189,9 @@ def read_arguments(path: str) -> tuple[str, ...]:
 
 @contextmanager
 def arguments_file(arguments: Sequence[str] | None, directory: str | None) -> Iterator[str | None]:
-    """Yield the path of a file with the program's arguments, which is removed at the end.
+    """Yield the path of a file with the program's arguments, removed at the end; None without any.
 
-    Parameters
-    ----------
-    arguments
-        None yields None.
-    directory
-        The file's directory; None means that of temporary files.
-
-    Raises
-    ------
-    LaunchFailed
-        The file cannot be written.
+    ``directory`` defaults to that of temporary files.
     """
     if arguments is None:
         yield None
@@ -262,22 +246,11 @@ def properties(settings: Mapping[str, str], defaults: str = "") -> str:
 def secrets_file(
     settings: Mapping[str, str], directory: str | None, spark_home: str, environ: Mapping[str, str]
 ) -> Iterator[str | None]:
-    """Yield the path of a file for ``spark-submit --properties-file``, which is removed at the end.
+    """Yield the path of a file for ``spark-submit --properties-file``, removed at the end.
 
     Spark's own defaults are in it too, because the option replaces them
-    (``SparkSubmitArguments.mergeDefaultSparkProperties``).
-
-    Parameters
-    ----------
-    settings
-        The secret settings; without any, None is yielded.
-    directory
-        The file's directory; None means that of temporary files.
-
-    Raises
-    ------
-    LaunchFailed
-        The file cannot be written, or the defaults cannot be read.
+    (``SparkSubmitArguments.mergeDefaultSparkProperties``). Without secret settings, yields None.
+    ``directory`` defaults to that of temporary files.
     """
     if not settings:
         yield None
@@ -309,7 +282,7 @@ def remove(path: str | None) -> None:
 
 
 def _defaults(spark_home: str, environ: Mapping[str, str]) -> str:
-    """Return the text of Spark's defaults; empty when there are none. Raises LaunchFailed."""
+    """Return the text of Spark's defaults; empty if there are none. Raises LaunchFailed."""
     home = environ.get("SPARK_CONF_DIR") or os.path.join(spark_home, "conf")
     try:
         with open(os.path.join(home, _DEFAULTS), encoding="utf-8") as file:

@@ -28,7 +28,7 @@ from flinkish.launch.secret_settings import (
     shown_arguments,
     with_redaction,
 )
-from flinkish.spec.launch import Launch
+from flinkish.messages.launch import Launch
 
 #: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
 _OLDEST_JAVA = {3: 8, 4: 17}
@@ -59,12 +59,8 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     """Find Spark, Java and the interpreters of a launch, without importing or starting them.
 
     The exception is a foreign driver interpreter when no Spark is named: a child process of that
-    interpreter reports, once, where its pyspark is.
-
-    Raises
-    ------
-    LaunchFailed
-        Something is missing; the error says what to install.
+    interpreter reports, once, where its pyspark is. Raises LaunchFailed, which says what to
+    install.
     """
     if is_cluster_mode(launch):  # its interpreters are those of the nodes
         launch = replace(launch, client_python=None, python=None)
@@ -74,7 +70,7 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     installation = Installation(spark_home, driver, _worker_python(launch, driver, environ))
     if not os.path.isfile(installation.spark_submit):
         raise LaunchFailed(
-            f"{spark_home} is no Spark: it has no bin/spark-submit",
+            f"{spark_home} is not a Spark installation: it has no bin/spark-submit",
             hint="name a Spark with --spark-home (or SPARK_HOME), or: pip install pyspark",
         )
     _check_java(spark_home, environ)
@@ -108,20 +104,11 @@ def build_command(
 ) -> list[str]:
     """Return the ``spark-submit`` command line of a job. Pure.
 
-    Parameters
-    ----------
-    name
-        The job's name; Spark's application name unless the program sets its own.
-    driver_main
-        Path of flinkish's ``driver/__main__.py``, which runs the program.
-    properties
-        File with the secret settings (:mod:`flinkish.launch.secret_settings`). They are then left
-        out of the command line, which every user of the host can read.
-    arguments
-        File with the program's arguments; those on the command line are then masked.
-    carried
-        In cluster mode, where the file is that brings the job to its driver
-        (:mod:`flinkish.launch.carried_job`).
+    ``driver_main`` is the path of flinkish's ``driver/__main__.py``, which runs the program.
+    ``properties`` and ``arguments`` are files with the secret settings and the program's arguments,
+    which are then omitted from, or masked in, the command line that every user of the host can
+    read. ``carried`` is the file that brings the job to its driver in cluster mode
+    (:mod:`flinkish.launch.carried_job`).
     """
     command = [installation.spark_submit]
     if launch.master:
@@ -391,7 +378,7 @@ def _pyspark_of(python: str) -> str:
             ) from error
         if done.returncode != 0:
             raise LaunchFailed(
-                f"{python} is no working Python: {(done.stderr.strip() or '?').splitlines()[-1]}",
+                f"{python} does not work: {(done.stderr.strip() or '?').splitlines()[-1]}",
                 hint="give the path of a Python interpreter",
             )
         locations = [line for line in done.stdout.splitlines()[-1:] if line]

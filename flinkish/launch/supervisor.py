@@ -33,11 +33,11 @@ from flinkish.launch import job_logs, secret_settings
 from flinkish.launch.driver_end import end_of, explained, how_it_ended
 from flinkish.launch.driver_process import DriverProcess
 from flinkish.launch.restart_strategy import may_restart, strategy_of
+from flinkish.messages.launch import Secrets
+from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import STALE, process_ref
-from flinkish.spec.launch import Secrets
-from flinkish.spec.requests import RequestResult
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,7 @@ _REMOTE_LOOK = 2.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one job; return 0 when its driver ended by itself with status 0, else 1."""
+    """Run one job; return 0 if its driver ended on its own with status 0, else 1."""
     job_id = argv[0]
     secrets = secret_settings.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
@@ -100,9 +100,9 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
 def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
     """Wait until a driver on the cluster has ended; its submission has.
 
-    The submission ends with the application, but it may be killed or lose its connection before.
-    Then the driver's heartbeats count. Nobody's driver is ended because this host is shut down:
-    returns False when this process was told to end meanwhile; the job then goes on unsupervised.
+    The submission ends with the application, but it may be killed or lose its connection earlier.
+    Then the driver's heartbeats count. A shutdown of this host ends no driver: returns False if
+    this process was told to end meanwhile; the job then continues unsupervised.
     """
     while not driver.told:
         if _persistently(lambda: _has_ended(url, job_id)):
@@ -127,15 +127,11 @@ def _has_ended(url: str, job_id: str) -> bool:
 def _record_end(
     url: str, job_id: str, status: int, failures: Sequence[float], *, told: bool
 ) -> float | None:
-    """Record how a driver ended; return the seconds after which it is to be started again, or None.
+    """Record how a driver ended; return the seconds until its restart, or None for no restart.
 
-    Parameters
-    ----------
-    failures
-        The times of all failures, in seconds; the last is this one.
-    told
-        Whether this process was asked to end, as at a shutdown of the machine. Such a job is lost,
-        whatever its program made of its end: ``flinkish recover`` starts it again.
+    ``failures`` are the times of all failures in seconds, the last is this one. ``told`` says that
+    this process was asked to end, as at a shutdown of the machine: such a job is lost however its
+    program reacted, and ``flinkish recover`` restarts it.
     """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
@@ -204,7 +200,7 @@ def _fail_or_restart(
 def _leave_ended(
     registry: Registry, job: JobRecord, failure: Mapping[str, Any], successor: Superseded
 ) -> None:
-    """Record that a failed job is not started again, as another job has gone on from its state."""
+    """Record that a failed job is not restarted: another job has continued from its state."""
     print(f"flinkish: {successor.message}", file=sys.stderr)
     told = {**failure, "message": f"{failure.get('message')}; {successor.message}"}
     if job.state.is_final:

@@ -12,6 +12,7 @@ from flinkish.errors import LaunchFailed, WaitTimeout, WrongState
 from flinkish.launch import job_logs, spark_submit
 from flinkish.launch.deploy_mode import is_cluster_mode, kill_command
 from flinkish.launch.restart_strategy import name_of
+from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
@@ -23,7 +24,6 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import is_alive, is_stopped
 from flinkish.registry.waiting import wait_request
-from flinkish.spec.requests import RequestResult
 
 #: Seconds that a driver that has claimed a plain cancel gets beyond twice its grace period.
 _ANSWER_SLACK = 20.0
@@ -40,18 +40,11 @@ _POLL = 0.1
 
 
 def answers_late(request: Request, others: Sequence[Request], grace: float, now: float) -> bool:
-    """Return whether a driver should have acted on a request to end its job by now. Pure.
+    """Return whether a driver should have reacted to a request to end its job by now. Pure.
 
-    A driver that is busy with another request is alive and will process this one later.
-
-    Parameters
-    ----------
-    others
-        All requests of the job.
-    grace
-        ``execution.cancel.grace`` in seconds, which the driver gives its running batch.
-    now
-        Seconds since the epoch, by the registry's clock.
+    A driver that is busy with another request is alive and will process this one later. ``others``
+    are all requests of the job. ``grace`` is ``execution.cancel.grace`` in seconds; ``now`` is in
+    seconds since the epoch by the registry's clock.
     """
     if request.state.is_final:
         return False
@@ -72,24 +65,9 @@ def await_cancel(
     timeout: float,
     on_progress: Callable[[Request], Any] | None = None,
 ) -> Request:
-    """Wait for a plain cancel; end the job's processes when its driver does not answer.
+    """Wait for a plain cancel, and return the request; kill the job if its driver does not answer.
 
-    Parameters
-    ----------
-    grace
-        ``execution.cancel.grace`` in seconds.
-    timeout
-        Seconds to wait.
-
-    Returns
-    -------
-    Request
-        The finished request (also when FAILED).
-
-    Raises
-    ------
-    WaitTimeout
-        There is no answer in time.
+    ``grace`` (``execution.cancel.grace``) and ``timeout`` are seconds. Raises WaitTimeout.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -108,8 +86,8 @@ def await_cancel(
                     continue
             if left <= _LOOK:
                 raise WaitTimeout(
-                    f"no answer to the cancel request {request.request_id} within {timeout:g} s; "
-                    "it goes on",
+                    f"no answer to the cancel request {request.request_id} within "
+                    f"{timeout:g} s; the request continues",
                     hint=f"follow it with: flinkish request wait {request.request_id}",
                     request_id=request.request_id,
                 ) from None
@@ -144,14 +122,8 @@ def kill_job(
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
     The cancel request is completed with the stop method ``kill``. Requires that :func:`can_kill` is
-    True for the job.
-
-    Raises
-    ------
-    WaitTimeout
-        The processes survive SIGKILL.
-    LaunchFailed
-        The cluster manager does not end the application.
+    True for the job. Raises WaitTimeout if the processes survive SIGKILL, LaunchFailed if the
+    cluster manager does not end the application.
     """
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
     registry.complete(request_id, RequestResult(stop_method="kill"))
@@ -241,17 +213,10 @@ def _gone(registry: Registry, job_id: str, patience: float, sleep: Callable[[flo
 
 
 def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_PATIENCE) -> None:
-    """Wait until no process of an ended job is left: a driver records the end before it exits.
+    """Wait until an ended job has no process left: a driver records its end before it exits.
 
-    Parameters
-    ----------
-    patience
-        Seconds.
-
-    Raises
-    ------
-    WrongState
-        The job was started again meanwhile, or a process of it does not end.
+    ``patience`` is in seconds. Raises WrongState if the job was restarted meanwhile, or a process
+    of it does not end.
     """
     deadline = time.monotonic() + patience
     while True:

@@ -50,10 +50,7 @@ _JAVA = "JVM stacktrace:"
 def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
     """Return the text of a query's error without its offsets, its plan and Java's stack.
 
-    Parameters
-    ----------
-    cause
-        What the root cause begins with, which may stand behind them and is kept.
+    ``cause``, the beginning of the root cause, is kept even if it follows them.
     """
     head, found, rest = text.partition(_ON_THE_QUERY)
     if not found:
@@ -106,10 +103,7 @@ def is_exception(line: str) -> bool:
 def last_traceback(lines: Sequence[str], *, embedded: bool = False) -> Traceback | None:
     """Return the last traceback that is not cut off before its exception, or None.
 
-    Parameters
-    ----------
-    embedded
-        Whether it may begin behind other text in a line, as where Spark tells it.
+    ``embedded`` ones may begin in the middle of a line, as in Spark's messages.
     """
     for start in reversed(range(len(lines))):
         indent = _indent(lines[start], embedded=embedded)
@@ -119,7 +113,7 @@ def last_traceback(lines: Sequence[str], *, embedded: bool = False) -> Traceback
 
 
 def _indent(line: str, *, embedded: bool = False) -> int | None:
-    """Return how many characters stand before each line below a head; None if it is none."""
+    """Return the indentation of the lines below a head; None if it is not a head."""
     plain = line.lstrip(_IN_GROUP)
     if plain.startswith(_HEAD):
         return len(line) - len(plain)

@@ -46,13 +46,7 @@ class GoldenComparison:
 
 
 def load(path: str) -> Mapping[str, Any]:
-    """Return the file's contents.
-
-    Raises
-    ------
-    InvalidGraph
-        The file cannot be read, or is not such a file (exit code 2).
-    """
+    """Return the file's contents; InvalidGraph if it cannot be read or is not such a file."""
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -78,14 +72,9 @@ def load(path: str) -> Mapping[str, Any]:
 
 
 def read_graph(entry: Mapping[str, Any]) -> OperatorGraph:
-    """Return the operator graph of one entry of ``graphs``.
+    """Return the operator graph of one entry of ``graphs``; InvalidGraph if it is malformed.
 
     In Flink every operator may keep state, so all operators are stateful here.
-
-    Raises
-    ------
-    InvalidGraph
-        The entry is malformed, or its graph is not valid.
     """
     try:
         nodes = tuple(_read_node(node) for node in entry["nodes"])
@@ -127,11 +116,8 @@ def unchecked(data: Mapping[str, Any]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
-    Returns
-    -------
-    int
-        0 when all ids match (v3: when all could be computed), 1 when not, 2 for a file that cannot
-        be read.
+    Returns 0 if all ids match (v3: if all could be computed), 1 if not, 2 for a file that cannot be
+    read.
     """
     parser = argparse.ArgumentParser(
         prog="python -m flinkish.operators.hasher",

@@ -105,14 +105,9 @@ class OperatorGraph:
 
 
 def connect(operators: Iterable[OperatorNode], edges: Iterable[Edge]) -> OperatorGraph:
-    """Return the graph of operators (given without edges) and edges.
+    """Return the graph of operators (given without edges) and edges; InvalidGraph if it is invalid.
 
     The order of ``edges`` is the order of every node's in-edges and of its out-edges.
-
-    Raises
-    ------
-    InvalidGraph
-        The graph is not valid, or an edge leads to an operator that does not exist.
     """
     nodes = list(operators)
     inputs: dict[int, list[int]] = {node.key: [] for node in nodes}

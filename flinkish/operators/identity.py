@@ -117,15 +117,9 @@ class NodeIdentity:
 def identify(graph: OperatorGraph) -> dict[int, NodeIdentity]:
     """Return the identity of every operator, by key, in the order of ``graph.nodes``.
 
-    Raises
-    ------
-    InvalidUid
-        A uid is empty, or a uid hash is malformed.
-    DuplicateUid
-        Two operators have one uid or one uid hash.
-    HashCollision
-        Two operators have one id, or a uid hash is the id of another stateful operator, whose state
-        it would take at the next restore.
+    Raises InvalidUid for an empty uid or a malformed uid hash; DuplicateUid; HashCollision also if
+    a uid hash is the id of another stateful operator, whose state it would take at the next
+    restore.
     """
     for node in graph:
         if node.uid is not None:

@@ -30,6 +30,9 @@ TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
 COMPLEX_TO_STRING = "spark.sql.legacy.castComplexTypesToString.enabled"
 SIZE_OF_NULL = "spark.sql.legacy.sizeOfNull"
 MAP_DEDUP = "spark.sql.mapKeyDedupPolicy"
+PRECISION_LOSS = "spark.sql.decimalOperations.allowPrecisionLoss"
+IGNORE_NULL_FIELDS = "spark.sql.jsonGenerator.ignoreNullFields"
+TIMESTAMP_TYPE = "spark.sql.timestampType"
 
 
 def variable_type(name: str) -> str:

@@ -10,6 +10,7 @@ Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -141,9 +142,10 @@ def tag_of(node: Any, key: Any) -> Tag | None:
     return Tag.decode(str(found.get())) if found.isDefined() else None
 
 
+@functools.cache
 def tag_key(jvm: Any, name: str = TAG_NAME) -> Any:
     """Return Spark's key of the tag ``name``."""
-    return jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag(name)
+    return getattr(jvm, "org.apache.spark.sql.catalyst.trees.TreeNodeTag")(name)
 
 
 def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:

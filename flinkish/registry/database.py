@@ -56,12 +56,7 @@ class Database:
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` in one write transaction and commit it. Any exception rolls it back.
 
-        ``work`` may run again when the database requires a retry, so it must have no other effect.
-
-        Raises
-        ------
-        RegistryError
-            The database cannot be written.
+        ``work`` may run again if the database requires a retry, so it must have no other effect.
         """
         raise NotImplementedError
 

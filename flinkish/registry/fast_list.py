@@ -98,17 +98,11 @@ _HARMLESS = (
 def read_jobs(
     path: str, *, running: bool, scheduled: bool, everything: bool, name: str | None
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]] | None:
-    """Return what ``list`` shows, or None outside the plain case.
+    """Return what ``list`` shows, or None for anything but the plain case.
 
-    These are the rows for ``cli.output.jobs_text.show``, and name and id of each failed job that
-    nobody has acknowledged.
-
-    Parameters
-    ----------
-    path
-        Absolute path of the registry; without a file it is empty.
-    running, scheduled, everything, name
-        As in :func:`flinkish.cli.commands.jobs_table.ListOptions`.
+    These are the rows for ``cli.output.jobs_text.show``, and name and id of each unacknowledged
+    failed job. ``path`` is absolute; without a file the registry is empty. The filters are those of
+    :class:`flinkish.cli.commands.jobs_table.ListOptions`.
     """
     if is_absent(path):
         return [], []

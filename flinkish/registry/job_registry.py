@@ -38,28 +38,21 @@ class Registry(SavepointTable, UpgradeRecords):
     def open(cls, url: str, *, create: bool = True) -> Registry:
         """Open the registry at ``url`` and bring its schema up to date.
 
-        Parameters
-        ----------
-        url
-            See :func:`_open_database`.
-        create
-            Make the file (or the tables) when missing; if False, that is a :class:`RegistryError`.
+        With ``create``, a missing file (or missing tables) is created; otherwise it is a
+        RegistryError.
         """
         return cls(_open_database(url, create=create))
 
     @classmethod
     def absent(cls, path: str) -> Registry:
-        """Return an empty registry in memory, for a SQLite file that nobody has made yet."""
+        """Return an empty registry in memory, for a SQLite file that does not exist yet."""
         return cls(AbsentDatabase(path))
 
     @staticmethod
     def is_absent(path: str) -> bool:
-        """Return whether nobody has made the SQLite file of a registry yet, or it is empty.
+        """Return whether the SQLite file of a registry does not exist yet, or is empty.
 
-        Raises
-        ------
-        RegistryError
-            Nobody can tell: it cannot be looked at.
+        Raises RegistryError if that cannot be determined.
         """
         return SqliteDatabase.is_absent(path)
 
@@ -106,13 +99,6 @@ def _open_database(url: str, *, create: bool = True) -> Database:
     """Open the database of a registry URL and bring its schema up to date.
 
     The URL is ``sqlite:///relative``, ``sqlite:////absolute``, a bare path or ``postgresql://...``.
-
-    Raises
-    ------
-    RegistryError
-        The database cannot be used.
-    InvalidConfiguration
-        The URL is of another kind.
     """
     path = sqlite_path(url)
     if path is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import RegistryError, UsageError, WrongState
+from flinkish.messages.codec import encode
 from flinkish.registry import lookup
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
@@ -32,7 +33,7 @@ from flinkish.registry.statements import (
     superseded,
     unknown,
 )
-from flinkish.spec.codec import encode
+from flinkish.registry.upgrades import refuse_held
 
 
 class JobTable(Purging):
@@ -54,6 +55,8 @@ class JobTable(Purging):
             The id is taken.
         NameTaken
             The name is, and has to be unique.
+        Locked
+            It is that of an upgrade which is not finished, and has to be unique.
         """
         values = job_values(job)
         columns = list(values)
@@ -62,6 +65,7 @@ class JobTable(Purging):
             if unique_name:
                 self._database.serialize(tx)
                 refuse_taken(tx, job.name, job.job_id)
+                refuse_held(tx.rows, name=job.name, job=job)
             if tx.rows("SELECT 1 AS one FROM flinkish_jobs WHERE job_id = :id", id=job.job_id):
                 raise RegistryError(f"job {job.job_id} is already in the registry")
             tx.execute(
@@ -218,7 +222,7 @@ class JobTable(Purging):
         seen
             The job, FAILING or in a final state.
         supervisor
-            The process that starts it, if it is known.
+            The process that starts it, if that is the one which has started it before.
 
         Raises
         ------
@@ -226,6 +230,8 @@ class JobTable(Purging):
             The job has changed since; another process has started it, for instance.
         NameTaken
             The job had ended, and another one that runs has the name that it was given.
+        Locked
+            An upgrade that is not finished goes on from it, or has the name.
         Superseded
             Another job has gone on from its state.
         """
@@ -247,6 +253,8 @@ class JobTable(Purging):
                 raise purged
             if job.state.is_final and job.has_given_name:
                 refuse_taken(tx, job.name, job.job_id)
+            if supervisor is None:
+                refuse_held(tx.rows, name=job.name if job.has_given_name else None, job=job)
             successor = successor_row(tx.rows, job)
             if successor is not None:
                 raise superseded(job, successor)

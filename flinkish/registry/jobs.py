@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from flinkish.spec.launch import Launch as Launch  # re-exported for users of JobRecord
-from flinkish.spec.launch import RestoreSpec as RestoreSpec
-from flinkish.spec.queries import OperatorStatus as OperatorStatus
-from flinkish.spec.queries import QueryFacts as QueryFacts
-from flinkish.spec.queries import QueryStatus as QueryStatus
-from flinkish.spec.requests import Arguments, CancelArguments, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavepointRecord as SavepointRecord
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import Arguments, CancelArguments, RequestResult, SavepointArguments
 
 
 class JobState(str, Enum):
@@ -113,7 +108,7 @@ class JobRecord:
 
     @property
     def has_given_name(self) -> bool:
-        """Whether somebody gave it its name (``run --name``), which is unique then."""
+        """Whether a user named it (``run --name``), which makes the name unique."""
         return self.name != self.launch.default_name
 
 

@@ -82,16 +82,11 @@ def verdict(
     *,
     restarts: bool = False,
 ) -> str | None:
-    """Return why the job is lost, or None when it is not (or not yet). Pure.
+    """Return why the job is lost, or None if it is not (or not yet). Pure.
 
-    Parameters
-    ----------
-    alive_supervisor, alive_driver
-        :func:`is_alive` of the job's processes; None as well when the job has no such process yet.
-    heartbeat_age
-        Seconds since the last heartbeat, or since the job's start when it has none.
-    restarts
-        Whether the supervisor, if it lives, is about to start the driver again.
+    ``alive_supervisor`` and ``alive_driver`` are :func:`is_alive` of the processes, None also if
+    there is no such process yet. ``heartbeat_age`` is in seconds, since the job's start if it has
+    no heartbeat. ``restarts`` says that a living supervisor is about to restart the driver.
     """
     if job.state.is_final or alive_driver:
         return None
@@ -140,12 +135,8 @@ def reconcile(
 
     It gets a ``driver-lost`` failure with the end of its log, and its unfinished requests fail. A
     supervisor that knows the real failure may replace this one afterwards. With a read-only
-    registry the jobs are only *shown* as FAILED.
-
-    Parameters
-    ----------
-    now
-        Seconds since the epoch by the registry's clock (default: the current time).
+    registry the jobs are only *shown* as FAILED. ``now`` is in seconds since the epoch by the
+    registry's clock.
     """
     moment = registry.now() if now is None else now
     return [_reconciled(registry, job, moment) for job in jobs]

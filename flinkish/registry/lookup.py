@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from flinkish.errors import AmbiguousJob, FlinkishError, JobNotFound, UsageError
-from flinkish.registry.jobs import JobRecord, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobRecord
 
 ID_LENGTH = 32
 MIN_PREFIX = 4
@@ -34,28 +35,10 @@ def choose(
 ) -> JobRecord:
     """Return the one job that ``reference`` refers to.
 
-    A prefix matches a job in any state (the caller checks the state). A name refers to jobs that
-    are not final first.
-
-    Parameters
-    ----------
-    reference
-        The text that the user gave.
-    by_id
-        Jobs whose id starts with it (empty when it cannot be an id).
-    by_name
-        Jobs with exactly that name, in any state.
-    include_final
-        Let a name refer to a finished job when no running one has it.
-
-    Raises
-    ------
-    AmbiguousJob
-        Several jobs match.
-    JobNotFound
-        No job matches.
-    UsageError
-        The reference looks like an id but is not one.
+    A prefix matches a job in any state (the caller checks the state). A name refers to unfinished
+    jobs first, and with ``include_final`` to a finished one if there is no other. ``by_id`` are the
+    jobs whose id starts with the reference (empty if it cannot be an id), ``by_name`` those with
+    exactly that name. Raises AmbiguousJob, JobNotFound, or UsageError for a malformed id.
     """
     active = [job for job in by_name if not job.state.is_final]
     named = active or (list(by_name) if include_final else [])
@@ -68,13 +51,7 @@ def choose(
 
 
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
-    """Return whether a restore goes on from a job: from its checkpoints or a savepoint of it. Pure.
-
-    Parameters
-    ----------
-    savepoints
-        The paths of the job's savepoints.
-    """
+    """Return whether a restore starts from a job's checkpoints or one of its savepoints. Pure."""
     if restore is None or restore.fork:
         return False
     return restore.job == job_id or (bool(restore.path) and restore.path in savepoints)
@@ -85,19 +62,12 @@ def without_superseded(
     query_ids: Mapping[str, Collection[str]],
     savepoints: Mapping[str, Collection[str]],
 ) -> list[JobRecord]:
-    """Return the jobs that no later one of them has gone on from. Pure.
+    """Return the ended jobs that no later one of them has continued. Pure.
 
-    A later job goes on from another when it runs one of its queries, when it began with its
-    checkpoints or one of its savepoints, or when both began with the same one, as after an upgrade
-    that was rolled back. A fork leaves the other as it is, and so does a job that never started a
-    query.
-
-    Parameters
-    ----------
-    jobs
-        Jobs that have ended.
-    query_ids, savepoints
-        The query ids and the paths of the savepoints of each, by job id.
+    A later job continues another if it runs one of its queries, if it started from its checkpoints
+    or one of its savepoints, or if both started from the same one, as after an upgrade that was
+    rolled back. A fork does not continue the other job, nor does a job that never started a query.
+    ``query_ids`` and ``savepoints`` (paths) are by job id.
     """
 
     def goes_on(later: JobRecord, job: JobRecord) -> bool:
@@ -145,6 +115,6 @@ def _nothing(reference: str, by_name: Sequence[JobRecord]) -> FlinkishError:
     if re.fullmatch(r"[0-9a-fA-F]{1,3}", reference):
         return JobNotFound(
             f"no job is named {reference!r}, and as the beginning of an id it is too short",
-            hint=f"give at least {MIN_PREFIX} digits; see the jobs with: flinkish list -a",
+            hint=f"use at least {MIN_PREFIX} digits; see the jobs with: flinkish list -a",
         )
-    return JobNotFound(f"no running job is named {reference!r}, and it is no job id")
+    return JobNotFound(f"no running job is named {reference!r}, and it is not a job id")

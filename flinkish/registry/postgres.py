@@ -177,7 +177,7 @@ class PostgresDatabase(Database):
         if version == 0 and not create:
             raise RegistryError(
                 f"there is no registry in {self.url_masked}",
-                hint="flinkish run makes one; is registry.url (FLINKISH_REGISTRY) right?",
+                hint="flinkish run creates one; check registry.url (FLINKISH_REGISTRY)",
             )
         self.write(self._migrate)
 

@@ -121,7 +121,7 @@ class Item:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What becomes of one ended job.
+    """What a purge does with one ended job.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Rules:
 
 
 def standing_reason(facts: JobFacts, rules: Rules) -> str | None:
-    """Return why a job stays whatever the others do; None for a candidate."""
+    """Return why a job is kept regardless of the others; None for a candidate."""
     if not facts.job.state.is_final:
         return f"it is {facts.job.state.value}"
     if facts.job.end_time is None or facts.job.end_time >= rules.ended_before:
@@ -176,14 +176,9 @@ def standing_reason(facts: JobFacts, rules: Rules) -> str | None:
 def plan_purge(
     jobs: Sequence[JobFacts], savepoints: Sequence[SavepointFacts], rules: Rules
 ) -> tuple[JobPlan, ...]:
-    """Return what becomes of each ended job, in the order of ``jobs``.
+    """Decide what a purge does with each ended job, in the order of ``jobs``.
 
-    Parameters
-    ----------
-    jobs
-        All jobs of the registry.
-    savepoints
-        All savepoints of the registry that exist.
+    ``jobs`` and ``savepoints`` are all of the registry, savepoints only if they exist.
     """
     kept = {facts.job.job_id: standing_reason(facts, rules) for facts in jobs}
     while True:  # what a job that stays needs may keep another, which needs a third

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import WrongState
+from flinkish.messages.codec import encode
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.claims import Claims
 from flinkish.registry.database import Transaction
-from flinkish.registry.jobs import JobRecord, QueryStatus
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.rows import dump, query_of
 from flinkish.registry.statements import locked, set_fields
-from flinkish.spec.codec import encode
 
 #: The key in a job's failure that marks it: when its files were given up.
 MARK = "purged"
@@ -33,7 +34,7 @@ def why_purged(job: JobRecord) -> WrongState | None:
     return WrongState(
         f"flinkish purge has removed the checkpoints of job {job.name} ({job.job_id}), or is about "
         "to",
-        hint="start the program from a savepoint, or afresh, with: flinkish run",
+        hint="start the program from a savepoint, or from scratch, with: flinkish run",
         job_id=job.job_id,
         state=job.state.value,
     )
@@ -55,22 +56,11 @@ class Purging(Claims):
         return found
 
     def begin_purge(self, seen: JobRecord, batches: Mapping[str, int]) -> JobRecord:
-        """Mark an ended job as one whose files are given up; return it.
+        """Mark an ended job as one whose files are about to be removed; return it.
 
-        Parameters
-        ----------
-        seen
-            The job as the purge was planned.
-        batches
-            The newest batch of its queries, by query id. The registry knows only what the last
-            heartbeat said, and afterwards nothing else does.
-
-        Raises
-        ------
-        WrongState
-            The job has changed since: it was started again.
-        JobNotFound
-            Another purge has removed it.
+        ``seen`` is the job as planned. ``batches`` are the newest batches by query id: the registry
+        knows only those of the last heartbeat, and nothing else records them afterwards. Raises
+        WrongState if the job was restarted since, JobNotFound if another purge has removed it.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -99,12 +89,7 @@ class Purging(Claims):
     def forget(self, job_id: str) -> None:
         """Remove a marked job with its states, queries and requests, and its disposed savepoints.
 
-        Raises
-        ------
-        WrongState
-            The job is not marked (:meth:`begin_purge`).
-        JobNotFound
-            There is no such job.
+        Raises WrongState if the job is not marked (:meth:`begin_purge`).
         """
 
         def work(tx: Transaction) -> None:

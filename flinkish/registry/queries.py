@@ -1,20 +1,20 @@
 """The queries of jobs, as their drivers report them: a part of the registry.
 
-A query has a status, which is replaced with every heartbeat, and facts: what a savepoint of it
-needs and only its driver knows, written when the query starts.
+A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
+savepoint needs; they are written when the query starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from flinkish.messages.codec import encode
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.database import Transaction
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.requests import Mailbox
 from flinkish.registry.rows import JOB_COLUMNS, dump, facts_of, job_of, query_of
 from flinkish.registry.statements import in_lists, lock
-from flinkish.spec.codec import encode
-from flinkish.spec.queries import QueryFacts, QueryStatus
 
 
 class QueryReports(Mailbox):
@@ -23,16 +23,8 @@ class QueryReports(Mailbox):
     def heartbeat(self, job_id: str, queries: Sequence[QueryStatus]) -> JobState:
         """Record that the driver is alive and the status of its queries, in one transaction.
 
-        Returns
-        -------
-        JobState
-            The job's state in the registry: a driver that was taken for dead (its host was cut off)
-            learns it here.
-
-        Raises
-        ------
-        JobNotFound
-            There is no such job.
+        Returns the job's state in the registry, from which a driver that was declared dead (for
+        example, because its host was disconnected) learns so.
         """
 
         def work(tx: Transaction) -> JobState:

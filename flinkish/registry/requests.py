@@ -18,6 +18,8 @@ from flinkish.errors import (
     UsageError,
     WrongState,
 )
+from flinkish.messages.codec import encode
+from flinkish.messages.requests import Arguments, CancelArguments, RequestResult
 from flinkish.registry import lookup
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
@@ -30,8 +32,6 @@ from flinkish.registry.rows import (
     settled_values,
 )
 from flinkish.registry.statements import lock, locked
-from flinkish.spec.codec import encode
-from flinkish.spec.requests import Arguments, CancelArguments, RequestResult
 
 _ENDING = (RequestKind.STOP, RequestKind.CANCEL)
 _UNFINISHED = "('PENDING', 'IN_PROGRESS')"
@@ -57,16 +57,8 @@ class Mailbox:
         """Put a request into a job's mailbox.
 
         A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
-        it overrides the request that still waits for the savepoint.
-
-        Raises
-        ------
-        WrongState
-            The job is final.
-        Locked
-            A stop or cancel of the job is already under way.
-        JobNotFound
-            There is no such job.
+        it overrides a request that still waits for the savepoint. Raises WrongState if the job is
+        final, Locked if a stop or cancel is already in progress.
         """
         if not isinstance(arguments, ARGUMENTS[kind]):
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
@@ -200,15 +192,7 @@ class Mailbox:
         return self._database.write(work)
 
     def request(self, reference: str) -> Request:
-        """Return the request with this id, or with this unique prefix of one (at least 4 digits).
-
-        Raises
-        ------
-        RequestNotFound
-            There is no such request.
-        UsageError
-            Several ids begin with the prefix.
-        """
+        """Return the request with this id, or with this unique prefix (at least 4 digits)."""
         text = reference.strip().lower()
         rows: list[Row] = []
         if lookup.is_id(text):

@@ -8,6 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from flinkish.errors import Corrupt, RegistryError
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.requests import Arguments, RequestResult
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.jobs import (
     ARGUMENTS,
     JobRecord,
@@ -18,11 +23,6 @@ from flinkish.registry.jobs import (
     RequestKind,
     RequestState,
 )
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch
-from flinkish.spec.queries import QueryFacts, QueryStatus
-from flinkish.spec.requests import Arguments, RequestResult
-from flinkish.spec.savepoints import SavepointRecord
 
 Row = Mapping[str, Any]
 

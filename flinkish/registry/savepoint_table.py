@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.job_table import JobTable
-from flinkish.registry.jobs import SavepointRecord
 from flinkish.registry.rows import SAVEPOINT_COLUMNS, savepoint_of, savepoint_values
 from flinkish.registry.statements import in_lists
 

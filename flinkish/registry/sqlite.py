@@ -39,14 +39,10 @@ _PAUSE = 0.01
 
 
 class SqliteDatabase(Database):
-    """A SQLite file, made with mode 0600 (its directory 0700) when it does not exist.
+    """A SQLite file at the absolute ``path``.
 
-    Parameters
-    ----------
-    path
-        Absolute path of the file.
-    create
-        Make the file when it is missing; if False, that is a :class:`RegistryError`.
+    With ``create``, a missing file is created with mode 0600 (its directory with 0700); otherwise
+    it is a RegistryError.
     """
 
     def __init__(self, path: str, *, create: bool = True) -> None:
@@ -64,7 +60,7 @@ class SqliteDatabase(Database):
             if not create:
                 raise RegistryError(
                     f"there is no registry at {path}",
-                    hint="flinkish run makes one; is registry.url (FLINKISH_REGISTRY) right?",
+                    hint="flinkish run creates one; check registry.url (FLINKISH_REGISTRY)",
                 )
             if not os.path.exists(path):
                 self._make_file()
@@ -82,13 +78,7 @@ class SqliteDatabase(Database):
 
     @staticmethod
     def is_absent(path: str) -> bool:
-        """Return whether nobody has made the registry at ``path`` yet.
-
-        Raises
-        ------
-        RegistryError
-            Nobody can tell.
-        """
+        """Return whether there is no registry at ``path`` yet; RegistryError if it is unknown."""
         try:
             return is_absent(path)
         except OSError as error:
@@ -271,14 +261,9 @@ class SqliteDatabase(Database):
 
 
 class AbsentDatabase(SqliteDatabase):
-    """An empty database in memory, in place of a file that nobody has made yet.
+    """An empty database in memory that stands for a registry file that does not exist yet.
 
-    Reading commands must not make the file, and have nothing to read.
-
-    Parameters
-    ----------
-    path
-        Absolute path of the file that is not there.
+    Commands that only read must not create the file.
     """
 
     def __init__(self, path: str) -> None:

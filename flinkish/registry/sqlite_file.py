@@ -7,18 +7,10 @@ import os
 
 
 def is_absent(path: str) -> bool:
-    """Return whether nobody has made a registry yet: its file is not there, or empty.
+    """Return whether there is no registry at the absolute ``path`` yet: no file, or an empty one.
 
-    Parameters
-    ----------
-    path
-        Absolute path of the file.
-
-    Raises
-    ------
-    OSError
-        Nobody can tell: a directory may not be entered, or a link leads to what is not there (its
-        disk may not be mounted).
+    Raises OSError if that is unknown: a directory may not be entered, or a link is broken (its disk
+    may not be mounted).
     """
     try:
         return os.stat(path).st_size == 0 and not os.path.isdir(path)

@@ -75,17 +75,11 @@ def name_taken(holder: JobRecord) -> NameTaken:
 
 
 def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobRecord | None:
-    """Return the newest job that has gone on from a job's state, or is about to.
+    """Return the newest job that has continued, or is about to continue, from a job's state.
 
-    It has run one of its queries, or was started from its checkpoints or a savepoint of it when it
-    had ended; of those that have ended only one that had a query of its own, of whichever id.
-
-    Parameters
-    ----------
-    rows
-        Runs a query: that of a transaction, or of a reader.
-    job
-        A job that has ended, or whose driver has.
+    Such a job has run one of its queries, or was started from its checkpoints or a savepoint of it
+    after ``job`` (or its driver) had ended; an ended successor counts only if it had a query of its
+    own. ``rows`` runs an SQL query, in a transaction or as a reader.
     """
     # A job that takes over from one that runs (a handover) starts before that one ends.
     after = "j.start_time >= :since" if job.end_time is None else "j.end_time > :since"
@@ -130,7 +124,7 @@ def _started_from(
 
 
 def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
-    """Return the error for a job that another one has gone on from."""
+    """Return the error for a job that another one has continued."""
     return Superseded(
         f"job {job.name} ({job.job_id}) cannot be started again in place: job {successor.name} "
         f"({successor.job_id}), which is {successor.state.value}, has gone on from its state",

@@ -7,19 +7,89 @@ the second learns of it at its next step.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound
+from flinkish.messages.codec import decode, encode, encode_fields
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.database import Row, Transaction
-from flinkish.registry.jobs import ProcessRef
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.purging import Purging
 from flinkish.registry.rows import dump
-from flinkish.spec.codec import decode, encode, encode_fields
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 
 _COLUMNS = "upgrade_id, owner, record"
 _FINAL = ", ".join(f"'{state.value}'" for state in UpgradeState if state.is_final)
+_UNFINISHED = (
+    f"SELECT {_COLUMNS} FROM flinkish_upgrades WHERE state NOT IN ({_FINAL}) "
+    "ORDER BY created, upgrade_id"
+)
+
+
+def holds_name(upgrade: Upgrade, name: str) -> bool:
+    """Return whether an unfinished upgrade has a name also while no job of it runs. Pure.
+
+    Between the end of the old job and the start of the new one nobody else may go on from its
+    state. A shadow's job runs until the shadow is promoted.
+    """
+    is_between = upgrade.kind is not UpgradeKind.SHADOW or upgrade.state is UpgradeState.PROMOTING
+    return is_between and upgrade.name == name
+
+
+def holds_job(upgrade: Upgrade, job: JobRecord) -> bool:
+    """Return whether an unfinished upgrade keeps a job of its own from being started again. Pure.
+
+    The upgrade goes on without the job: the old one was stopped for it, or the new one is being
+    given up. Else whoever starts the job again does what the upgrade needs.
+    """
+    if job.job_id == upgrade.new_job_id:
+        return upgrade.state in (UpgradeState.ENDING, UpgradeState.RETURNING)
+    if job.job_id != upgrade.job_id:
+        return False
+    shadow = upgrade.kind is UpgradeKind.SHADOW
+    stopped_with = upgrade.old_savepoint if shadow else upgrade.savepoint
+    is_stopping = upgrade.state in (UpgradeState.STOPPING, UpgradeState.PROMOTING)
+    return stopped_with is not None or (is_stopping and job.state is JobState.FINISHED)
+
+
+def refuse_held(
+    rows: Callable[[str], Sequence[Row]], *, name: str | None = None, job: JobRecord | None = None
+) -> None:
+    """Refuse a start in the middle of an upgrade that is not finished.
+
+    Parameters
+    ----------
+    rows
+        Runs a query: that of a transaction, or of a reader.
+    name
+        The name of the job to be started, where it has to be unique.
+    job
+        The job to be started, if it is known: one of the upgrade itself has its name.
+
+    Raises
+    ------
+    Locked
+        The upgrade goes on from the job, or has the name.
+    """
+    for row in rows(_UNFINISHED):
+        upgrade, _ = _upgrade_of(row)
+        own = (upgrade.job_id, upgrade.new_job_id, upgrade.old_again_id)
+        if job is not None and job.job_id in own:
+            held = holds_job(upgrade, job)
+        else:
+            held = name is not None and holds_name(upgrade, name)
+        if held:
+            raise _in_upgrade(upgrade.name, upgrade.job_id, upgrade.upgrade_id)
+
+
+def _in_upgrade(name: str, job_id: str, upgrade_id: str) -> Locked:
+    return Locked(
+        f"job {name} ({job_id}) is in upgrade {upgrade_id}, which is not finished",
+        hint=f"finish it with: flinkish upgrade resume {upgrade_id}; or undo it with: flinkish "
+        f"upgrade rollback {upgrade_id}",
+        upgrade_id=upgrade_id,
+    )
 
 
 class UpgradeRecords(Purging):
@@ -42,14 +112,7 @@ class UpgradeRecords(Purging):
                 id=upgrade.job_id,
             )
             if rows:
-                other = str(rows[0]["upgrade_id"])
-                raise Locked(
-                    f"job {upgrade.name} ({upgrade.job_id}) is in upgrade {other}, which is not "
-                    "finished",
-                    hint=f"finish it with: flinkish upgrade resume {other}; or undo it with: "
-                    f"flinkish upgrade rollback {other}",
-                    upgrade_id=other,
-                )
+                raise _in_upgrade(upgrade.name, upgrade.job_id, str(rows[0]["upgrade_id"]))
             tx.execute(
                 "INSERT INTO flinkish_upgrades (upgrade_id, job_id, state, created, owner, record, "
                 "revision) VALUES (:id, :job, :state, :created, :owner, :record, :revision)",
@@ -130,11 +193,13 @@ class UpgradeRecords(Purging):
 
     def unfinished_upgrades(self) -> list[Upgrade]:
         """Return the upgrades that are not finished, oldest first."""
-        rows = self._read(
-            f"SELECT {_COLUMNS} FROM flinkish_upgrades WHERE state NOT IN ({_FINAL}) "
-            "ORDER BY created, upgrade_id"
-        )
-        return [_upgrade_of(row)[0] for row in rows]
+        return [_upgrade_of(row)[0] for row in self._read(_UNFINISHED)]
+
+    def check_not_in_upgrade(
+        self, *, name: str | None = None, job: JobRecord | None = None
+    ) -> None:
+        """Raise Locked as the start of a job does; see :func:`refuse_held`."""
+        refuse_held(self._read, name=name, job=job)
 
     def jobs_in_upgrades(self) -> set[str]:
         """Return the ids of the jobs of upgrades that are not finished."""

@@ -24,27 +24,11 @@ def wait_request(
     poll: float = 0.05,
     on_progress: Callable[[Request], Any] | None = None,
 ) -> Request:
-    """Wait until a request is COMPLETED or FAILED, and return it (also when FAILED).
+    """Wait until a request is COMPLETED or FAILED, and return it (also if FAILED).
 
-    When the job dies, its request fails: no other process would ever finish it.
-
-    Parameters
-    ----------
-    timeout
-        Seconds; None waits without limit, 0 checks once.
-    poll
-        Seconds between two checks.
-    on_progress
-        Called with the request at first and whenever its state or progress has changed.
-
-    Raises
-    ------
-    WaitTimeout
-        There is no result in time; the work continues.
-    RequestNotFound
-        There is no such request.
-    FlinkishError
-        The job's own failure, when the job is dead and the registry cannot be written.
+    If the job dies, its request fails, because no other process would ever finish it. ``timeout``
+    is in seconds: None waits without limit, 0 checks once. ``on_progress`` is called at first and
+    whenever state or progress has changed. Raises WaitTimeout; the work then continues.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     shown: tuple[Any, ...] | None = None
@@ -68,8 +52,9 @@ def wait_request(
                     continue
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
-                f"no result within {timeout:g} s of the {request.kind.value} request "
-                f"{request.request_id} ({_standing(registry, request)}); the work goes on",
+                f"no result of the {request.kind.value} request {request.request_id} "
+                f"within {timeout:g} s ({_standing(registry, request)}); the work "
+                "continues",
                 hint=f"follow it with: flinkish request wait {request.request_id}",
                 request_id=request.request_id,
                 job_id=request.job_id,
@@ -87,14 +72,8 @@ def wait_job(
 ) -> JobRecord:
     """Wait until ``until`` returns True for the job, and return the job.
 
-    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`.
-
-    Raises
-    ------
-    WaitTimeout
-        The condition does not hold in time; the job continues.
-    FlinkishError
-        The job has ended, so the condition can never hold: its failure, or :class:`WrongState`.
+    ``timeout`` and ``poll`` are seconds, as in :func:`wait_request`. Raises WaitTimeout, or, if the
+    job has ended and the condition can never hold, the job's failure or WrongState.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     next_look = 0.0
@@ -110,8 +89,8 @@ def wait_job(
             raise _ending(job)
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
-                f"job {job.name} ({job.job_id}) is still {job.state.value} after {timeout:g} s; "
-                "it goes on",
+                f"job {job.name} ({job.job_id}) is still {job.state.value} after "
+                f"{timeout:g} s; it continues",
                 hint=f"follow it with: flinkish status {job.job_id}",
                 job_id=job.job_id,
                 state=job.state.value,

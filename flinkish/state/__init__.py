@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from flinkish.state.restored import RestoredState, restore_state
     from flinkish.state.serializers import (
         Reason,
+        SnapshotLoader,
         TypeSerializer,
         TypeSerializerSchemaCompatibility,
         TypeSerializerSnapshot,
         Verdict,
     )
     from flinkish.state.snapshots import (
-        SnapshotLoader,
         StatePlace,
         check_snapshot_class,
         read_snapshot,
@@ -118,7 +118,7 @@ _HOMES = {
     "OptionalSerializer": "builtin.containers",
     "Reason": "serializers",
     "RestoredState": "restored",
-    "SnapshotLoader": "snapshots",
+    "SnapshotLoader": "serializers",
     "StatePlace": "snapshots",
     "TupleSerializer": "builtin.containers",
     "TypeSerializer": "serializers",

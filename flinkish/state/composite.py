@@ -12,12 +12,13 @@ from typing import Any, ClassVar, TypeVar
 
 from flinkish.state.serializers import (
     Reason,
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
     Verdict,
 )
-from flinkish.state.snapshots import SnapshotLoader, write_snapshot
+from flinkish.state.snapshots import write_snapshot
 from flinkish.state.wire import Parts, put_part, put_size
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.state.restored import RestoredState, restore_state
 from flinkish.state.serializers import TypeSerializer, Verdict
-from flinkish.state.snapshots import SnapshotLoader, write_snapshot
+from flinkish.state.snapshots import ModuleLoader, write_snapshot
 from flinkish.state.wire import put_size
 
 #: More lazy restores than anybody does without one that migrates eagerly.
@@ -125,7 +125,7 @@ class ResolvedState:
 def resolve_state(
     snapshots: Sequence[bytes],
     new: TypeSerializer[Any],
-    loader: SnapshotLoader,
+    loader: ModuleLoader,
     *,
     eager: bool,
 ) -> ResolvedState:

@@ -21,11 +21,12 @@ from typing import Any, ClassVar, Protocol
 from flinkish.errors import Incompatible, UsageError
 from flinkish.state.serializers import (
     Reason,
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from flinkish.state.snapshots import MAX_NAME, SnapshotLoader, check_findable, class_name
+from flinkish.state.snapshots import MAX_NAME, check_findable, class_name
 from flinkish.state.wire import Parts, put_part, put_size, put_text
 
 

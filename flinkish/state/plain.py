@@ -42,7 +42,7 @@ from flinkish.state.builtin.primitives import (
 from flinkish.state.builtin.records import DataclassSerializerSnapshot
 from flinkish.state.generations import split_generation
 from flinkish.state.serializers import TypeSerializerSnapshot
-from flinkish.state.snapshots import SnapshotLoader, StatePlace
+from flinkish.state.snapshots import ModuleLoader, StatePlace
 from flinkish.state.wire import Parts
 
 #: Spark's types of single values.
@@ -139,7 +139,7 @@ def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
         The snapshot is damaged.
     """
     try:
-        return _plain(SnapshotLoader(place).read(snapshot))
+        return _plain(ModuleLoader(place).read(snapshot))
     except Incompatible:  # a class of the program's, or of a newer flinkish
         return None
 

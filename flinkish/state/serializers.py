@@ -17,12 +17,9 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from flinkish.errors import UsageError
-
-if TYPE_CHECKING:
-    from flinkish.state.snapshots import SnapshotLoader
 
 T = TypeVar("T")
 
@@ -163,6 +160,43 @@ class TypeSerializer(ABC, Generic[T]):
     @abstractmethod
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
         """Return what a savepoint has to know to read the bytes of this serializer."""
+
+
+class SnapshotLoader(Protocol):
+    """Reads snapshots inside another one, and finds classes by their names."""
+
+    def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
+        """Return the snapshot of its bytes.
+
+        Raises
+        ------
+        Corrupt
+            The bytes are damaged.
+        UnsupportedFormat
+            A newer flinkish or program wrote them.
+        Incompatible
+            The class is not there, or may not be imported.
+        """
+        ...
+
+    def load(self, name: str, base: type = object) -> type:
+        """Import a class by its name.
+
+        Parameters
+        ----------
+        name
+            ``module:Class``.
+        base
+            The class must be a subclass of it.
+
+        Raises
+        ------
+        Corrupt
+            The name is none of a class.
+        Incompatible
+            The class is not there, is none of ``base``, or its module is not allowed.
+        """
+        ...
 
 
 class TypeSerializerSnapshot(ABC, Generic[T]):

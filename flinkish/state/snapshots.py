@@ -53,7 +53,7 @@ def class_name(cls: type) -> str:
 
 
 @dataclass(frozen=True)
-class SnapshotLoader:
+class ModuleLoader:
     """Reads snapshots, and finds classes by their names in modules that are allowed.
 
     Attributes
@@ -71,17 +71,7 @@ class SnapshotLoader:
     depth: int = 0
 
     def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
-        """Return the snapshot of its bytes.
-
-        Raises
-        ------
-        Corrupt
-            The bytes are damaged.
-        UnsupportedFormat
-            A newer flinkish or program wrote them.
-        Incompatible
-            The class is not there, or may not be imported.
-        """
+        """Return the snapshot of its bytes; raise the errors of ``SnapshotLoader.read``."""
         if self.depth > MAX_DEPTH:
             raise self._corrupt(f"it has more than {MAX_DEPTH} snapshots within each other")
         try:
@@ -126,22 +116,7 @@ class SnapshotLoader:
         return snapshot
 
     def load(self, name: str, base: type = object) -> type:
-        """Import a class by its name.
-
-        Parameters
-        ----------
-        name
-            ``module:Class``, as :func:`class_name` returns it.
-        base
-            The class must be a subclass of it.
-
-        Raises
-        ------
-        Corrupt
-            The name is none of a class.
-        Incompatible
-            The class is not there, is none of ``base``, or its module is not allowed.
-        """
+        """Import a class by its name; raise the errors of ``SnapshotLoader.load``."""
         if len(name) > MAX_NAME or not _NAME.fullmatch(name):
             raise self._corrupt(f"{name[:80]!r} is no name of a class", name[:80])
         module, _, attribute = name.partition(":")
@@ -214,7 +189,7 @@ class SnapshotLoader:
 
 
 def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
-    """Return the bytes that :meth:`SnapshotLoader.read` reads.
+    """Return the bytes that :meth:`ModuleLoader.read` reads.
 
     Raises
     ------
@@ -239,7 +214,7 @@ def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
 def read_snapshot(
     data: bytes, place: StatePlace | str, modules: Iterable[str] = DEFAULT_MODULES
 ) -> TypeSerializerSnapshot[Any]:
-    """Return the snapshot of its bytes; see :class:`SnapshotLoader`.
+    """Return the snapshot of its bytes; see :class:`ModuleLoader`.
 
     Parameters
     ----------
@@ -250,7 +225,7 @@ def read_snapshot(
     modules
         The modules that may be imported, with all below them.
     """
-    return SnapshotLoader(place, tuple(modules)).read(data)
+    return ModuleLoader(place, tuple(modules)).read(data)
 
 
 def check_snapshot_class(cls: type) -> None:

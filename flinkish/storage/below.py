@@ -33,14 +33,11 @@ def unsafe(root: str, name: str, reason: str) -> UnsafePath:
 
 
 def parts_of(root: str, name: str) -> tuple[str, ...]:
-    """Split a name below ``root`` into its parts. Pure.
+    """Split a name below ``root`` into its parts; UnsafePath if it is unsafe. Pure.
 
-    Raises
-    ------
-    UnsafePath
-        The name is absolute, is empty or contains NUL; a part of it is empty, ``.`` or ``..`` (also
-        with backslashes read as slashes, as some stores do); or the library for the root's scheme
-        gives one of its characters another meaning.
+    A name is unsafe if it is absolute, is empty or contains NUL; if a part of it is empty, ``.`` or
+    ``..`` (also with backslashes read as slashes, as some stores do); or if the library for the
+    root's scheme gives one of its characters another meaning.
     """
     if "\0" in name:
         raise unsafe(root, name, "it has a NUL in it")
@@ -94,12 +91,7 @@ class LocalRoot:
     def directory(self, parts: Sequence[str]) -> int | None:
         """Return the descriptor of a directory, valid until the next call; None if it is absent.
 
-        Raises
-        ------
-        UnsafePath
-            A symbolic link is on the way.
-        StorageError
-            The system refuses to open a directory.
+        Raises UnsafePath if there is a symbolic link on the way.
         """
         same = 0
         while same < min(len(parts), len(self._open)) and self._open[same][0] == parts[same]:
@@ -150,16 +142,8 @@ def enter(directory: int, name: str, *, listed: bool) -> int | None:
 def read_below(root: str, name: str, limit: int) -> bytes:
     """Read a whole small regular file below ``root``.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    UnsafePath
-        The name is refused, or names a link, a pipe or a device (which is not even opened).
-    Corrupt
-        The file has more than ``limit`` bytes.
-    StorageError
-        The storage refuses to read the file.
+    Raises FileNotFoundError, UnsafePath (also for a link, a pipe or a device, which is not even
+    opened), or Corrupt if the file has more than ``limit`` bytes.
     """
     parts = parts_of(root, name)
     if is_local(root):

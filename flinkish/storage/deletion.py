@@ -30,15 +30,7 @@ _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 
 
 def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
-    """Remove one file or link; return False if it did not exist (S3 does not report this).
-
-    Raises
-    ------
-    UnsafePath
-        The name is refused.
-    StorageError
-        The storage refuses the removal.
-    """
+    """Remove one file or link; return False if it did not exist (S3 does not report this)."""
     parts = parts_of(root, name)
     if is_local(root):
         with LocalRoot(root) as place:
@@ -53,12 +45,7 @@ def remove_file(root: str, name: str, tell: Tell | None = None) -> bool:
 def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
     """Remove many files and ignore those that do not exist (S3 does not report which).
 
-    Raises
-    ------
-    UnsafePath
-        A name is refused. Raised at the first such name: earlier files may be removed already.
-    StorageError
-        The storage refuses the removal.
+    UnsafePath is raised at the first refused name: earlier files may be removed already.
     """
     if is_local(root):
         with LocalRoot(root) as place:
@@ -78,19 +65,9 @@ def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> N
 
 
 def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:
-    """Remove a directory with its content, or any other entry of that name.
+    """Remove a directory with its content, or any other entry; return whether nothing is left.
 
-    Returns
-    -------
-    bool
-        True when nothing is left. Entries that the local file system refuses to remove stay.
-
-    Raises
-    ------
-    UnsafePath
-        The name is refused.
-    StorageError
-        The storage refuses the operation.
+    Entries that the local file system refuses to remove stay.
     """
     parts = parts_of(root, name)
     if not is_local(root):
@@ -123,12 +100,7 @@ def plan_tree(root: str, name: str) -> Iterator[str]:
 def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None = None) -> None:
     """Remove those of the directories that are empty, deepest first; the others stay.
 
-    Raises
-    ------
-    UnsafePath
-        A name is refused; then nothing is removed.
-    StorageError
-        The storage refuses the operation.
+    If a name is refused (UnsafePath), nothing is removed.
     """
     found = sorted({parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts))
     if not found:
@@ -149,12 +121,8 @@ def plan_empty_directories(
 ) -> Iterator[str]:
     """Yield the directories that :func:`remove_empty_directories` would remove later.
 
-    Assumes that all files for which ``goes`` is true are removed first. Raises the same errors.
-
-    Parameters
-    ----------
-    goes
-        Called with the name of a file, relative to the root; returns whether it is removed.
+    Assumes that all files are removed first for whose name, relative to the root, ``goes`` is true.
+    Raises the same errors.
     """
     found = sorted({parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts))
     going: set[str] = set()

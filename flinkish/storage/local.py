@@ -38,12 +38,9 @@ _LINK_REFUSED = frozenset(
 
 
 def status_of(path: str, *, follow: bool) -> os.stat_result | None:
-    """Return the status of what is at ``path``; None when nothing is there.
+    """Return the status of the entry at ``path``; None if there is none.
 
-    Raises
-    ------
-    StorageError
-        Nobody may look there: whether there is something is not known.
+    Raises StorageError if that may not be determined.
     """
     try:
         return os.stat(path) if follow else os.lstat(path)
@@ -120,14 +117,8 @@ def list_names(path: str, *, hidden: bool = False) -> list[str]:
 def open_file(path: str) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    Corrupt
-        It is a device, a pipe or a link to one: reading it might block or never end.
-    StorageError
-        The system refuses to open it.
+    Raises FileNotFoundError, or Corrupt for a device, a pipe or a link to one: reading it might
+    block or never end.
     """
     try:
         descriptor = _open_regular(path)
@@ -176,16 +167,9 @@ def _check_regular(path: str, status: os.stat_result) -> None:
 
 
 def read_bytes(path: str) -> bytes:
-    """Read a whole (small) file.
+    """Read a whole small file (at most :data:`MAX_SMALL` bytes).
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    Corrupt
-        It is not a regular file, or has more than :data:`MAX_SMALL` bytes.
-    StorageError
-        The system refuses to read it.
+    Raises FileNotFoundError, or Corrupt if it is not a regular file or is larger.
     """
     with open_file(path) as file:
         try:
@@ -216,19 +200,8 @@ def make_new_directory(path: str) -> None:
 def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     """Link ``source`` to ``target``, or copy it; replace an existing ``target``.
 
-    Returns
-    -------
-    tuple
-        The size in bytes, and whether the target is a link.
-
-    Raises
-    ------
-    FileNotFoundError
-        The source no longer exists.
-    Replaced
-        The source no longer has ``stamp``.
-    StorageError
-        The system refuses to write the target.
+    Returns the size in bytes, and whether the target is a link. Raises FileNotFoundError if the
+    source no longer exists, Replaced if it no longer has ``stamp``.
     """
     try:
         try:

@@ -31,14 +31,10 @@ def locate(text: str) -> str:
     ``scheme://authority/path``. Nothing is percent-decoded: path strings of Hadoop and Flink have
     no escapes.
 
-    Raises
-    ------
-    NoLocation
-        The text is empty, or a URL without a slash behind its scheme.
-    StorageError
-        A ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the scheme
-        gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear in
-        logs and in the registry.
+    Raises NoLocation if the text is empty, or a URL without a slash after its scheme. Raises
+    StorageError if a ``file:`` URL names a host; a URL has no authority, or ``..`` in its path; the
+    scheme gives ``?`` or ``#`` another meaning; or the URL contains credentials, which would appear
+    in logs and in the registry.
     """
     if not text.strip():
         raise NoLocation("the path is empty", hint="name a directory or a URL")
@@ -92,7 +88,7 @@ def _split(text: str) -> tuple[str, str]:
         return scheme.lower(), rest
     if colon and scheme.lower() in _KNOWN:
         raise NoLocation(
-            f"{text} is a {scheme.lower()} URL without a slash behind the colon",
+            f"{text} is a {scheme.lower()} URL without a slash after the colon",
             hint=f"write a path, or {scheme.lower()}:/absolute/path"
             if scheme.lower() in _LOCAL
             else f"write {scheme.lower()}://NAME/path, or ./{text} for a path of that name",
@@ -109,8 +105,9 @@ def _absolute(path: str) -> str:
         found = os.path.abspath(os.path.expanduser(path))
     except OSError as error:
         raise NoLocation(
-            f"{path} is a relative path, and the working directory is gone: {error.strerror}",
-            hint="write an absolute path, or go to a directory that exists",
+            f"{path} is a relative path, but the working directory no longer exists: "
+            f"{error.strerror}",
+            hint="write an absolute path, or change to an existing directory",
         ) from error
     return "/" + found.lstrip("/")
 

@@ -49,26 +49,11 @@ def place(
 ) -> PlacedFile:
     """Place a file at ``target`` by the cheapest available method; replace an existing target.
 
-    Local files are linked if possible, otherwise copied. Within one remote store the store copies.
-    In all other cases the bytes pass through this process.
-
-    Parameters
-    ----------
-    stamp
-        Stamp from the source's listing; None accepts any content.
-    size
-        Size of the source in bytes, if it was listed too (saves a request).
-    link
-        False: copy, never create a hard link.
-
-    Raises
-    ------
-    FileNotFoundError
-        The source no longer exists.
-    Replaced
-        The source no longer has ``stamp``.
-    StorageError
-        The storage refuses to write the target.
+    Local files are linked if possible (and if ``link``), otherwise copied. Within one remote store
+    the store copies. In all other cases the bytes pass through this process. ``stamp`` and ``size``
+    are from the source's listing; without a stamp any content is accepted, the size saves a
+    request. Raises FileNotFoundError if the source no longer exists, Replaced if it no longer has
+    ``stamp``.
     """
     if is_local(source) and is_local(target):
         if link:
@@ -110,17 +95,8 @@ def place_all(files: Sequence[Placing]) -> list[PlacedFile | FileNotFoundError |
     """Place several files from one storage on another, with concurrent requests to S3.
 
     One thread per request would cost more than the request. Files that pass through this process
-    are in memory at the same time, so pass small ones.
-
-    Returns
-    -------
-    list
-        The result for each file; for a source that is gone or replaced, the exception.
-
-    Raises
-    ------
-    StorageError
-        Any other failure.
+    are in memory at the same time, so pass small ones. Returns the result for each file, or the
+    exception if the source is gone or was replaced; other failures are raised.
     """
     if len(files) > 1 and batch_size(files[0].source, files[0].target) > 1:
         store = _store(files[0].target)

@@ -47,10 +47,8 @@ _lock = threading.Lock()
 def store_of(location: str) -> RemoteStore:
     """Return the store of a remote location, opened once for each scheme and authority.
 
-    Raises
-    ------
-    StorageError
-        The scheme is unknown, its library is not installed, or the store cannot be opened.
+    Raises StorageError if the scheme is unknown, its library is not installed, or the store cannot
+    be opened.
     """
     scheme, _, rest = location.partition("://")
     key = scheme, rest.partition("/")[0]
@@ -271,16 +269,8 @@ class RemoteStore:
         """Copy a file inside the store and return its size, and its digest if known.
 
         S3 copies by itself; for other stores the bytes pass through this process. ``size`` is the
-        listed size that belongs to ``stamp``; with both, no request for them is needed.
-
-        Raises
-        ------
-        FileNotFoundError
-            The source no longer exists.
-        Replaced
-            The source does not have ``stamp``.
-        StorageError
-            Any other failure.
+        listed size that belongs to ``stamp``; with both, no request for them is needed. Raises
+        FileNotFoundError if the source no longer exists, Replaced if it does not have ``stamp``.
         """
         with refused("copy to", target):
             if self._s3 is not None:

@@ -53,18 +53,10 @@ class S3Calls:
     ) -> list[tuple[int, str | None] | BaseException]:
         """Copy objects within the store concurrently.
 
-        Parameters
-        ----------
-        copies
-            (source, target, ETag, size) each, with source and target as ``bucket/key``. Another
-            ETag of the source gives Replaced; the size in bytes is that of the source, if known
-            with the ETag.
-
-        Returns
-        -------
-        list
-            For each copy its size and its digest (None if the store reports none), or the
-            exception: FileNotFoundError if the source no longer exists.
+        A copy is (source, target, ETag, size), with source and target as ``bucket/key``; the size
+        in bytes belongs to the ETag, if known. Returns for each its size and its digest (None if
+        the store reports none), or the exception: FileNotFoundError if the source no longer exists,
+        Replaced if it has another ETag.
         """
         return self._gather([self._copy(*copying) for copying in copies])
 

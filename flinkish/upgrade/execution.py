@@ -6,10 +6,10 @@ another process can go on after the one that carried it out was killed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
@@ -25,18 +25,19 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.termination import wait_until_gone
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import (
     JobRecord,
     JobState,
-    Launch,
     ProcessRef,
     Request,
     RequestKind,
-    RestoreSpec,
+    RequestState,
 )
 from flinkish.registry.waiting import wait_job
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
 
@@ -69,6 +70,7 @@ class Execution:
         self._owner = owner
         self._secrets = secrets
         self._back = back
+        self._deadline = time.monotonic() + upgrade.timeout  # of the present savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
         """Return what carries out each step; where there is none, nothing goes on by itself."""
@@ -101,7 +103,7 @@ class Execution:
                 self._fail(state, error)
         return self.upgrade
 
-    def sinks_of_old(self) -> list[Mapping[str, Any]]:
+    def sinks_of_old(self) -> list[SinkRow]:
         """Return what the way back has made of sinks that were ahead, from the old job's plan."""
         if self.upgrade.old_again_id is None:
             return []
@@ -185,7 +187,9 @@ class Execution:
         sent = [
             request
             for request in self._registry.requests(upgrade.job_id)
-            if request.kind is kind and request.created >= upgrade.created
+            if request.kind is kind
+            and request.created >= upgrade.created
+            and request.state is not RequestState.FAILED
         ]
         return sent[-1] if sent else None
 
@@ -200,6 +204,7 @@ class Execution:
             What is done, for the user, with ``{}`` for the job.
         """
         upgrade = self.upgrade
+        self._deadline = time.monotonic() + upgrade.timeout
         request = self._request(kind)
         if request is None:
             job = look(self._context, self._registry.job(upgrade.job_id))
@@ -219,6 +224,12 @@ class Execution:
             self._context.reporter.warning(warning)
         self._say(f"savepoint: {done.result.savepoint.path}")
         return done.result.savepoint.path
+
+    def _wait_for_old(self) -> None:
+        """Wait until the old job has ended, which has been stopped: within the stop's time."""
+        assert self.upgrade.request_id is not None
+        request = self._registry.request(self.upgrade.request_id)
+        requests.wait_end(self._context, request, self._deadline - time.monotonic())
 
     def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
         """Wait until the new program lacks nothing, or has ended without a failure.

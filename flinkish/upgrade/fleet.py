@@ -20,11 +20,11 @@ from flinkish.client.context import Context
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record
 from flinkish.launch import spark_submit
+from flinkish.messages.launch import Launch
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.lookup import name_matches
-from flinkish.spec.launch import Launch
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.fleet_file import FleetEntry
 from flinkish.upgrade.preparation import check_agreed, prepare

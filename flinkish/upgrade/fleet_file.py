@@ -10,8 +10,8 @@ from typing import Any
 from flinkish.client.restoring import check_uid_map
 from flinkish.config import parse_duration
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.spec.launch import LEAST_PARALLELISM, SINK_MODES, RestoreSpec
-from flinkish.spec.upgrades import LEAST_HEALTH_BATCHES, Health
+from flinkish.messages.launch import LEAST_PARALLELISM, SINK_MODES, RestoreSpec
+from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from flinkish.client import requests
 from flinkish.client.waiting import STARTING, look, wait_until_started
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import new_job_id
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
-from flinkish.spec.upgrades import UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.execution import Execution, canceled
 
 
@@ -98,9 +98,3 @@ class InPlaceUpgrade(Execution):
         self._say(f"starting the old program again as job {job.job_id} ...")
         wait_until_started(self._context, job)
         self._done()
-
-    def _wait_for_old(self) -> None:
-        """Wait until the old job has ended, which has been stopped."""
-        assert self.upgrade.request_id is not None
-        request = self._registry.request(self.upgrade.request_id)
-        requests.wait_end(self._context, request, self.upgrade.timeout)

@@ -14,9 +14,10 @@ from flinkish.config import MASK
 from flinkish.errors import WrongState
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind
 from flinkish.registry.job_registry import new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeKind
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.upgrade.steps import describe, first
 from flinkish.upgrade.target import Changes, target_launch
 
@@ -92,7 +93,7 @@ def prepare(
     target : str
         The directory of the savepoint.
     timeout : float
-        Seconds that the savepoint may take.
+        Seconds that the job's savepoint may take, and its end where it is stopped, in all.
     health : Health
         When the new program counts as well.
     kind : UpgradeKind
@@ -154,7 +155,7 @@ def check_agreed(ready: Ready) -> None:
     """Raise Incompatible or ConsentNeeded when the plan of an upgrade is not one to carry out."""
     upgrade = ready.upgrade
     require_agreed(
-        ready.plan.document,
-        f"the new program would not go on from job {upgrade.name} ({upgrade.job_id}); the job runs "
+        ready.plan.restore_plan,
+        f"the new program cannot resume from job {upgrade.name} ({upgrade.job_id}); the job runs "
         "as before",
     )

@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish import storage
-from flinkish.client import requests
-from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import STARTING, look, not_failed
 from flinkish.errors import StorageError, UsageError, WrongState
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, RequestKind
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.steps import behind, lacking
 
@@ -53,7 +54,8 @@ class ShadowUpgrade(Execution):
                 job_id=shadow.job_id,
                 state=shadow.state.value,
             )
-        self._save(state=UpgradeState.PROMOTING, failure=None)
+        # Without the request of an earlier promotion, which has failed.
+        self._save(state=UpgradeState.PROMOTING, failure=None, request_id=None)
 
     def _save_job(self) -> None:
         path = self._saved(RequestKind.SAVEPOINT, "taking a savepoint of {}")
@@ -85,9 +87,7 @@ class ShadowUpgrade(Execution):
         old = look(self._context, self._registry.job(self.upgrade.job_id))
         if not old.state.is_final or self._request(RequestKind.STOP) is not None:
             path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
-            request = self._request(RequestKind.STOP)
-            assert request is not None
-            requests.wait_end(self._context, request, self.upgrade.timeout)
+            self._wait_for_old()
             self._save(old_savepoint=path)
         shadow = self._shadow()
         self._registry.rename(shadow.job_id, self.upgrade.name)
@@ -133,12 +133,12 @@ def find_shadow(context: Context, job: JobRecord) -> Upgrade:
     )
 
 
-def check_apart(context: Context, job: JobRecord, plan: Plan) -> list[str]:
+def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str]:
     """Refuse a shadow that would write where its job writes.
 
     Parameters
     ----------
-    plan : Plan
+    plan : RestorePlan
         What the new program would do with the job's newest committed batches.
 
     Returns
@@ -153,12 +153,12 @@ def check_apart(context: Context, job: JobRecord, plan: Plan) -> list[str]:
     """
     taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
     warnings = []
-    for query in plan.document["queries"]:
-        writes = query.get("writes") or {}
+    for query in plan.queries:
+        writes = query.writes
         place = place_of(writes, None)
         if place is not None and place in taken:
             raise UsageError(
-                f"query '{query['name']}' of the new program would write to {place}, as job "
+                f"query '{query.name}' of the new program would write to {place}, as job "
                 f"{job.name} ({job.job_id}) does",
                 hint="give the shadow another place, by its arguments: flinkish upgrade shadow "
                 "JOB ARGS",
@@ -167,7 +167,7 @@ def check_apart(context: Context, job: JobRecord, plan: Plan) -> list[str]:
         if place is None and (writes.get("format") or "").lower() not in ("noop", "console"):
             by = writes.get("format") or "code"
             warnings.append(
-                f"query '{query['name']}' writes by {by}, and flinkish does not know where: see "
+                f"query '{query.name}' writes by {by}, and flinkish does not know where: see "
                 "that it is another place than the job's"
             )
     return warnings

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
-from flinkish.registry.jobs import QueryStatus
-from flinkish.spec.launch import Launch
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.launch import SINK_MODES, Launch
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
 #: How much faster than its input arrives a query processes it that has caught up.
@@ -180,7 +180,7 @@ def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     return f"query '{shadow.name}' works off what has arrived"
 
 
-def brought_back(queries: Sequence[QueryStatus]) -> list[Mapping[str, Any]]:
+def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:
     """Return what a restore has made of sinks that were ahead, as their plans have it. Pure.
 
     Parameters
@@ -188,8 +188,8 @@ def brought_back(queries: Sequence[QueryStatus]) -> list[Mapping[str, Any]]:
     queries
         Those of the job that was restored.
     """
-    sinks = [sink for query in queries for sink in (query.plan or {}).get("sinks") or ()]
-    return [sink for sink in sinks if sink["verdict"] in ("rebase", "accept", "rollback")]
+    sinks = [sink for query in queries if query.plan is not None for sink in query.plan.sinks]
+    return [sink for sink in sinks if sink.verdict in SINK_MODES]
 
 
 def moment(text: str) -> datetime:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from flinkish.client.context import Context
 from flinkish.errors import Locked, RolledBack, WrongState
+from flinkish.messages.upgrades import UpgradeKind
 from flinkish.registry.liveness import is_alive, process_ref
-from flinkish.spec.upgrades import UpgradeKind
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.preparation import Ready, Secrets

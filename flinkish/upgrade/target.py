@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flinkish.spec.launch import Launch
+from flinkish.messages.launch import Launch
 
 _RECOVERY = "execution.state-recovery."
 _PARTITIONS = "spark.sql.shuffle.partitions"

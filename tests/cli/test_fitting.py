@@ -7,19 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    OperatorStatus,
-    QueryStatus,
-    Request,
-    RequestKind,
-    RequestState,
-    SavepointRecord,
-)
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import OperatorStatus, QueryStatus
+from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.requests import SavepointArguments
 from flinkish.units import width_of
 from tests.cli.conftest import Command
 from tests.cli.test_terminal_escapes import on_a_terminal

@@ -15,18 +15,12 @@ from flinkish.client.failures import Troubles
 from flinkish.client.retention import Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    QueryStatus,
-    Request,
-    RequestKind,
-    RequestState,
-)
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavepointResult
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.manage.retention import Policy
-from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavepointResult
 from tests.cli.conftest import Command
 
 JOB = JobRecord("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))

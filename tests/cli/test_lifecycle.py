@@ -61,7 +61,7 @@ def test_attached_run_follows_to_the_end(cli: Command) -> None:
     assert "the last line" in result.err
     assert "has finished." in result.err
     assert "SparkContext" not in result.err
-    assert "Spark's log is left out (-v shows it)" in result.err
+    assert "Spark's log is not shown (use -v)" in result.err
     verbose = cli.ok(*cli.run_words("bounded", "-v")).err
     assert "INFO SparkContext: SparkContext is stopping\nthe last line\n" in verbose
     assert "is left out" not in verbose
@@ -88,7 +88,7 @@ def test_the_arguments_of_savepoint_the_other_way_round(cli: Command, tmp_path: 
     swapped = cli("savepoint", str(tmp_path), job, "--json")
     assert swapped.code == 2
     assert swapped.error()["hint"] == f"flinkish savepoint {job} {tmp_path}"
-    assert "the job comes first" in swapped.error()["message"]
+    assert "name the job first" in swapped.error()["message"]
     assert cli("savepoint", str(tmp_path), "nobody").code == 10
 
 

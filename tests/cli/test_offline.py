@@ -16,16 +16,18 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.errors import NotSavepointable
 from flinkish.launch.offline import job_id_of, may_be_running
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, QueryStatus, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.codec import decode, encode
 from tests.cli.conftest import Command
 from tests.support.checkpoints.recorded import NAMES, unpack
 
@@ -95,7 +97,7 @@ def test_of_a_dead_job(cli: Command, tmp_path: Path, state: JobState) -> None:
     restored = Launch("/app.py", restore=RestoreSpec("/sp/savepoint-x"))
     register(cli, root, facts, state=state, job={"launch": restored})
     result = cli.ok("savepoint", JOB, "sp", "-q")
-    assert f"job app ({JOB}) is {state.value}: the savepoint is taken from its ch" in result.err
+    assert f"job app ({JOB}) is {state.value}: saving its ch" in result.err
     savepoint = open_savepoint(result.out.strip())
     check_files(savepoint, FULL)
     header = savepoint.header
@@ -171,7 +173,7 @@ def test_a_job_whose_driver_kept_no_facts(cli: Command, tmp_path: Path) -> None:
     root = unpack("spark35-rocksdb-agg", tmp_path)
     register(cli, root, None)
     result = cli.ok("savepoint", JOB, "sp", "-q")
-    assert "older flinkish that kept no operator ids" in result.err
+    assert "older flinkish, which recorded no operator ids" in result.err
     (query,) = open_savepoint(result.out.strip()).queries
     assert query.operators[0].uid is None
 
@@ -184,7 +186,7 @@ def test_a_job_found_dead_by_this_call(cli: Command, tmp_path: Path) -> None:
     gone.wait()
     register(cli, root, facts_for(root), state=JobState.RUNNING, job={"driver": driver})
     result = cli.ok("savepoint", "app", "sp")
-    assert "is FAILED: the savepoint is taken from its checkpoint" in result.err
+    assert "is FAILED: saving its checkpoint" in result.err
     assert cli.status(JOB)["state"] == "FAILED"
 
 
@@ -297,7 +299,7 @@ def test_the_newest_batch_that_is_whole(cli: Command, tmp_path: Path, dead: bool
         refused = cli(*words, *more)
         assert refused.code == 15
         assert "state/0/1/7.delta is empty" in refused.err
-        assert "--batch newest-whole, or --batch 5" in refused.err
+        assert "--batch newest-whole or --batch 5" in refused.err
     assert not list((tmp_path / "sp").glob("savepoint-*"))
     found = cli.ok(*words, "--batch", "newest-whole", "-q")
     assert "7.delta is empty" in found.err

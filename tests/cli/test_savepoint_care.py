@@ -14,18 +14,14 @@ import click
 import pytest
 
 from flinkish.cli import command_index
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    QueryStatus,
-    RequestKind,
-    RestoreSpec,
-    SavepointRecord,
-)
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease
-from flinkish.spec.requests import RequestResult, SavepointArguments
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 from tests.support.servers.kafka import KafkaServer
@@ -249,7 +245,7 @@ def test_lag_is_what_the_broker_has_behind_the_offsets(
     path = make_savepoint(place, NOON, offsets=(offsets,))
     words = ("savepoint", "show", path, "--lag", "--bootstrap-server", kafka.bootstrap)
     lines = [line.split() for line in cli.ok(*words).out.splitlines()]
-    assert ["lag-gone", "0", "1", "-", "-", "-", "not", "in", "the", "broker"] in lines
+    assert ["lag-gone", "0", "1", "-", "-", "-", "not", "on", "the", "broker"] in lines
     assert ["lag-orders", "0", "5", "0", "9", "4"] in lines
     assert ["lag-orders", "1", "-", "0", "0", "0", "new"] in lines
     assert ["lag", "4", "rows", "at", "most"] in lines
@@ -298,7 +294,7 @@ def test_diff(cli: Command, place: str) -> None:
 
 def test_verify(cli: Command, place: str) -> None:
     good, bad = make_savepoint(place, 1), make_savepoint(place, 2)
-    assert "is whole: 1 files, 10 B (full)" in cli.ok("savepoint", "verify", good).out
+    assert "is intact: 1 files, 10 B (full)" in cli.ok("savepoint", "verify", good).out
     file = Path(bad, "0-counts/metadata")
     file.write_bytes(b"012345678?")
     assert cli.ok("savepoint", "verify", "--level", "quick", bad, "-q").out == bad + "\n"
@@ -322,7 +318,7 @@ def test_verify_of_several_with_one_missing_is_partial(cli: Command, place: str)
     assert cli("savepoint", "verify", good, f"{place}/none").code == 3
     Path(good, "mine.txt").touch()
     assert (
-        "1 files that are not the savepoint's own: mine.txt"
+        "1 files do not belong to the savepoint: mine.txt"
         in cli.ok("savepoint", "verify", good).err
     )
 
@@ -439,7 +435,7 @@ def test_prune_leaves_what_a_running_job_was_restored_from(cli: Command, place: 
 
     why = "job job (fedcba) was restored from it and has no commit of its own yet"
     assert kept()[old] == [why], "no query has started yet"
-    plan = {"queries": [{"name": "counts", "from_batch": 4, "batch_id": 6}]}
+    plan = RestorePlan(queries=(QueryRow("counts", from_batch=4, batch_id=6),))
     status = QueryStatus("counts", "id", "run", "/c", batch_id=6, plan=plan)
     with cli.registry() as registry:
         registry.heartbeat(OTHER, [status])

@@ -61,7 +61,7 @@ def test_dispose_needs_consent(cli: Command, saved: SavepointInfo) -> None:
 def test_dispose_keeps_foreign_files_and_tells_the_registry(
     cli: Command, saved: SavepointInfo
 ) -> None:
-    from flinkish.registry.jobs import SavepointRecord
+    from flinkish.messages.savepoints import SavepointRecord
 
     cli.ok("list")
     with cli.registry() as registry:

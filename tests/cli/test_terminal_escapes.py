@@ -23,20 +23,13 @@ from flinkish.cli.app import run as run_click
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import describe
 from flinkish.client.requests import progress_of
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import OperatorStatus, QueryStatus
+from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    OperatorStatus,
-    QueryStatus,
-    Request,
-    RequestKind,
-    RequestState,
-    SavepointRecord,
-)
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.requests import SavepointArguments
 from flinkish.units import table, visible
 from tests.cli.conftest import ROOT, Command
 from tests.support.savepoint.small_savepoints import make_savepoint

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
-from flinkish.registry.jobs import RestoreSpec
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -90,8 +90,8 @@ def test_one_state_under_two_names_is_refused(cli: Command, values: tuple[str, .
     result = cli("run", "-s", "somewhere", *options, "app.py")
     assert result.code == 2
     error, hint = result.err.splitlines()
-    assert error == f"error: the uid map names one state twice: {values[0]!r} and {values[1]!r}"
-    assert hint == "hint: the state of one operator goes to one operator: --uid-map OLD=NEW"
+    assert error == f"error: the uid map contains one state twice: {values[0]!r} and {values[1]!r}"
+    assert hint == "hint: map the state of one operator to one operator: --uid-map OLD=NEW"
 
 
 def test_a_swap_and_a_chain_of_names_are_fine(cli: Command, checkpoint: str) -> None:
@@ -102,5 +102,5 @@ def test_a_swap_and_a_chain_of_names_are_fine(cli: Command, checkpoint: str) -> 
 
 def test_the_help_says_which_side_is_which(cli: Command) -> None:
     text = " ".join(cli.ok("run", "--help").out.split())
-    assert "--uid-map OLD=NEW The state of OLD (a uid of the savepoint, or an" in text
+    assert "--uid-map OLD=NEW Assign the state of OLD (a uid or operator id of the" in text
     assert "the first = separates (repeatable)" in text

@@ -36,7 +36,7 @@ MISTAKES = [
     (["savepoint", "-etached", "x"], "no such option '-etached'"),
     (["savepoint", "-detachd", "x"], "-detached"),
     (["savepoint", "-d"], "requires an argument"),
-    (["savepoint", "-d", "x", "job"], "neither a job nor -detached"),
+    (["savepoint", "-d", "x", "job"], "no job and no -detached"),
     (["savepoint", "show"], "missing argument 'PATH'"),
     (["cancel"], "missing JobID"),
     (["cancel", "-s"], "missing JobID"),
@@ -53,19 +53,19 @@ MISTAKES = [
     (["run", "-s", "x", "--uid-map", "a=", "app.py"], "'a=' in the uid map is not OLD=NEW"),
     (["run", "--uid-map", "a=b", "--uid-map=a=c", "app.py"], "one state twice: 'a=b' and 'a=c'"),
     (["run", "--uid-map", "a=c", "--uid-map=b=c", "app.py"], "one new uid twice: 'a=c' and 'b=c'"),
-    (["run", "-cm", "legacy", "app.py"], "claim mode legacy does not exist here"),
+    (["run", "-cm", "legacy", "app.py"], "claim mode legacy is not supported"),
     (["run", "-rm", "odd", "app.py"], "unknown claim mode 'odd'"),
-    (["run", "--spark-home", "nowhere", "app.py"], "nowhere is no Spark"),
+    (["run", "--spark-home", "nowhere", "app.py"], "nowhere is not a Spark"),
     (["run", "-p", "0", "app.py"], "0 is not in the range"),
     (["run", "-p", "x", "app.py"], "not a valid integer"),
     (["run", "--conf", "novalue", "app.py"], "is not KEY=VALUE"),
-    (["run", "-py", "app.py", "-pym", "mod"], "exclude each other"),
+    (["run", "-py", "app.py", "-pym", "mod"], "mutually exclusive"),
     (["run", "--conf", "spark.submit.deployMode=cluster", "app.py"], "deployMode=cluster"),
     (["run", "-D", "client.timeout=odd", "app.py"], "'odd' is not a duration"),
-    (["run", "-D", "=x", "app.py"], "names no key"),
+    (["run", "-D", "=x", "app.py"], "has no key"),
     (["run", "--planet", "app.py"], "no such option"),
-    (["run", "--plan", "nowhere.json"], "there is no plan"),
-    (["run", "--plan", "app.py"], "cannot be read as a plan"),
+    (["run", "--plan", "nowhere.json"], "no plan at"),
+    (["run", "--plan", "app.py"], "as a plan"),
     (["run", "--sink-ahead", "rollback", "app.py"], "needs a savepoint"),
     (["run", "--sink-ahead", "rewind", "-s", "x", "app.py"], "rewind"),
     (["run", "--reset-source", "s", "app.py"], "needs a savepoint"),
@@ -73,10 +73,10 @@ MISTAKES = [
     (["run", "--accept-repeated-rows", "app.py"], "needs a savepoint"),
     (["run", "--set-offsets", "s=latest", "app.py"], "needs a savepoint"),
     (["run", "--set-offsets", "s", "-s", "x", "app.py"], "is not SOURCE=WHERE"),
-    (["check", "--set-offsets", "s=timestamp:now", "-s", "x", "app.py"], "is no time"),
-    (["check", "--set-offsets", "s=/no/such/file", "-s", "x", "app.py"], "there is no file"),
+    (["check", "--set-offsets", "s=timestamp:now", "-s", "x", "app.py"], "is not a time"),
+    (["check", "--set-offsets", "s=/no/such/file", "-s", "x", "app.py"], "no file with offsets"),
     (["run", "--offline", "app.py"], "needs a savepoint"),
-    (["check", "app.py"], "which savepoint"),
+    (["check", "app.py"], "no savepoint or job"),
     (["check", "-s", "x"], "no program"),
     (["compat", "x"], "is not a version"),
     (["request"], "missing command"),
@@ -86,10 +86,10 @@ MISTAKES = [
     (["completion", "ksh"], "'ksh' is not one of"),
     (["list", "-D", "registry.url=sqlite://host/x"], "names a host"),
     (["run", "", "x"], "no program was specified"),
-    (["check", "", "app.py"], "the first word is empty"),
+    (["check", "", "app.py"], "the first argument is empty"),
     (["check", "-s", "x", "--set-offsets", "=latest", "app.py"], "is not SOURCE=WHERE"),
-    (["run", "app.py", "caf\udce9"], "no UTF-8"),
-    (["list", "--name", "caf\udce9"], "no UTF-8"),
+    (["run", "app.py", "caf\udce9"], "not valid UTF-8"),
+    (["list", "--name", "caf\udce9"], "not valid UTF-8"),
 ]
 
 
@@ -239,7 +239,7 @@ def test_no_value_is_empty_anywhere() -> None:
     assert len(commands) > 200
     for name, words in commands:
         command = command_index.load(name) or dict(all_commands())[name]
-        with pytest.raises(click.BadParameter, match="it is empty"):
+        with pytest.raises(click.BadParameter, match="the value is empty"):
             command.make_context(name, list(words))
 
 
@@ -256,7 +256,7 @@ def test_without_a_working_directory_only_relative_paths_fail(
     assert cli("savepoint", "verify", str(tmp_path)).code == 11
     for words in (["savepoint", "--all", "sp"], ["savepoint", "list", "sp"], ["run", "app.py"]):
         result = cli(*words)
-        assert (result.code, "working directory is gone" in result.err) == (2, True), words
+        assert (result.code, "working directory no longer exists" in result.err) == (2, True), words
 
 
 def test_the_overview_lists_all_and_imports_none(cli: Command) -> None:

@@ -17,7 +17,10 @@ from flinkish.errors import (
     UsageError,
 )
 from flinkish.launch.job_origin import job_origin
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -55,7 +58,7 @@ def test_the_words(
 
 @pytest.mark.parametrize("words", [(), ("j",), ("app.py",), ("app.py", "x")])
 def test_without_an_origin(cli: Command, words: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="which savepoint or job is meant"):
+    with pytest.raises(UsageError, match="no savepoint or job, and no program"):
         split_words(words, Config.load(), named=False, has_program=False)
 
 
@@ -82,15 +85,17 @@ def test_a_job_or_a_savepoint(cli: Command, client: Client, tmp_path: Path) -> N
         assert find_origin(context, word) == word
     with pytest.raises(AmbiguousJob):
         find_origin(context, "twice")
-    with pytest.raises(JobNotFound, match="nor is there a savepoint of that path"):
+    with pytest.raises(JobNotFound, match="nor a savepoint at that path"):
         find_origin(context, "nobody")
     with pytest.raises(SavepointNotFound, match=r"\./rides"):
         find_origin(context, "./rides")
     (tmp_path / "rides").mkdir()
     (tmp_path / "twice").mkdir()
-    with pytest.raises(UsageError, match=r"'rides' means job rides \(a{32}\), and is a path here"):
+    with pytest.raises(
+        UsageError, match=r"'rides' is ambiguous: it means job rides \(a{32}\), and"
+    ):
         find_origin(context, "rides")
-    with pytest.raises(UsageError, match="'twice' means several jobs, and is a path here"):
+    with pytest.raises(UsageError, match="'twice' is ambiguous: it means several jobs, and"):
         find_origin(context, "twice")
     assert find_origin(context, "./rides") == "./rides"
     assert find_origin(context, "aaaa") == job
@@ -100,7 +105,7 @@ def test_the_queries_that_a_savepoint_would_have(
     cli: Command, client: Client, tmp_path: Path
 ) -> None:
     root = CheckpointLikeness(tmp_path / "one").run_to(2).root
-    one = QueryStatus("one", "i", "r", str(root), batch_id=2, notes=("n",), plan={"x": 1})
+    one = QueryStatus("one", "i", "r", str(root), batch_id=2, notes=("n",), plan=RestorePlan())
     none = QueryStatus("none", "j", "r", str(tmp_path / "none"))
     job = add(cli, "a", "rides", one, none)
     found = job_origin(client._context.registry, job)

@@ -84,15 +84,15 @@ def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: P
         client.run("nowhere.py")
     with pytest.raises(UsageError, match="no program was specified"):
         client.run()
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="mutually exclusive"):
         client.run(cli.program, module="app")
     with pytest.raises(UsageError, match="a fork needs a savepoint to restore from"):
         client.run(cli.program, fork=True)
-    with pytest.raises(UsageError, match="names one new uid twice"):
+    with pytest.raises(UsageError, match="contains one new uid twice"):
         client.run(cli.program, from_savepoint="sp", uid_map={"a": "c", "b": "c"})
-    with pytest.raises(UsageError, match="a plan and a savepoint exclude each other"):
+    with pytest.raises(UsageError, match="a plan and a savepoint are mutually exclusive"):
         client.run(cli.program, from_savepoint="sp", plan="plan.json")
-    with pytest.raises(UsageError, match="there is no plan"):
+    with pytest.raises(UsageError, match="no plan at"):
         client.run(plan=tmp_path / "plan.json")
     with pytest.raises(SavepointNotFound):
         client.run(cli.program, from_savepoint=tmp_path, spark_home=str(cli.spark_home))

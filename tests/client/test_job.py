@@ -66,7 +66,7 @@ def test_what_the_driver_refuses_is_raised(cli: Command, client: Client) -> None
 
 def test_progress_is_reported_and_patience_ends(cli: Command, client: Client, told: Told) -> None:
     job = client.run(cli.program, ["slow"], spark_home=str(cli.spark_home))
-    with pytest.raises(WaitTimeout, match="the work goes on"):
+    with pytest.raises(WaitTimeout, match="the work continues"):
         job.stop("sp", timeout=0.3)
     assert told.steps[0].phase in ("Waiting for the driver", "Waiting for response", "copying")
     assert {step.files_total for step in told.steps if step.phase == "copying"} == {10}
@@ -78,5 +78,5 @@ def test_of_a_job_that_has_ended(cli: Command, client: Client, told: Told, tmp_p
     taken = client.job(JOB).savepoint("sp")
     assert taken.header.trigger == "offline"
     assert taken.verify("quick").ok
-    assert "the savepoint is taken from its checkpoint" in told.warnings[0]
+    assert "saving its checkpoint" in told.warnings[0]
     assert {step.phase for step in told.steps} >= {"files", "metadata"}

@@ -5,16 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from flinkish.client.job_description import describe_job, full_history
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    JobStateChange,
-    Launch,
-    QueryStatus,
-    RequestKind,
-)
-from flinkish.spec.requests import SavepointArguments
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, RequestKind
 
 JOB = JobRecord("a" * 32, "flights", JobState.INITIALIZING, 1.0, Launch("/app.py"))
 

@@ -36,7 +36,7 @@ def test_other_sources_are_not_taken_for_kafka() -> None:
         (0, "KafkaV2[Subscribe[a]]"),
         (2, "in"),
     ]
-    with pytest.raises(UsageError, match="no position in Kafka"):
+    with pytest.raises(UsageError, match="no Kafka offsets"):
         topics_in([kafka_offsets(query({"logOffset": 3}))])
     assert topics_in([found, ()]) == {"hub"}
 
@@ -49,9 +49,9 @@ def test_the_lag_and_what_is_wrong_with_it() -> None:
     assert [(each.partition, each.offset, each.lag, each.note) for each in found] == [
         (0, 5, 4, ""),
         (1, 5, 1, "3 deleted before they were read"),
-        (2, 5, None, "beyond the end: made again"),
+        (2, 5, None, "beyond the end: topic recreated"),
         (3, 5, 0, ""),
         (4, None, 2, "new"),
-        (0, 1, None, "not in the broker"),
+        (0, 1, None, "not on the broker"),
     ]
     assert [(each.begin, each.end) for each in found] == [*bounds, (None, None)]

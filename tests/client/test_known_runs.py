@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from flinkish.client.dryrun import known_runs
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    QueryStatus,
-    RestoreSpec,
-    SavepointRecord,
-)
-from flinkish.spec.calls import KnownRun
+from flinkish.messages.calls import KnownRun
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -30,23 +27,23 @@ def test_what_a_killed_job_has_committed_and_begun(cli: Command, tmp_path: Path)
             job = JobRecord(digit * 32, f"job-{digit}", JobState.INITIALIZING, 1.0, Launch("/a.py"))
             registry.add_job(job)
             registry.heartbeat(job.job_id, [query])
-        found = known_runs(registry, ["shared", "nobodys"], None)
+        found = known_runs(registry, {"shared": None, "nobodys": "csv"}, None)
         assert sorted(found.pop("shared"), key=lambda run: run.job_id) == [
             KnownRun("a" * 32, "INITIALIZING", last_batch=2, begun_batch=3),
             KnownRun("b" * 32, "INITIALIZING", last_batch=7),
         ]
         assert found == {"nobodys": ()}
-        (other,) = known_runs(registry, ["shared"], "a" * 32)["shared"]
+        (other,) = known_runs(registry, {"shared": "kafka"}, "a" * 32)["shared"]
         assert other.job_id == "b" * 32
 
 
 def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
     """And one that has gone on from it; a fork and a query with another sink are none of them."""
 
-    def row(batch: int, format: str = "kafka") -> dict[str, object]:
+    def row(batch: int, format: str = "kafka") -> RestorePlan:
         writes = {"format": format}
-        found = {"name": "q", "from": "q", "from_batch": batch, "batch_id": batch, "writes": writes}
-        return {"queries": [found]}
+        found = QueryRow("q", origin="q", from_batch=batch, batch_id=batch, writes=writes)
+        return RestorePlan(queries=(found,))
 
     sp = "/savepoints/sp"
     cli.ok("list")
@@ -67,13 +64,17 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
             registry.heartbeat(job.job_id, [query])
         saved = SavepointRecord(sp, "a" * 32, 1.0, "native", 1, 1, 0.1, ())
         registry.add_savepoint(saved)
-        found = known_runs(registry, ["shared"], None)["shared"]
+        found = known_runs(registry, {"shared": "kafka"}, None)["shared"]
         assert {run.job_id[0]: (run.since, run.last_batch) for run in found} == {
             "a": (None, 20),
             "b": (5, 8),
             "c": (5, 11),
             "f": (None, 9),
         }
-        assert {run.job_id[0] for run in known_runs(registry, ["shared"], "b" * 32)["shared"]} == {
-            *("a", "c", "f")
-        }
+        assert {
+            run.job_id[0] for run in known_runs(registry, {"shared": "kafka"}, "b" * 32)["shared"]
+        } == {*("a", "c", "f")}
+        # Only a Kafka sink repeats what they have written: nobody else is looked for.
+        assert {
+            run.job_id[0] for run in known_runs(registry, {"shared": "csv"}, None)["shared"]
+        } == {*("a", "f")}

@@ -18,14 +18,10 @@ from flinkish.client.metrics import (
     prometheus_text,
     restarts_in,
 )
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    JobStateChange,
-    Launch,
-    QueryStatus,
-    SavepointRecord,
-)
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import Command
 

@@ -37,6 +37,6 @@ def test_what_cannot_be_is_refused(private: Path) -> None:
     with Client() as client:
         with pytest.raises(UsageError, match="has no backend"):
             client.migrate(path, "new", Changes(type="canonical", backend="hdfs"))
-        with pytest.raises(LaunchFailed, match="is no Spark"):
+        with pytest.raises(LaunchFailed, match="is not a Spark"):
             client.migrate(path, "new", Changes(partitions=5), spark_home=str(private))
     assert not (private / "new").exists()

@@ -11,9 +11,10 @@ import pytest
 
 from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_file, save
 from flinkish.errors import ConsentNeeded, Incompatible, SavepointNotFound, StorageError, UsageError
-from flinkish.registry.jobs import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
 
-PLAN = {"verdict": "ok", "exit_code": 0, "operators": []}
+PLAN = RestorePlan(savepoint="/sp", queries=(QueryRow("q", origin="q"),), complete=True)
 
 
 @pytest.fixture
@@ -92,11 +93,11 @@ def test_what_has_changed_is_named(plan: PlanFile, launch: Launch, tmp_path: Pat
 
 
 def test_a_plan_that_says_no_is_not_carried_out(plan: PlanFile, launch: Launch) -> None:
-    refused = PlanFile(**{**vars(plan), "plan": {"verdict": "incompatible", "exit_code": 4}})
-    with pytest.raises(Incompatible, match="the plan says no"):
+    refused = PlanFile(**{**vars(plan), "plan": RestorePlan("incompatible", 4)})
+    with pytest.raises(Incompatible, match="the plan cannot be carried out"):
         check_unchanged(refused, launch, "4.3.0")
-    asking = PlanFile(**{**vars(plan), "plan": {"verdict": "consent-needed", "exit_code": 5}})
-    with pytest.raises(ConsentNeeded, match="the plan needs a consent"):
+    asking = PlanFile(**{**vars(plan), "plan": RestorePlan("consent-needed", 5)})
+    with pytest.raises(ConsentNeeded, match="the plan needs your consent"):
         check_unchanged(asking, launch, "4.3.0")
 
 
@@ -117,11 +118,15 @@ def test_a_plan_of_another_form_or_with_holes_is_a_usage_error(
     save(plan, str(path))
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "schema_version": 2}))
-    with pytest.raises(UsageError, match="form 2"):
+    with pytest.raises(UsageError, match="version 2"):
+        load(str(path))
+    damaged = {**record["plan"], "queries": ["q"]}
+    path.write_text(json.dumps({**record, "plan": damaged}))
+    with pytest.raises(UsageError, match=r"damaged: PlanFile\.plan\.queries\[0\]"):
         load(str(path))
     del record["program_digest"]
     path.write_text(json.dumps(record))
     with pytest.raises(UsageError, match="program_digest"):
         load(str(path))
-    with pytest.raises(UsageError, match="there is no plan"):
+    with pytest.raises(UsageError, match="no plan at"):
         load(str(tmp_path / "nowhere"))

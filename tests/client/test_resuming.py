@@ -6,7 +6,6 @@ import inspect
 import shutil
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,29 @@ from flinkish.driver.runtime.earlier_runs import run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.errors import ConsentNeeded, Superseded
 from flinkish.launch.job_origin import resumed_origin
-from flinkish.launch.other_jobs import came_from, standing
-from flinkish.registry.in_use import offered_names, outlived, savepoints_in_use, taken_by
+from flinkish.launch.known_jobs import came_from, standing
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import (
+    OperatorOrigin,
+    OperatorRow,
+    QueryRow,
+    RestorePlan,
+    SourceOrigin,
+    SourceRow,
+)
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobRecord,
     JobState,
-    Launch,
-    QueryStatus,
     Request,
     RequestKind,
     RequestState,
-    RestoreSpec,
-    SavepointRecord,
     arguments_for,
 )
+from flinkish.registry.resumed_runs import offered_names, taken_by
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -62,7 +69,7 @@ class Jobs:
         *,
         query: str = "q",
         state: JobState = JobState.FAILED,
-        plan: Mapping[str, Any] | None = None,
+        plan: RestorePlan | None = None,
     ) -> str:
         job_id = digit * (32 // len(digit))
         root = self._directory / job_id / query
@@ -96,11 +103,17 @@ class Jobs:
         return {q.name: newest_committed_batch(q.checkpoint_dir) for q in origin.queries}
 
 
-def took(*names: str, query: str = "q", **more: Any) -> dict[str, Any]:
+def took(*names: str, query: str = "q", operators: tuple[OperatorRow, ...] = ()) -> RestorePlan:
     """The plan of a query that began with the positions of saved ones."""
-    row = {"name": query, "from": names[0], "from_batch": 3, "batch_id": 3}
-    sources = [{"query": query, "from": {"query": name, "entry": 0}} for name in names]
-    return {"queries": [row], "sources": sources, **more}
+    row = QueryRow(query, origin=names[0], from_batch=3, batch_id=3)
+    sources = tuple(SourceRow(query, origin=SourceOrigin(name, 0)) for name in names)
+    return RestorePlan(queries=(row,), sources=sources, operators=operators)
+
+
+def state(verdict: str, query: str | None) -> OperatorRow:
+    """The row of an operator whose state was that of another query, if it had any."""
+    origin = None if query is None else OperatorOrigin(query)
+    return OperatorRow("q", "dedupe", verdict=verdict, origin=origin)
 
 
 def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None:
@@ -137,8 +150,7 @@ def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Pat
         assert jobs.offered(killed) == {"q": 4, "second": 1}
         dropped = jobs.ran("c", "cron", 4, restore=replace(spec, allow_non_restored=True))
         assert jobs.offered(dropped) == {"q": 4, "second": 1}, "it was killed before it dropped any"
-        rows = [{"query": "second", "verdict": "dropped", "from": {"query": "second"}}]
-        said = jobs.after("d", first, plan=took("q", operators=rows))
+        said = jobs.after("d", first, plan=took("q", operators=(state("dropped", "second"),)))
         assert jobs.offered(said) == {"q": 4}, "dropped on purpose"
         ended = jobs.after("e", first, state=JobState.FINISHED)
         assert jobs.offered(ended) == {"q": 4}, "its program was through"
@@ -174,15 +186,15 @@ def test_a_long_chain_of_runs_of_which_old_ones_are_gone(cli: Command, tmp_path:
         (None, {"q"}),
         (took("q"), {"q"}),
         (took("a", "b"), {"q", "a", "b"}),
-        (took("q", operators=[{"verdict": "as-is", "from": {"query": "b"}}]), {"q"}),
-        (took("q", operators=[{"verdict": "dropped", "from": {"query": "b"}}]), {"q", "b"}),
-        ({"operators": [{"verdict": "as-is", "from": {"query": "b"}}]}, {"q", "b"}),
-        ({"queries": [{"name": "q", "from": None, "from_batch": 3}]}, {"q", None}),
-        ({"queries": [{"name": "q", "from": None, "from_batch": None}]}, {"q"}),
-        ({"sources": [{"from": None}], "operators": [{"from": None}]}, {"q"}),
+        (took("q", operators=(state("as-is", "b"),)), {"q"}),
+        (took("q", operators=(state("dropped", "b"),)), {"q", "b"}),
+        (RestorePlan(operators=(state("as-is", "b"),)), {"q", "b"}),
+        (RestorePlan(queries=(QueryRow("q", from_batch=3),)), {"q", None}),
+        (RestorePlan(queries=(QueryRow("q"),)), {"q"}),
+        (RestorePlan(sources=(SourceRow("q"),), operators=(state("new", None),)), {"q"}),
     ],
 )
-def test_what_a_query_took(plan: dict[str, Any] | None, taken: set[str | None]) -> None:
+def test_what_a_query_took(plan: RestorePlan | None, taken: set[str | None]) -> None:
     assert taken_by([QueryStatus("q", "i", "r", "/c", plan=plan)]) == taken
 
 
@@ -239,7 +251,7 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
     purge = ("purge", "--ended-before", "1ms", "--failed", "--dry-run")
     assert cli.ok(*purge, "-q").out.split() == [old, refused]
     (kept,) = (job for job in cli.ok(*purge, "--json").json()["jobs"] if job["job_id"] == newest)
-    assert "flinkish run --resume goes on from it" in str(kept)
+    assert "flinkish run --resume continues from it" in str(kept)
 
 
 def recorded(registry: Registry, path: str, *names: str) -> None:
@@ -343,9 +355,9 @@ def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--resume",), "no name is given"),
-        (("--resume", "--name", "a", "-s", "/sp"), "a savepoint and --resume exclude"),
-        (("--resume", "--name", "a", "-cm", "claim"), "a claim mode and --resume exclude"),
+        (("--resume",), "no name was given"),
+        (("--resume", "--name", "a", "-s", "/sp"), "a savepoint and --resume are mutually"),
+        (("--resume", "--name", "a", "-cm", "claim"), "a claim mode and --resume are mutually"),
     ],
 )
 def test_options_that_contradict_it(cli: Command, words: tuple[str, ...], says: str) -> None:

@@ -12,7 +12,7 @@ from flinkish import Client, Savepoint
 from flinkish.client import prune
 from flinkish.client.retention import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
-from flinkish.registry.jobs import SavepointRecord
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
@@ -40,7 +40,7 @@ def test_prune(client: Client, private: Path) -> None:
     assert prune("sp", keep_within=86400 * 0.5).removed == (paths[1],)
     with pytest.raises(UsageError, match="the retention policy is empty"):
         client.prune("sp")
-    with pytest.raises(SavepointNotFound, match="there is no directory"):
+    with pytest.raises(SavepointNotFound, match="does not exist"):
         client.prune("elsewhere", garbage=True)
 
 
@@ -84,4 +84,4 @@ def test_of_a_foreign_checkpoint(client: Client, told: Told, private: Path) -> N
     taken = client.savepoint_of_checkpoint(root, "sp", name="seen", may_be_running=True)
     assert (taken.header.job_name, taken.header.trigger) == ("seen", "offline")
     assert taken.verify().ok
-    assert "as its directory" in told.notes[0]
+    assert "after its directory" in told.notes[0]

@@ -46,17 +46,21 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
 def test_files_that_hold_no_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "offsets.json"
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="no file with offsets"):
         offsets_of([("in", file)])
-    for content, says in (("{", "is no JSON"), ("[1]", "says no offsets"), ("\xff", "is no JSON")):
+    for content, says in (
+        ("{", "is not JSON"),
+        ("[1]", "does not specify offsets"),
+        ("\xff", "is not JSON"),
+    ):
         file.write_bytes(content.encode("latin-1"))
         with pytest.raises(UsageError, match=says):
             offsets_of([("in", file)])
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         offsets_of([("in", tmp_path)])
     monkeypatch.setattr(set_offsets, "_MOST", 20)
     file.write_text(json.dumps({"a": {str(n): n for n in range(5)}}))
-    with pytest.raises(UsageError, match="more than 20 bytes"):
+    with pytest.raises(UsageError, match="larger than 20 bytes"):
         offsets_of([("in", file)])
 
 

@@ -12,7 +12,10 @@ from flinkish.client.waiting import not_failed
 from flinkish.config import Config
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.errors import DriverLost, UsageError
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 
 BEGAN = 100.0
@@ -48,14 +51,14 @@ def test_words(text: str, goal: Goal) -> None:
     "text", ["", "batch", "batch=", "batch=-1", "batch=x", "batch=+", "batch=++1", "idle=3", "done"]
 )
 def test_other_words_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="nothing to wait for"):
+    with pytest.raises(UsageError, match="invalid --for"):
         parse_goal(text)
 
 
 def test_a_query_counts_for_batches_and_idleness_only() -> None:
     assert parse_goal("batch=3", "q").query == parse_goal("idle", "q").query == "q"
     for text in ("running", "ended"):
-        with pytest.raises(UsageError, match="one query does not go with"):
+        with pytest.raises(UsageError, match="--query cannot be combined with"):
             parse_goal(text, "q")
 
 
@@ -93,7 +96,7 @@ def test_batches() -> None:
 
 
 def test_more_batches_are_counted_from_the_first_look() -> None:
-    restored = {"queries": [{"name": "new", "batch_id": 7}]}
+    restored = RestorePlan(queries=(QueryRow("new", batch_id=7),))
     new = replace(Q, name="new", batch_id=None, plan=restored)
     watch = Watch(parse_goal("batch=+2"), BEGAN)
     assert watch.lacking(JOB, [Q, new]) == (
@@ -111,8 +114,8 @@ def test_more_batches_are_counted_from_the_first_look() -> None:
 def test_idle_is_what_has_waited_for_input_for_long_enough() -> None:
     watch = Watch(IDLE, BEGAN)
     assert watch.lacking(at(-5), [Q]) == "its driver has not reported since the wait began"
-    assert "has waited for input for 0.0 s" in str(watch.lacking(at(1), [Q]))
-    assert "has waited for input for 2.0 s" in str(watch.lacking(at(3), [Q])), "2 s: not more"
+    assert "it has been idle for 0.0 s" in str(watch.lacking(at(1), [Q]))
+    assert "it has been idle for 2.0 s" in str(watch.lacking(at(3), [Q])), "2 s: not more"
     assert watch.lacking(at(3.5), [Q]) is None
 
 
@@ -120,7 +123,7 @@ def test_idleness_begins_anew_with_each_batch() -> None:
     watch = Watch(IDLE, BEGAN)
     assert watch.lacking(at(1), [Q]) is not None
     working = replace(Q, waits_for_input=False)
-    assert watch.lacking(at(3), [working]) == "query 'q' is at work on batch 6"
+    assert watch.lacking(at(3), [working]) == "query 'q' is processing batch 6"
     assert watch.lacking(at(5), [replace(Q, batch_id=6)]) is not None
     # It has committed between two reports, both of which say that it waits.
     assert watch.lacking(at(8), [replace(Q, batch_id=7)]) is not None
@@ -141,8 +144,8 @@ def test_idle_lasts_longer_than_the_trigger() -> None:
     ("query", "lack"),
     [
         (replace(Q, error="boom", active=False), "query 'q' has failed"),
-        (replace(Q, waits_for_input=None), "query 'q' does not tell whether it waits for input"),
-        (replace(Q, waits_for_input=False, batch_id=None), "query 'q' is at work on its first"),
+        (replace(Q, waits_for_input=None), "query 'q' does not report whether it waits for input"),
+        (replace(Q, waits_for_input=False, batch_id=None), "query 'q' is processing its first"),
     ],
 )
 def test_what_is_never_idle(query: QueryStatus, lack: str) -> None:

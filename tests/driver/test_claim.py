@@ -14,7 +14,8 @@ from flinkish import storage
 from flinkish.driver.requests import actions
 from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.spark.settings import configured
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from tests.driver.test_gate import rate, rate_key
 from tests.support.driver.in_process_job import InProcessJob

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from flinkish.driver.spark.settings import configured
+from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import (
     BACKENDS,

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.requests import actions, time_limit
 from flinkish.driver.runtime import quiesce
 from flinkish.errors import (
     GivenUp,
@@ -20,9 +22,9 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.jobs import JobState, RequestKind, RequestState
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import SavepointArguments
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -245,8 +247,8 @@ def test_cancel_with_savepoint(spark: Any, new_job: NewJob, tmp_path: Path) -> N
     assert states == ["INITIALIZING", "CREATED", "RUNNING", "CANCELLING", "CANCELED"]
 
 
-def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes_on(
-    spark: Any, new_job: NewJob, tmp_path: Path
+def test_a_stop_that_takes_longer_than_its_limit_fails_and_the_job_goes_on(
+    spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause = threading.Event()
     seen: list[int] = []
@@ -259,13 +261,25 @@ def test_a_batch_longer_than_the_quiesce_timeout_fails_the_stop_and_the_job_goes
     def program() -> None:
         rate(spark).writeStream.queryName("q").foreachBatch(slow).start().awaitTermination()
 
-    job = new_job(quiesce_timeout=1.0).start(program)
+    def late(*words: Any, **named: Any) -> Any:
+        later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0)
+        slow_disk.setattr(time_limit, "time", later)
+        return write_savepoint(*words, **named)
+
+    job = new_job().start(program)
     job.wait_until(lambda: 1 in seen)
-    with pytest.raises(GivenUp):
-        job.request(RequestKind.STOP, str(tmp_path))
+    with pytest.raises(GivenUp, match="did not end within the 1 s of the request") as given_up:
+        job.request(RequestKind.STOP, str(tmp_path), timeout=1.0)
+    assert "--timeout" in given_up.value.hint
     assert job.job().state is JobState.RUNNING
     pause.set()
     job.wait_until(lambda: 4 in seen)
+    with monkeypatch.context() as slow_disk:
+        slow_disk.setattr(actions, "write_savepoint", late)
+        with pytest.raises(GivenUp, match=r"was not complete within 600 s: .* the job goes on"):
+            job.request(RequestKind.STOP, str(tmp_path), timeout=600.0)
+    before = len(seen)
+    job.wait_until(lambda: len(seen) > before)
     assert seen == sorted(set(seen)), "no batch ran twice, none was interrupted"
     job.request(RequestKind.STOP, str(tmp_path))
     assert job.wait().state is JobState.FINISHED
@@ -394,6 +408,23 @@ def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
     assert job.wait().state is JobState.FINISHED
     assert job.registry.request(submitted).state is RequestState.COMPLETED
     assert not spark.streams.active
+
+
+@pytest.mark.deep
+def test_two_sessions_have_no_query_of_one_name(spark: Any, new_job: NewJob) -> None:
+    """Spark lets them: only one of the two would be in a savepoint, and be stopped."""
+
+    def program() -> None:
+        first = start_counting(spark, "q")
+        first.stop()
+        start_counting(spark.newSession(), "q").stop()  # one behind the other is no matter
+        start_counting(spark, "q")
+        start_counting(spark.newSession(), "q").awaitTermination()
+
+    job = new_job().start(program)
+    final = job.wait()
+    assert final.state is JobState.FAILED
+    assert "two queries of the program that run at once are named 'q'" in str(final.failure)
 
 
 @pytest.mark.deep

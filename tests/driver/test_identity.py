@@ -15,8 +15,9 @@ from flinkish import uid
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.runtime import query_setup, restore_gate
+from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.uids import uid_to_operator_id
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.driver.test_gate import rate
 from tests.support.driver.in_process_job import InProcessJob

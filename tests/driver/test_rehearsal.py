@@ -12,11 +12,11 @@ import pytest
 from flinkish.driver.script import run_callable
 from flinkish.driver.tasks.rehearsal_task import RehearsedProgram
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.registry.jobs import RestoreSpec
+from flinkish.messages.calls import RehearsalTask, RestoreQuestion
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
 from flinkish.savepoint.format.reader import open_savepoint
-from flinkish.spec.calls import RestoreQuestion
-from flinkish.spec.rehearsals import RehearsalLimits, RehearsalTask, Rehearsed
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.driver.test_restore import Saved
 from tests.driver.test_restore import saved as saved
@@ -74,7 +74,7 @@ def test_batches_go_on_from_the_savepoint(spark: Any, rehearse: Any, saved: Save
     assert [each.input_rows for each in query.batches] == [10] * len(numbers)
     assert {each.state_rows for each in query.batches} == {5}
     assert query.rows_per_second is not None
-    assert done.plan["verdict"] == "ok"
+    assert done.plan.verdict == "ok"
     assert seen == [(None, False)]
     assert open_savepoint(savepoint["path"]).queries[0].query_id == query_id
 
@@ -170,7 +170,7 @@ def test_state_that_nobody_takes(spark: Any, rehearse: Any) -> None:
 
     done, error = rehearse(program, batches=1)
     assert error is None
-    assert done.plan["verdict"] == "consent-needed"
+    assert done.plan.verdict == "consent-needed"
 
 
 def test_queries_without_a_name(spark: Any, rehearse: Any) -> None:

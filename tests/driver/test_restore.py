@@ -15,8 +15,9 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import NonRestoredState
+from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.support.driver.in_process_job import InProcessJob
@@ -247,6 +248,50 @@ def test_a_query_that_is_never_started_again_is_refused(
     assert "query 'two'" in str(final.failure["message"])
     assert final.failure["code"] == 5
     assert job.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
+
+
+def test_a_planned_batch_is_not_replayed_before_all_state_has_an_owner(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """Spark plans nothing to replay a batch, and so asks for no lock before the sink has it."""
+    seen: list[list[str]] = []
+
+    def start(name: str) -> Any:
+        frame = spark.readStream.text(str(tmp_path / "in"))
+        writer = frame.writeStream.queryName(name)
+        if name == "one":
+            writer = writer.foreachBatch(
+                lambda rows, _: seen.append(sorted(row.value for row in rows.collect()))
+            )
+        return writer if name == "one" else writer.format("noop")
+
+    for name in ("one", "two"):
+        for number in range(2):
+            write_numbers(tmp_path / "in", number, number + 1)
+            writer = start(name).option("checkpointLocation", str(tmp_path / "saved" / name))
+            writer.trigger(availableNow=True).start().awaitTermination()
+    commits = tmp_path / "saved" / "one" / "commits"
+    last = newest_committed_batch(str(commits.parent))
+    for path in (commits / f"{last}", commits / f".{last}.crc"):
+        path.unlink()
+    seen.clear()
+
+    restore = RestoreSpec(path=str(tmp_path / "saved"))
+    refused = new_job(restore=restore).start(lambda: start("one").start().awaitTermination())
+    final = refused.wait()
+    assert final.failure is not None
+    assert final.failure["code"] == 5
+    assert seen == []
+
+    def both() -> None:
+        start("one").start()
+        start("two").start().awaitTermination()
+
+    job = new_job(restore=restore).start(both)
+    job.wait_until(lambda: seen)
+    job.request(RequestKind.CANCEL)
+    assert job.wait().state is JobState.CANCELED
+    assert seen == [["1"]]
 
 
 @pytest.mark.deep

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from flinkish.driver.script import ProgramOutcome, program_failed, python_traceback, reason
+from flinkish.driver.script import (
+    ProgramOutcome,
+    own_places,
+    program_failed,
+    python_traceback,
+    reason,
+    run_callable,
+)
+from flinkish.errors import ConsentNeeded
 
 #: As Spark 4.3 has it, when a function of foreachBatch raises.
 WRAPPED = """\
@@ -117,3 +125,14 @@ def test_an_exit_with_a_status() -> None:
     failed = program_failed(ProgramOutcome(3, SystemExit(3)))
     assert failed.message == "the program exited with status 3"
     assert "tail" not in failed.data
+
+
+def test_where_in_the_program_a_refusal_came_up() -> None:
+    def program() -> None:
+        raise ConsentNeeded("not so")
+
+    outcome = run_callable(program)
+    assert outcome.error is not None
+    (place,) = [each for each in own_places(outcome.error) if "in program" in each]
+    assert place.startswith(__file__)
+    assert place.endswith('in program: raise ConsentNeeded("not so")')

@@ -3,6 +3,7 @@ the checkpoints that are made for them."""
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -119,10 +120,19 @@ def test_files_that_were_moved_are_not_read_again(world: World) -> None:
 
 
 def test_another_path_is_read_where_spark_is_not_asked_for_the_newest_batch(world: World) -> None:
+    """But for files that are too old, behind those that were read from the first path."""
     for name in "ab":
         world.write("old", (name, 1, 0))
     world.run(counted(world, "old"), "one", "update")
+    world.write("new", ("late", 1, 0))
+    (late,) = (world.root / "in/new").iterdir()
+    os.utime(late, (world.clock - 30 * 86_400,) * 2)
     world.write("new", ("b", 1, 0))
+    place = SavedSource("one", 0, "0", '{"logOffset":1}', signature=f"file[{world.root}/in/old]")
+    new = world.root / "in/new"
+    found = file_reading(world.origin("one"), place, str(new), new.as_uri(), {})
+    assert found is not None
+    assert (found.ages.lost, found.ages.days) == (1, 31)
     world.make("as it is", "one")
     with pytest.raises(Exception, match="Wrong basePath"):
         world.run(counted(world, "new"), "as it is", "update")

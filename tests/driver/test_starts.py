@@ -15,9 +15,11 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec, SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -133,9 +135,9 @@ def test_a_job_goes_on_from_where_its_name_stands(
 
     stale = refusal(run(new_job, program))
     assert stale["reasons"] == ["checkpoint-stale"]
-    assert f"would go on after batch 2 of {tmp_path}/own" in stale["message"]
-    assert f"({moved.job_id}) has gone on with it to batch 3" in stale["message"]
-    assert "would drop the output up to that batch" in stale["message"]
+    assert f"would resume after batch 2 of {tmp_path}/own" in stale["message"]
+    assert f"({moved.job_id}) has continued with it to batch 3" in stale["message"]
+    assert "would silently drop the output up to that batch" in stale["message"]
     assert "--name test --resume" in stale["hint"]
     assert "accept" not in stale["hint"], "no state is written by batches that are skipped"
     assert program.written() == ["a", "b", "c", "d"]
@@ -163,7 +165,7 @@ def test_a_job_that_went_on_under_another_query_id(
     assert back.state is JobState.FINISHED, back.failure
     refused = refusal(run(new_job, program))
     assert refused["reasons"] == ["checkpoint-stale"]
-    assert f"({back.job_id}) has gone on with it to batch 1" in refused["message"]
+    assert f"({back.job_id}) has continued with it to batch 1" in refused["message"]
     assert "would be read and written again" in refused["message"]
     assert batches == [0, 1, 1]
 
@@ -245,4 +247,4 @@ def test_a_start_is_judged_by_what_the_job_before_it_has_left(
         _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
     )
     with pytest.raises(ConsentNeeded, match="has batch 7"):
-        judge.admit("q", None, facts, session, str(tmp_path / "new"))
+        judge.admit("q", None, facts, session, str(tmp_path / "new"), again=False)

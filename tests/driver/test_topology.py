@@ -20,7 +20,8 @@ import pytest
 
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS
@@ -146,7 +147,7 @@ CASES = [
         "two queries merged",  # they stand at different batches
         {"left": OF_A, "right": OF_B},
         {"both": OF_A.union(OF_B)},
-        refused={"rocksdb-format2": "cannot be brought to another batch"},
+        refused={"rocksdb-format2": "cannot be moved to another batch"},
     ),
     one("nothing changed, without uids", USERS_TOTALS, USERS_TOTALS, named=(False, False)),
     one(

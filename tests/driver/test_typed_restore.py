@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from flinkish.driver.spark.settings import configured
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.state import apply_in_pandas_with_state, transform_with_state

@@ -150,8 +150,8 @@ def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
     checked = upgrade.check("more")
     assert checked.code == 5, checked.err
     gained = (
-        "the aggregation gained aggregate `max(w)`; `max(w)` begins with the restore for keys that "
-        "exist"
+        "the aggregation gained aggregate `max(w)`; `max(w)` starts at the restore for existing "
+        "keys"
     )
     row = next(line for line in checked.out.splitlines() if "stateStoreSave" in line)
     assert "migrate" in row

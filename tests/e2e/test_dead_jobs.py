@@ -58,7 +58,7 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     assert refused.code == 13
     assert f"flinkish savepoint {job}" in refused.err
     saved = flinkish.ok("savepoint", job, "sp")
-    assert f"({job}) is FAILED: the savepoint is taken from its checkpoint" in saved.err
+    assert f"({job}) is FAILED: saving its checkpoint" in saved.err
     path = saved.out.strip().removeprefix("Savepoint completed. Path: file:")
     dead = open_savepoint(path)
     assert dead.header.trigger == "offline"

@@ -108,7 +108,7 @@ def test_no_number_comes_twice_with_other_rows(flinkish: Flinkish, tmp_path: Pat
     program = str(Path(__file__).parent / "programs" / "numbered.py")
     arguments = (program, str(world.input), str(world.database), "third", "2")
     shown = flinkish.ok("check", "-m", "local[2]", "-s", older, *arguments).out
-    assert "up to 6 batches after batch 4 that another run has run" in shown
+    assert "up to 6 batches after batch 4 that another run has processed" in shown
     assert "txnVersion" in shown
     third = world.start("third", 2, "-s", older)
     world.wait_for_row("third", 10)

@@ -84,7 +84,7 @@ def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
     lost = flinkish("savepoint", "--all", "-q", str(tmp_path / "sp"))
     assert lost.code == 3
     would = flinkish.ok("recover", "--dry-run").out
-    assert would.count("Would start job") == 2
+    assert would.count("Would restart job") == 2
     assert flinkish.job(a)["state"] == "FAILED"
     done = flinkish.ok("recover", "--json").json()
     assert [job["job_id"] for job in done["restarted"]] == [a, b]

@@ -14,14 +14,15 @@ import pytest
 import flinkish.engine
 from flinkish.engine import (
     LocalDirectory,
+    StorageDirectory,
     TargetState,
-    UrlDirectory,
     directory,
     migrate_checkpoint,
     read_checkpoint,
 )
 from flinkish.engine.api import _operator
 from flinkish.engine.tables.frames import NoSuchState, read_rows
+from flinkish.errors import UnsafePath
 from tests.engine.migration.test_checkpoint_migration import all_rows
 from tests.support.checkpoints.recorded import unpack
 from tests.support.engine.inline_spark import InlineContext
@@ -31,19 +32,19 @@ URL = "memory://engine-api/checkpoint"
 
 
 @pytest.fixture
-def memory() -> Iterator[UrlDirectory]:
-    yield UrlDirectory(URL)
+def memory() -> Iterator[StorageDirectory]:
+    yield StorageDirectory(URL)
     system = fsspec.filesystem("memory")
     for path in system.find("/engine-api"):
         system.rm(path)
 
 
-def write(target: UrlDirectory, path: str, content: bytes) -> None:
+def write(target: StorageDirectory, path: str, content: bytes) -> None:
     with target.create(path) as file:
         file.write(content)
 
 
-def test_a_directory_behind_a_url(memory: UrlDirectory) -> None:
+def test_a_directory_behind_a_url(memory: StorageDirectory) -> None:
     assert memory.names("") == []
     write(memory, "state/0/1.delta", b"one")
     write(memory, "state/0/2.delta", b"two")
@@ -67,8 +68,10 @@ def test_a_directory_behind_a_url(memory: UrlDirectory) -> None:
     memory.remove("moved")
     assert memory.names("moved") == []
     for path in ("../other", "a//b", "a/./b", "a\0b"):
-        with pytest.raises(ValueError, match="is no path below"):
+        with pytest.raises(UnsafePath, match="is refused"):
             memory.remove(path)
+        with pytest.raises(UnsafePath, match="is refused"):
+            memory.create(path)
 
 
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +79,13 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local = LocalDirectory(str(tmp_path / "ck"))
     assert directory("ck") == directory(tmp_path / "ck") == local
     assert directory(f"file:{tmp_path}/ck") == directory(f"file://{tmp_path}/ck") == local
-    assert directory("s3://bucket/ck") == UrlDirectory("s3://bucket/ck")
+    assert directory("s3a://bucket/ck/") == StorageDirectory("s3://bucket/ck")
     assert directory(local) is local
 
 
 @pytest.mark.parametrize("name", ["spark43-hdfs-agg", "spark43-rocksdb-tws"])
 def test_a_checkpoint_is_migrated_to_a_url_and_back(
-    memory: UrlDirectory, tmp_path: Path, name: str
+    memory: StorageDirectory, tmp_path: Path, name: str
 ) -> None:
     root = unpack(name, tmp_path)
     context = InlineContext()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from flinkish.engine.avro.container import zigzag
+from flinkish.avro.container import encode_long
 from flinkish.engine.avro.state_avro import FORMAT_KEY, row_schema
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from tests.engine.avro.test_state_avro import FAR, MAP, batch_of, far_batch, parsed, read, written
@@ -122,7 +122,7 @@ def test_any_bytes_in_a_block_are_fastavros_rows_or_an_error(
     block = good[:at] + put + good[at + length :]
     count = len(rows) + more if more < 0 else len(rows)
     head, _ = written(KEY, VALUE)
-    framed = zigzag(count) + zigzag(len(block)) + block + head[-16:]
+    framed = encode_long(count) + encode_long(len(block)) + block + head[-16:]
     data = head.replace(b"\x12zstandard", b"\x08null") + framed
     found = attempt(
         lambda: [row for keys, values in read(data).blocks for row in plain(keys, values)],
@@ -161,7 +161,7 @@ def renamed(data: bytes, old: bytes, new: bytes) -> bytes:
 
 def test_foreign_and_newer_files_are_refused() -> None:
     data = sample()
-    version = zigzag(len(FORMAT_KEY)) + FORMAT_KEY.encode() + b"\x021"
+    version = encode_long(len(FORMAT_KEY)) + FORMAT_KEY.encode() + b"\x021"
     newer = renamed(data, version, version[:-1] + b"2")
     with pytest.raises(UnsupportedState, match="version 2 of canonical state: only 1 is read"):
         read(newer)

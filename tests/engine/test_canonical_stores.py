@@ -12,7 +12,7 @@ import pytest
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS
 from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.errors import (
-    EngineError,
+    PERMANENT,
     StateFormatError,
 )
 from flinkish.engine.migration.migration_plan import FamilyMigration, RowForm
@@ -118,7 +118,7 @@ def test_rows_of_another_schema_are_an_error(tmp_path: Path) -> None:
     family = CanonicalFamily("default", DEFAULT_FAMILY, key, struct(column("v", "string")))
     (tmp_path / "one").mkdir()
     for keys, values in (([bytes(8)], [bytes(16)]), ([bytes(16)], [bytes(8) + b"\xff" * 8])):
-        with pytest.raises(EngineError, match="default/default"):
+        with pytest.raises(PERMANENT, match="default/default"):
             write_canonical(
                 [(0, keys, values)],
                 lambda name: (tmp_path / "one" / name).open("wb"),

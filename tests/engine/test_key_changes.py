@@ -10,13 +10,9 @@ import pytest
 from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file
 from flinkish.checkpoint.format.text import spark_json
+from flinkish.engine.errors import CannotMigrate
 from flinkish.engine.migration.migration_plan import OperatorMigration
-from flinkish.engine.migration.migration_planner import (
-    CannotMigrate,
-    FamilyChange,
-    TargetState,
-    plan_operator,
-)
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState, plan_operator
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 from flinkish.engine.stores.directories import LocalDirectory

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from flinkish.launch.launcher import launch_job, new_job
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, Launch
+from flinkish.registry.jobs import JobRecord
 from tests.registry.conftest import cluster as cluster
 from tests.registry.conftest import make_job as make_job
 from tests.registry.conftest import registry as registry

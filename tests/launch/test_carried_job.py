@@ -17,9 +17,9 @@ from flinkish.driver import carried
 from flinkish.errors import LaunchFailed, UsageError
 from flinkish.launch.carried_job import JAR, PARAMETERS, archive, carried_job
 from flinkish.launch.launcher import new_job
+from flinkish.messages.launch import Launch, Secrets
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.spec.launch import Launch, Secrets
 
 PROGRAM = """\
 import json, os, sys

@@ -13,10 +13,10 @@ import pytest
 
 from flinkish.errors import LaunchFailed
 from flinkish.launch.termination import application_of, can_kill, kill_job
+from flinkish.messages.requests import CancelArguments
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind
 from flinkish.registry.liveness import is_alive
-from flinkish.spec.requests import CancelArguments
 from tests.launch.conftest import Run, wait
 
 SUBMITTED = "echo 'INFO YarnClientImpl: Submitted application application_1_1'"

@@ -21,7 +21,7 @@ from flinkish.launch.deploy_mode import (
     manager_of,
     submission_of,
 )
-from flinkish.spec.launch import Launch
+from flinkish.messages.launch import Launch
 
 CLUSTER = {"spark.submit.deployMode": "cluster"}
 POSTGRES = "postgresql://me:secret@db/flinkish"

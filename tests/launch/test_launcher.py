@@ -19,10 +19,11 @@ from flinkish.launch.driver_end import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
 from flinkish.launch.launcher import new_job
 from flinkish.launch.termination import answers_late
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, Launch, RequestKind, RequestState
+from flinkish.registry.jobs import JobState, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
-from flinkish.spec.requests import SavepointArguments
 from tests.launch.conftest import Run, ended, wait
 from tests.support.launcher_fakes import make_java, make_spark
 
@@ -152,7 +153,7 @@ def test_the_job_outlives_the_process_that_launched_it(
     source = f"""
 import os, time
 from flinkish.launch.launcher import launch_job, new_job
-from flinkish.registry.jobs import Launch
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
 spec = Launch(application="/a.py", spark_home={str(home)!r}, working_directory={str(tmp_path)!r})
 with Registry.open({registry_url!r}) as registry:
@@ -449,10 +450,10 @@ def test_executors_elsewhere_may_have_their_own_python(
 @pytest.mark.parametrize(
     ("fields", "variables", "words"),
     [
-        ({"spark_home": "/nowhere"}, {}, "/nowhere is no Spark"),
+        ({"spark_home": "/nowhere"}, {}, "/nowhere is not a Spark"),
         ({"client_python": "/no/python"}, {}, "no such Python interpreter: /no/python"),
         ({"python": "no-such-python"}, {}, "no such Python interpreter: no-such-python"),
-        ({"client_python": "false"}, {}, "is no working Python"),
+        ({"client_python": "false"}, {}, "does not work"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "/nowhere"}, "JAVA_HOME is /nowhere"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "", "PATH": "/nowhere"}, "Java was not found"),
         ({"spark_home": "SPARK"}, {"JAVA_HOME": "OLD"}, "needs Java 17 or newer"),

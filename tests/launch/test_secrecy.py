@@ -16,9 +16,10 @@ from flinkish.config import Config, sqlite_path
 from flinkish.config.secrets import MASK, is_secret, mask_secrets, mask_words
 from flinkish.errors import InvalidConfiguration, LaunchFailed, RegistryError, UsageError
 from flinkish.launch import secret_settings, spark_submit
-from flinkish.launch.describer import describe_program
+from flinkish.launch.driver_call import ask_driver
+from flinkish.messages.calls import Described, DescribeTask
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Launch
 from tests.launch.conftest import Run, wait
 from tests.support.launcher_fakes import make_spark
 
@@ -261,13 +262,21 @@ def test_arguments_reach_the_program_and_nothing_else(
 def test_a_program_that_is_only_described_gets_them_too(tmp_path: Path) -> None:
     script = (
         f'printf "%s\\n" "$@" > {tmp_path}/words; cat "$FLINKISH_ARGUMENTS_FILE" > {tmp_path}/got\n'
-        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_DESCRIBE.new"\n'
-        'mv "$FLINKISH_DESCRIBE.new" "$FLINKISH_DESCRIBE"\n'
+        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_CALL.new"\n'
+        'mv "$FLINKISH_CALL.new" "$FLINKISH_CALL.answer"\n'
     )
     home = str(make_spark(tmp_path / "spark", script))
     launch = Launch("/app.py", spark_home=home, secret_arguments=("--key", SECRET))
     spark = spark_submit.Installation(home, "/py", "/py")
-    describe_program(launch, spark, name="n", environ=os.environ, show_log=print)
+    ask_driver(
+        DescribeTask(),
+        launch,
+        spark,
+        answer=Described,
+        name="n",
+        environ=os.environ,
+        show_log=print,
+    )
     assert json.loads((tmp_path / "got").read_text()) == ["--key", SECRET]
     assert SECRET not in (tmp_path / "words").read_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from flinkish.config import MASK
 from flinkish.errors import LaunchFailed
 from flinkish.launch import secret_settings, spark_submit
-from flinkish.launch.describer import describe_program
+from flinkish.launch.driver_call import ask_driver
+from flinkish.messages.calls import Described, DescribeTask
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import Launch
 from tests.launch.conftest import Run, wait
 from tests.support.launcher_fakes import make_spark
 
@@ -105,17 +107,29 @@ def test_a_program_that_is_only_described_gets_them_too(
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     script = (
         f'printf "%s\\n" "$@" > {tmp_path}/words; env > {tmp_path}/env\n'
+        f'ls -l "$FLINKISH_CALL" > {tmp_path}/mode; cat "$FLINKISH_CALL" > {tmp_path}/call\n'
         'while [ "$1" != --properties-file ]; do shift; done\n'
         f'cat "$2" > {tmp_path}/properties\n'
-        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_DESCRIBE.new"\n'
-        'mv "$FLINKISH_DESCRIBE.new" "$FLINKISH_DESCRIBE"\n'
+        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_CALL.new"\n'
+        'mv "$FLINKISH_CALL.new" "$FLINKISH_CALL.answer"\n'
     )
     home = str(make_spark(tmp_path / "spark", script))
-    launch = Launch(application="/app.py", spark_home=home, conf=CONF)
+    options = {"registry.url": f"postgresql://u:{SECRET}@h/db"}
+    launch = Launch(application="/app.py", spark_home=home, conf=CONF, options=options)
     spark = spark_submit.Installation(home, "/py", "/py")
-    found = describe_program(launch, spark, name="n", environ=os.environ, show_log=print)
+    found = ask_driver(
+        DescribeTask(),
+        launch,
+        spark,
+        answer=Described,
+        name="n",
+        environ=os.environ,
+        show_log=print,
+    )
     assert found.queries == ()
     assert f"{KEY}={SECRET}\n" in (tmp_path / "properties").read_text()
     words = (tmp_path / "words").read_text()
     assert SECRET not in words + (tmp_path / "env").read_text()
+    assert json.loads((tmp_path / "call").read_text())["options"] == options
+    assert (tmp_path / "mode").read_text().startswith("-rw-------")
     assert not os.path.exists(words.splitlines()[words.splitlines().index(OPTION) + 1])

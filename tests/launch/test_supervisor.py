@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import DriverLost
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import CancelArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive
-from flinkish.spec.requests import CancelArguments
 from tests.launch.conftest import Run, ended, wait
 
 RETURNS = {

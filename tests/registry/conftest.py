@@ -22,8 +22,9 @@ from urllib.parse import quote
 
 import pytest
 
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "s3cret:p@ss"

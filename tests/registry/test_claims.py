@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from flinkish.errors import WrongState
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.claims import file_resource, query_resource, table_resource
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 
 MakeJob = Callable[..., JobRecord]
 ID, OUT, TABLE = query_resource("i"), file_resource("/out"), table_resource("/t")

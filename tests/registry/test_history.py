@@ -8,18 +8,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flinkish.errors import Locked, WrongState
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
     JobRecord,
     JobState,
-    Launch,
     Request,
     RequestKind,
     RequestState,
     arguments_for,
     may_follow,
 )
-from flinkish.spec.requests import RequestResult
 
 _CALLS = st.lists(
     st.one_of(

@@ -24,6 +24,11 @@ from flinkish.errors import (
     UsageError,
     WrongState,
 )
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import OperatorStatus, QueryStatus
+from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
+from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
@@ -31,19 +36,11 @@ from flinkish.registry.jobs import (
     TRANSITIONS,
     JobRecord,
     JobState,
-    Launch,
-    OperatorStatus,
     ProcessRef,
-    QueryStatus,
     RequestKind,
     RequestState,
-    RestoreSpec,
-    SavepointRecord,
     arguments_for,
 )
-from flinkish.spec.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavedQuery, SavepointResult
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 
 MakeJob = Callable[..., JobRecord]
 
@@ -319,7 +316,7 @@ def test_a_reference_is_an_id_a_prefix_or_a_name(registry: Registry, make_job: M
         ("ffff", JobNotFound, "begins with 'ffff'"),
         ("f" * 32, JobNotFound, "could not find job f"),
         ("x" * 32, UsageError, 'cannot parse JobID from "x'),
-        ("a" * 33, JobNotFound, "no job id"),
+        ("a" * 33, JobNotFound, "not a job id"),
         ("", UsageError, "missing"),
         ("abcd", AmbiguousJob, "means 2 jobs"),
         ("twin", AmbiguousJob, "means 2 jobs"),
@@ -612,9 +609,10 @@ def test_threads_share_one_registry(registry: Registry, make_job: MakeJob) -> No
 AGENT = """
 import sys
 from flinkish.errors import Locked
-from flinkish.registry.jobs import QueryStatus, RequestKind
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import RequestKind
 from flinkish.registry.job_registry import Registry
-from flinkish.spec.requests import RequestResult, SavepointArguments
+from flinkish.messages.requests import RequestResult, SavepointArguments
 url, job_id, me = sys.argv[1:]
 claimed, stops = [], 0
 with Registry.open(url) as registry:
@@ -660,7 +658,8 @@ def test_processes_share_one_registry(
 
 CREATOR = """
 import sys
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.job_registry import Registry, new_job_id
 print("ready", flush=True)
 sys.stdin.readline()

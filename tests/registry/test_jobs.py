@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import WrongState
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import (
-    ACTIVE_STATES,
-    FINAL_STATES,
-    JobRecord,
-    JobState,
-    Launch,
-    may_follow,
-)
+from flinkish.registry.jobs import ACTIVE_STATES, FINAL_STATES, JobRecord, JobState, may_follow
 
 #: JobStatus.isGloballyTerminalState of Flink.
 FINAL = {JobState.FAILED, JobState.CANCELED, JobState.FINISHED}

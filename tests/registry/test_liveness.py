@@ -14,15 +14,10 @@ import pytest
 
 from flinkish.errors import WrongState
 from flinkish.launch.termination import wait_until_gone
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    ProcessRef,
-    RequestKind,
-    RequestState,
-)
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef, RequestKind, RequestState
 from flinkish.registry.liveness import (
     is_alive,
     is_stopped,
@@ -31,7 +26,6 @@ from flinkish.registry.liveness import (
     reconcile,
     verdict,
 )
-from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
 HERE = os.uname().nodename

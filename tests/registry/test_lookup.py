@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.lookup import choose, is_id, is_prefix, name_matches, without_superseded
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

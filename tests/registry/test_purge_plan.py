@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.purge_plan import (
     Found,
     JobFacts,

@@ -7,16 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from flinkish.errors import JobNotFound, ProgramFailed, WrongState
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    QueryStatus,
-    RequestKind,
-    SavepointRecord,
-)
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.purging import why_purged
-from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
 

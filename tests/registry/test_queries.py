@@ -6,18 +6,11 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.requests import RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry, new_request_id
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    QueryFacts,
-    QueryStatus,
-    Request,
-    RequestKind,
-    RequestState,
-)
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.schema import MIGRATIONS, VERSION_TABLE
-from flinkish.spec.requests import RequestResult, SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
 FACTS = QueryFacts(

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import InvalidConfiguration, RegistryError
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry import database, sqlite
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.schema import MIGRATIONS, VERSION
-from flinkish.spec.requests import SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
 RunPython = Callable[..., "subprocess.Popen[str]"]

@@ -16,12 +16,12 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
 )
+from flinkish.messages.requests import RequestResult, SavepointArguments
 from flinkish.registry import waiting
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.registry.waiting import wait_job, wait_request
-from flinkish.spec.requests import RequestResult, SavepointArguments
 
 MakeJob = Callable[..., JobRecord]
 

@@ -91,7 +91,7 @@ def test_a_dataframe_used_twice_has_two_lines_and_one_directory(tmp_path: Path) 
     assert kept == ["sources/0/2.compact", "sources/0/5.compact"]
     with pytest.raises(ValueError, match="two sources for sources/0"):
         make(tmp_path / "wrong", cut, cut, sources=(twice[0], TakenSource(1, 0, "0", "0")))
-    with pytest.raises(Corrupt, match="has 1 sources, no source 1"):
+    with pytest.raises(Corrupt, match="has 1 sources, but no source 1"):
         make(tmp_path / "wrong", cut, sources=(TakenSource(0, 1, "1", "0"),))
 
 

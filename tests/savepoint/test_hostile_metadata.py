@@ -18,6 +18,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from flinkish.avro.container import encode_long
 from flinkish.errors import Corrupt, UnsupportedFormat
 from flinkish.savepoint.directory.catalog import read_catalog
 from flinkish.savepoint.format import limits, schemas
@@ -44,15 +45,6 @@ OLDER = (
 )
 
 
-def zigzag(number: int) -> bytes:
-    rest = number << 1 if number >= 0 else (-number << 1) - 1
-    found = bytearray()
-    while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*found, rest])
-
-
 def container(
     schema: Any,
     blocks: list[tuple[int, bytes]],
@@ -66,12 +58,12 @@ def container(
         **{name: text.encode() for name, text in OURS.items()},
         **(more or {}),
     }
-    out = b"Obj\x01" + zigzag(len(entries))
+    out = b"Obj\x01" + encode_long(len(entries))
     for name, value in entries.items():
-        out += zigzag(len(name)) + name.encode() + zigzag(len(value)) + value
+        out += encode_long(len(name)) + name.encode() + encode_long(len(value)) + value
     out += b"\0" + b"s" * 16
     for count, data in blocks:
-        out += zigzag(count) + zigzag(len(data)) + data + b"s" * 16
+        out += encode_long(count) + encode_long(len(data)) + data + b"s" * 16
     return out
 
 
@@ -126,20 +118,20 @@ NULLS = {"type": "array", "items": "null"}
     [
         (container(RECURSIVE, [(1, b"\0")]), "schema is none"),
         (container([RECURSIVE, *SCHEMA], [(1, b"\0")]), "schema is none"),
-        (container(NULLS, [(1, zigzag(1 << 40) + b"\0")]), "schema is none"),
+        (container(NULLS, [(1, encode_long(1 << 40) + b"\0")]), "schema is none"),
         (container("null", [(1 << 62, b"")]), "schema is none"),
         (container(SCHEMA, [(1 << 62, b"\0")]), "records in"),
         (container(SCHEMA, [(1, b"\0")], codec="xz"), "compressed by"),
         (container(SCHEMA, [(1, b"\0")], codec="bzip2"), "compressed by"),
         (container(SCHEMA, [(1, b"\0")], codec="snappy"), "compressed by"),
-        (container(SCHEMA, [(1, b"\x02" + zigzag(1 << 50))]), "a text of"),
+        (container(SCHEMA, [(1, b"\x02" + encode_long(1 << 50))]), "a text of"),
         (container(SCHEMA, [(1, b"\x0c")]), "unknown kind"),
         (container("[" * 50_000, []), "a part of|no schema|schema is none"),
         (container(SCHEMA, [], more={"x" * 70_000: b""}), "a part of"),
         (container(SCHEMA, [], more={"avro.schema": b"[" * 60_000}), "no schema"),
         (container(SCHEMA, [], more={KEY_VERSION: "²".encode()}), "no format version"),
         (container(SCHEMA, [], more={KEY_FEATURES: b"7"}), "features"),
-        (b"Obj\x01" + zigzag(1 << 60), "ends too early"),
+        (b"Obj\x01" + encode_long(1 << 60), "ends too early"),
         (b"Obj\x01\x01" + b"\xff" * 20, "64 bits|a part of"),
     ],
 )
@@ -352,7 +344,7 @@ def test_hostile_files_take_little_memory(tmp_path: Path) -> None:
     """In a process that may take 400 MB more than it has: none of the files is answered by it."""
     files = [
         container(SCHEMA, [(1, bomb(b"\0", 128))], codec="deflate"),
-        container(NULLS, [(1, zigzag(1 << 40) + b"\0")]),
+        container(NULLS, [(1, encode_long(1 << 40) + b"\0")]),
         container(SCHEMA, [(1, b"\x02\x02" + b"\xff" * 8 + b"\x01")]),
     ]
     paths = [put(tmp_path / f"s{number}", data) for number, data in enumerate(files)]

@@ -18,10 +18,10 @@ from flinkish.state.generations import (
     resolve_state,
 )
 from flinkish.state.serializers import TypeSerializer, Verdict
-from flinkish.state.snapshots import SnapshotLoader, StatePlace, write_snapshot
+from flinkish.state.snapshots import ModuleLoader, StatePlace, write_snapshot
 from tests.state.programs import ScaleSerializer
 
-LOADER = SnapshotLoader(StatePlace("stats", "per-plane"), ("flinkish", "tests"))
+LOADER = ModuleLoader(StatePlace("stats", "per-plane"), ("flinkish", "tests"))
 INT, DOUBLE, OPTIONAL = (AvroSerializer(each) for each in ("int", "double", ["null", "double"]))
 
 

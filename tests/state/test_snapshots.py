@@ -19,7 +19,7 @@ from flinkish.state.serializers import TypeSerializerSnapshot
 from flinkish.state.snapshots import (
     MAX_BYTES,
     MAX_DEPTH,
-    SnapshotLoader,
+    ModuleLoader,
     StatePlace,
     check_findable,
     check_snapshot_class,
@@ -274,7 +274,7 @@ def test_classes_of_the_main_program_are_found_when_it_is_allowed() -> None:
 
 
 def test_a_loader_finds_classes_of_a_kind() -> None:
-    loader = SnapshotLoader("the state x", OWN)
+    loader = ModuleLoader("the state x", OWN)
     assert loader.load("tests.state.programs:CelsiusSerializer") is CelsiusSerializer
     with pytest.raises(Incompatible, match=r"the state x: .* is no dict"):
         loader.load("tests.state.programs:CelsiusSerializer", dict)

@@ -306,9 +306,6 @@ ALLOWED = {
     "storage/deletion.py": "the module through which everything goes",
     "storage/remote.py": "what it calls for a remote root, and renaming where nothing is replaced",
     "storage/s3.py": "the request by which that deletes on S3",
-    "engine/stores/scratch.py": "the engine imports nothing of flinkish: its own temporary "
-    "directories, and a local target of the engine's tests, by the same rules",
-    "engine/api.py": "as scratch.py, for a target behind a URL: what is below its root",
     "launch/secret_settings.py": "a file that the same job has made; launch/ knows no storage",
 }
 

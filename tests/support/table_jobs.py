@@ -113,6 +113,11 @@ class TableJobs:
         program = (self.format, self.source, target, *words)
         return self.flinkish.run(PROGRAM, *program, options=options)
 
+    def refuse(self, target: str, *words: str, options: tuple[str, ...]) -> Result:
+        """Start a job that is refused, and return how."""
+        program = (str(PROGRAMS / PROGRAM), self.format, self.source, target, *words)
+        return self.flinkish("run", "-m", "local[2]", *LIGHT, *options, *program)
+
     def check(self, target: str, *words: str, restore: tuple[str, ...]) -> Result:
         """Plan a restore, without running it."""
         options = ("--json", "-m", "local[2]", *LIGHT, *self.options, *restore)
@@ -212,6 +217,13 @@ def check_an_older_savepoint(jobs: TableJobs, mode: str, *words: str, registry: 
     assert plan["sinks"][0]["verdict"] == mode, plan
     assert jobs.ids() == Counter(range(7)), "a check has changed the table"
 
+    if mode == "rollback":
+        # A start that is refused when the query has been judged and started: nothing is changed.
+        wrong = (*restore, "--accept-partial", "nothing", *jobs.options)
+        refused = jobs.refuse(target, *words, options=wrong)
+        assert refused.code == 2, refused
+        assert jobs.ids() == Counter(range(7)), "a refused start has changed the table"
+
     again = jobs.run(target, *words, restore=restore)
     jobs.feed(2)
     jobs.wait_for_ids(again, 9)
@@ -252,7 +264,7 @@ def check_an_upgrade_that_fails(jobs: TableJobs) -> None:
         failed = upgrade.result()
     assert failed.code == 1, failed
     assert "5 is too much" in failed.err
-    assert "the table goes back to version" in failed.err
+    assert "the table is rolled back to version" in failed.err
     again = jobs.flinkish.ok("list", "-q", "--name", "rows").out.strip()
     jobs.feed(1)
     jobs.wait_for_ids(again, 7)

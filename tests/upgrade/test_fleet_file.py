@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import UsageError
-from flinkish.spec.upgrades import Health
+from flinkish.messages.upgrades import Health
 from flinkish.upgrade.fleet_file import parse_fleet
 
 
@@ -55,7 +55,10 @@ def test_an_entry_says_what_is_other() -> None:
     ("table", "what"),
     [
         ({}, "no [[upgrade]]"),
-        ({"upgrade": [{"job": "a", "set-offsets": {"in": "offsets.json"}}]}, "says no offsets"),
+        (
+            {"upgrade": [{"job": "a", "set-offsets": {"in": "offsets.json"}}]},
+            "does not specify offsets",
+        ),
         ({"upgrade": []}, "no [[upgrade]]"),
         ({"upgrade": [{"to": "x.py"}]}, "number 1 has no job"),
         ({"upgrade": [{"job": "a"}, {"job": "b", "too": "x"}]}, "number 2 has the unknown key"),

@@ -9,8 +9,8 @@ import pytest
 from flinkish.client.context import Context
 from flinkish.client.restarts import plan_restart
 from flinkish.errors import WrongState
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.takeover import resume, rollback
 from tests.cli.conftest import Command
@@ -71,7 +71,7 @@ def test_a_job_that_cannot_be_saved_goes_on(cli: Command, context: Context) -> N
     assert "memory sink" in (done.failure or {})["message"]
     assert alive(context) == [job.job_id], "the new program was ended"
     ended = context.registry.job(str(done.new_job_id))
-    with pytest.raises(WrongState, match="was to take over from another job"):
+    with pytest.raises(WrongState, match="was meant to take over from another job"):
         plan_restart(context, ended)
 
 

@@ -13,9 +13,10 @@ import pytest
 from flinkish.client.context import Context
 from flinkish.config import MASK, Config
 from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
-from flinkish.registry.jobs import JobState, Launch, ProcessRef, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
+from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeState
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.preparation import Secrets
@@ -154,6 +155,19 @@ def test_interrupted_at_each_record(
         left.run()
     with pytest.raises(Locked, match="is not finished"):
         context.registry.add_upgrade(replace(left.upgrade, upgrade_id="f" * 32), GONE)
+    if save in (2, 3) and not before:  # no job of the name runs
+        assert alive(context) == []
+        old = left.upgrade.job_id
+        for words in (
+            cli.run_words("serve", "-d", "--name", "rides"),
+            cli.run_words("serve", "-d", "--name", "rides", "--resume"),
+            ["restart", old],
+            ["restart", old, "--from", str(left.upgrade.savepoint)],
+        ):
+            refused = cli(*words)
+            assert refused.code == Locked.code, words
+            assert f"flinkish upgrade resume {ID}" in refused.err
+        assert alive(context) == []
     done = (rollback if back else resume)(context, ID[:31]).run()
     (running,) = alive(context)
     if not back:
@@ -209,7 +223,7 @@ def test_secrets_have_to_be_given_again(cli: Command, context: Context) -> None:
     upgrade = new(cli, context, "serve")
     masked = replace(upgrade.launch, conf={"spark.my.password": "******"})
     context.registry.add_upgrade(replace(upgrade, launch=masked), GONE)
-    with pytest.raises(UsageError, match="secrets of the job"):
+    with pytest.raises(UsageError, match="the job's secrets"):
         resume(context, ID)
     left = resume(context, ID, Secrets({"spark.my.password": "open sesame"}))
     done = left.run()

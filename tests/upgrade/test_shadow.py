@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, UsageError, WrongState
-from flinkish.registry.jobs import JobState, RestoreSpec
-from flinkish.spec.queries import QueryFacts
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryFacts
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
 from flinkish.upgrade.takeover import promote, resume, rollback
 from tests.cli.conftest import Command
 from tests.upgrade.test_in_place import GONE, ID, Dying, Killed, alive, begun, new, state
 from tests.upgrade.test_in_place import context as context
+
+STOP = RequestKind.STOP
 
 
 def shadow(cli: Command, context: Context, mode: str = "saving") -> Upgrade:
@@ -99,6 +101,10 @@ def test_a_job_that_cannot_be_stopped_goes_on_with_its_shadow(
     assert after.state is UpgradeState.SHADOWING
     assert "memory sink" in (after.failure or {})["message"]
     assert sorted(alive(context)) == sorted([job.job_id, str(done.new_job_id)])
+    context.registry.save_upgrade(after, GONE)
+    assert promote(context, ID).run().state is UpgradeState.SHADOWING
+    stops = [each for each in context.registry.requests(job.job_id) if each.kind is STOP]
+    assert len(stops) == 2, "it is asked again, not told the old answer"
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -139,8 +145,8 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
         registry.record_facts(job.job_id, "counts", _query_id(context, job.job_id), sink)
         assert name == "q"
 
-    def plan(**writes: str | None) -> Any:
-        return SimpleNamespace(document={"queries": [{"name": "counts", "writes": writes}]})
+    def plan(**writes: str | None) -> RestorePlan:
+        return RestorePlan(queries=(QueryRow("counts", writes=writes),))
 
     with pytest.raises(UsageError, match=r"would write to /srv/out, as job rides \("):
         check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))

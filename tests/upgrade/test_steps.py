@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from flinkish.errors import WrongState
-from flinkish.registry.jobs import QueryStatus
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.launch import Launch, RestoreSpec
-from flinkish.spec.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import QueryRow, RestorePlan, SinkRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.steps import (
     after,
     after_failure,
@@ -91,7 +90,7 @@ def test_a_finished_one_is_not_undone(state: S) -> None:
 
 
 def test_batches_count_from_the_savepoint() -> None:
-    restored = replace(Q, plan={"queries": [{"name": "q", "batch_id": 7}]})
+    restored = replace(Q, plan=RestorePlan(queries=(QueryRow("q", batch_id=7),)))
     assert lacking([restored], 2) is None
     assert lacking([restored], 3) == "query 'q' has committed 2 of 3 batches"
     assert lacking([replace(restored, batch_id=None)], 1) is not None
@@ -149,12 +148,8 @@ def test_a_shadow_that_has_caught_up() -> None:
 
 
 def test_what_the_way_back_has_made_of_the_sinks() -> None:
-    sinks = [{"verdict": verdict} for verdict in ("as-is", "rollback", "rebase", "unreadable")]
-    plans: tuple[Mapping[str, Any] | None, ...] = (
-        None,
-        {},
-        {"sinks": sinks[:2]},
-        {"sinks": sinks[2:]},
-    )
+    verdicts = ("as-is", "rollback", "rebase", "unreadable")
+    sinks = tuple(SinkRow("q", verdict=verdict) for verdict in verdicts)
+    plans = (None, RestorePlan(), RestorePlan(sinks=sinks[:2]), RestorePlan(sinks=sinks[2:]))
     found = brought_back([replace(Q, plan=plan) for plan in plans])
-    assert [sink["verdict"] for sink in found] == ["rollback", "rebase"]
+    assert [sink.verdict for sink in found] == ["rollback", "rebase"]

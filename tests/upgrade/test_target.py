@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.spec.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.upgrade.target import Changes, target_launch
 
 OLD = Launch(

@@ -35,9 +35,10 @@ from flinkish.engine.migration.evolution import join_path
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.directories import LocalDirectory
-from flinkish.state import SnapshotLoader, serializer_of, state_type, write_snapshot
+from flinkish.state import serializer_of, state_type, write_snapshot
 from flinkish.state.builtin.splicing import Rewriter
 from flinkish.state.generations import resolve_state
+from flinkish.state.snapshots import ModuleLoader
 
 #: A value of :class:`Stats`: its generation, and each field behind its size.
 STATS = "unhex(concat('0008', lpad(hex(n), 16, '0'), '083FF0000000000000'))"
@@ -124,7 +125,7 @@ def migrated(checkpoint: Path) -> dict[tuple[str, str], FamilyChange]:
     column = next(path for path, field in zip(paths, fields, strict=True)
                   if field["type"] == "binary")  # fmt: skip
     old = write_snapshot(serializer_of(Stats).snapshot_configuration())
-    loader = SnapshotLoader("the benchmark's state", ("flinkish", Stats.__module__))
+    loader = ModuleLoader("the benchmark's state", ("flinkish", Stats.__module__))
     found = resolve_state([old], serializer_of(NewStats), loader, eager=True)
     assert found.rewriting is not None
     change = FamilyChange(value=family.value, recodes={column: Rewriter(found.rewriting)})

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from tools.bench.measure import alternate, show
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import fastavro
 
+from flinkish.avro.container import encode_long
 from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.archives import read_archive_metadata
 from flinkish.checkpoint.format.errors import CheckpointFormatError
@@ -54,16 +55,11 @@ from flinkish.engine.stores.files import StoreFiles, local_store
 from flinkish.engine.stores.records import Content, plain_records, read_changelog
 from flinkish.engine.stores.store_rows import count_rows, read_store
 from flinkish.errors import FlinkishError
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.requests import SavepointArguments
 from flinkish.registry import rows
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    Request,
-    RequestKind,
-    RequestState,
-    RestoreSpec,
-)
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.restore.materialize import source_logs
 from flinkish.savepoint.directory import leases, sharing
 from flinkish.savepoint.directory.catalog import read_catalog
@@ -81,13 +77,12 @@ from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.state_rows import open_state, show_rows
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import SavepointArguments
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.engine.local_stores import Store, stores
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query
 
 OURS: tuple[type[Exception], ...] = (FlinkishError,)
-ENGINE: tuple[type[Exception], ...] = (EngineError,)
+ENGINE: tuple[type[Exception], ...] = (EngineError, CheckpointFormatError)
 LOG: tuple[type[Exception], ...] = (CheckpointFormatError,)
 #: What the engine cannot read of a schema is not compared with rows.
 _SCHEMA = (CheckpointFormatError, EngineError, BadEncoding)
@@ -208,7 +203,7 @@ def _sealed_metadata(data: bytes, place: Path) -> None:
         count, size = struct.unpack_from(">II", data, at)
         raw = data[at + 8 : at + 8 + min(size, 1 << 20)]
         at += 8 + len(raw)
-        out += _zigzag(count) + _zigzag(len(raw)) + raw + b"s" * 16
+        out += encode_long(count) + encode_long(len(raw)) + raw + b"s" * 16
     seal = hashlib.sha256(out).hexdigest()
     named = zip(("queries", "files", "bytes"), (n & ((1 << 63) - 1) for n in totals), strict=True)
     record = {**dict(named), "sha256": seal}
@@ -216,16 +211,7 @@ def _sealed_metadata(data: bytes, place: Path) -> None:
     name = "flinkish.savepoint.Footer"
     fastavro.schemaless_writer(footer, SCHEMA, (name, record))
     raw = footer.getvalue()
-    _metadata(out + _zigzag(1) + _zigzag(len(raw)) + raw + b"s" * 16, place)
-
-
-def _zigzag(number: int) -> bytes:
-    rest = number << 1
-    found = bytearray()
-    while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*found, rest])
+    _metadata(out + encode_long(1) + encode_long(len(raw)) + raw + b"s" * 16, place)
 
 
 def _references(data: bytes, place: Path) -> None:
@@ -469,7 +455,7 @@ def _of_the_rest(base: Path) -> list[Target]:
     spec = RestoreSpec("/savepoints/s", uid_map=(("a", "b"),))
     launch = Launch("/p.py", arguments=("x", "1"), conf={"spark.a": "b"}, restore=spec)
     plan = planfile.PlanFile(
-        "/s", "0" * 64, "/p.py", None, ("a",), "1" * 64, "4.3.0", asdict(spec), {"exit_code": 0}
+        "/s", "0" * 64, "/p.py", None, ("a",), "1" * 64, "4.3.0", asdict(spec), RestorePlan()
     )
     path = base / "plan.json"
     planfile.save(plan, str(path))

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 
-class CheckpointFormatError(ValueError):
+
+class CheckpointFormatError(Corrupt, ValueError):
     """A file is damaged, truncated, or not one that Spark writes.
 
     Attributes
     ----------
-    name
+    file
         The file, as named by the caller of the parser.
     offset
-        Position in the file, bytes; None where there is none.
+        Position in the file, bytes; None where there is none. Where it is a position in the file's
+        uncompressed content, ``reason`` says so.
     reason
         What is wrong there.
     """
 
-    def __init__(self, name: str, offset: int | None, reason: str) -> None:
-        self.name = name
+    def __init__(self, file: str, offset: int | None, reason: str) -> None:
+        self.file = file
         self.offset = offset
         self.reason = reason
-        place = f"{name} at byte {offset}" if offset is not None else name
+        place = f"{file} at byte {offset}" if offset is not None else file
         super().__init__(f"{place}: {reason}")
 
     @property
@@ -29,11 +32,11 @@ class CheckpointFormatError(ValueError):
         return self.reason if self.offset is None else f"at byte {self.offset}: {self.reason}"
 
     def __reduce__(self) -> tuple[type[CheckpointFormatError], tuple[str, int | None, str]]:
-        # Errors are pickled between processes.
-        return type(self), (self.name, self.offset, self.reason)
+        # Errors are pickled between processes, also from Spark's workers to the driver.
+        return type(self), (self.file, self.offset, self.reason)
 
 
-class UnsupportedCheckpointFormat(CheckpointFormatError):
+class UnsupportedCheckpointFormat(UnsupportedFormat, CheckpointFormatError):
     """A file of a newer version than supported, or state of a store that is not Spark's."""
 
 
@@ -41,5 +44,5 @@ class MissingStateFile(CheckpointFormatError):
     """A file that a state version needs is missing."""
 
 
-class CannotWrite(ValueError):
+class CannotWrite(Incompatible, ValueError):
     """The content to be written has no form in Spark's format."""

@@ -12,24 +12,24 @@ from flinkish.errors import UsageError
 
 @command("ack", exit_codes=(10, 13))
 @click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_job)
-@click.option("--all", "every", is_flag=True, help="All jobs that have failed.")
+@click.option("--all", "every", is_flag=True, help="Acknowledge all failed jobs.")
 def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
     """Acknowledge that jobs have failed.
 
-    A job that ran and then failed is reported by list and by every savepoint --all (exit 3), until
-    it is acknowledged with this command.
+    Until it is acknowledged, list and every savepoint --all (exit 3) report a job that ran and
+    then failed.
     """
     if bool(jobs) == every:
-        raise UsageError("name the jobs, or give --all", hint="see: flinkish list --failed")
+        raise UsageError("name at least one job, or use --all", hint="see: flinkish list --failed")
     with call.session() as session:
         done = acknowledge(session, jobs)
         out = session.out
         if out.json:
-            out.document({"jobs": [{"job_id": job.job_id, "name": job.name} for job in done]})
+            session.document({"jobs": [{"job_id": job.job_id, "name": job.name} for job in done]})
             return 0
         for job in done:
             out.line(job.job_id if out.quiet else f"Acknowledged: {job.name} ({job.job_id}).")
         if not done:
-            out.note("Nothing to do: no failed job that was not acknowledged.")
+            out.note("Nothing to do: there are no unacknowledged failed jobs.")
             session.warn_of_absent_registry()
     return 0

@@ -35,7 +35,7 @@ _DEFAULT_TARGET = ""
     flag_value=_DEFAULT_TARGET,
     metavar="[TARGET]",
     type=click.Path(),
-    help="Take a savepoint first. TARGET may be left out: execution.checkpointing.savepoint-dir.",
+    help="Take a savepoint first. TARGET defaults to execution.checkpointing.savepoint-dir.",
 )
 @format_option
 @detached_option
@@ -50,10 +50,10 @@ def cancel(
     timeout: float | None,
     dry_run: bool,
 ) -> int:
-    """Cancel a job, with a savepoint first when -s is given.
+    """Cancel a job, with a savepoint first if -s is given.
 
-    A driver that does not answer within execution.cancel.grace is ended by signals where it runs
-    on this host.
+    If the driver runs on this host and does not answer within execution.cancel.grace, it is
+    killed.
     """
     job, with_savepoint, target = resolve_words(job, savepoint)
     with call.session() as session:
@@ -69,7 +69,7 @@ def cancel(
             request = requests.submit(session, found, RequestKind.CANCEL, where, format_=format_)
         else:
             if found.state is JobState.FAILED and session.registry.acknowledge([found.job_id]):
-                session.out.note(f"Job {found.job_id} has failed; that is acknowledged now.")
+                session.out.note(f"Job {found.job_id} has failed; its failure is now acknowledged.")
             request = requests.submit_cancel(session, found)
         if detached:
             return request_result.detached(session, request)
@@ -104,7 +104,7 @@ def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, st
 
 
 def _wait_plain(session: Session, request: Request, seconds: float) -> Request:
-    message = f"stopped waiting; the cancel of job {request.job_id} goes on"
+    message = f"stopped waiting; the cancel of job {request.job_id} continues"
     follow = f"flinkish request wait {request.request_id}"
     with interruptible(message, follow), session.reporter.live():
         return requests.wait_cancel(session, request, seconds)

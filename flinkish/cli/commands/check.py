@@ -38,20 +38,20 @@ class CheckOptions(OriginOptions):
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Save the plan, for run --plan FILE: bound to the savepoint, the program and Spark.",
+    help="Save the plan for run --plan FILE. It is bound to the savepoint, the program and Spark.",
 )
 @parallelism_option
 @program_options
 def check(call: Call, **options: Any) -> int:
-    """Show what going on from a savepoint or a job with a program would do.
+    """Show what restoring a savepoint or a job with a program would do.
 
     The program runs to its end, but its queries are only planned: none is started, no stream is
-    read and nothing is written. The plan is the one that run -s carries out. Exit code 0: it can be
-    restored; 4: it cannot; 5: it can with -n or another consent.
+    read and nothing is written. The plan is the one that run -s carries out. Exit code 0: can
+    be restored; 4: cannot; 5: can be restored with -n or another consent.
 
-    With a JOB, that runs or has ended: would APP.py go on from it, if it stopped now? The newest
-    committed batch of each query is read. Nothing is copied, and the job is not touched. A path
-    that exists and a URL are savepoints, as after -s.
+    With a JOB, running or ended, check whether APP.py could resume from it if it stopped now.
+    This reads the newest committed batch of each query; nothing is copied and the job is not
+    touched. Existing paths and URLs are savepoints, as after -s.
     """
     given = CheckOptions(**options)
     with call.session(given.settings()) as session, driver_output(call.out):
@@ -68,8 +68,8 @@ def check(call: Call, **options: Any) -> int:
     elif call.out.quiet:
         call.out.line(plan.verdict)
     else:
-        show_plan(plan.document)
-        call.out.line(verdict_line(plan.document))
+        show_plan(plan.restore_plan)
+        call.out.line(verdict_line(plan.restore_plan))
     if given.output is not None:  # last: the plan has been shown even if saving it fails
         plan.save(given.output)
     return plan.exit_code

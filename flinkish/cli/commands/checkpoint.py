@@ -7,29 +7,30 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import interruptible, job_argument, timeout_option
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.client.committed import Committed, newest_batches, next_batches
+from flinkish.units import table
 
 
 @command("checkpoint", exit_codes=(4, 5, 10, 11, 13, 14, 15))
 @job_argument
 @timeout_option
-@click.option("--no-wait", is_flag=True, help="Show the newest committed batches at once.")
+@click.option("--no-wait", is_flag=True, help="Show the newest committed batches without waiting.")
 def checkpoint(call: Call, job: str, timeout: float | None, no_wait: bool) -> int:
     """Wait for the next committed batch of each query of a job, and show it.
 
-    Flink's command triggers a checkpoint. Spark checkpoints every batch by itself, so nothing is
-    triggered here: what the job has done before this call is in its checkpoint when the next batch
-    is committed. Without new input there is no next batch, and the wait times out.
+    Flink's command triggers a checkpoint. Spark checkpoints every batch, so nothing is
+    triggered here: when the next batch is committed, the checkpoint contains everything that
+    the job had done before this call. Without new input there is no next batch, and the wait
+    times out.
 
-    A job that has FINISHED ends the wait with its newest batches, one that has FAILED with the exit
-    code of its failure.
+    If the job is FINISHED, its newest batches are shown; if it is FAILED, the exit code is that
+    of its failure.
     """
     with call.session() as session:
         found = session.find_job(job, include_final=True)
         if no_wait:
             return _show(session.out, newest_batches(session, found))
-        message = f"stopped waiting; job {found.job_id} goes on"
+        message = f"stopped waiting; job {found.job_id} keeps running"
         with interruptible(message, f"flinkish checkpoint {found.job_id}"):
             committed = next_batches(session, found, session.timeout(timeout))
         return _show(session.out, committed)

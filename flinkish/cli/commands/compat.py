@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
 from flinkish.cli.output.printer import is_terminal
-from flinkish.cli.output.text import table
+from flinkish.units import table
 
 if TYPE_CHECKING:
     from flinkish.compat.lookup import VersionComparison
@@ -70,8 +70,8 @@ def _complete_connector(
     flag_value=ALL,
     default=None,
     shell_complete=_complete_connector,
-    help="Connectors instead: which release works on which Spark, and goes on with whose "
-    "checkpoints; without a name, or with 'all', every connector's.",
+    help="Show connectors instead: which release works with which Spark, and can resume whose "
+    "checkpoints. Without a name, or with 'all', every connector.",
 )
 def compat(
     call: Call,
@@ -82,16 +82,16 @@ def compat(
 ) -> int:
     """Show which versions can resume a savepoint of which others.
 
-    Without arguments the whole table, with FROM the row of savepoints created with that version,
-    with both the verdict for resuming them with TO, and its limitations. Versions are written as
-    1.8, 1.8.2 or v4.3.0.
+    Without arguments, show the whole table. With FROM, show the row of savepoints taken with
+    that version. With both, show the verdict for resuming them with TO, and its limitations.
+    Versions are written as 1.8, 1.8.2 or v4.3.0.
 
-    Spark's table is measured, per operator, state backend and the formats that are not the
-    default; Flink's is that of its documentation. The exit code is 0 whatever the verdict is.
+    Spark's table is measured per operator, state backend and non-default format; Flink's comes
+    from its documentation. The exit code is 0 whatever the verdict.
 
-    With --connectors, which releases of Spark's connectors (kafka, delta, iceberg) work with which
-    Spark as source and as sink, and which go on with the checkpoint of which other, measured too;
-    with FROM and TO those from one Spark to another.
+    With --connectors, show which releases of Spark's connectors (kafka, delta, iceberg) were
+    measured to work with which Spark as source and as sink, and which can resume the
+    checkpoints of which others; with FROM and TO, only upgrades from one Spark to the other.
     """
     from flinkish.compat.data import load
     from flinkish.compat.lookup import compare_versions
@@ -129,7 +129,7 @@ def _show_connectors(
     from flinkish.errors import UsageError
 
     if framework != FRAMEWORKS[0]:
-        raise UsageError("connectors are Spark's", hint="leave --framework out")
+        raise UsageError("connectors exist for Spark only", hint="omit --framework")
     matrix = load().of(None if name == ALL else name)
     old, new = (
         None if text is None else parse_version(text, framework, matrix.lines)
@@ -241,7 +241,7 @@ def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
     if comparison.verdict.value == "fails":
         steps = route(matrix, created, resumed)
         if steps:
-            lines += ["", f"A way in steps, a savepoint in each: {' -> '.join(steps)}"]
+            lines += ["", f"Possible in steps, with a savepoint at each: {' -> '.join(steps)}"]
     if matrix.preconditions:
         lines += ["", "Preconditions of every migration:"]
         for condition in matrix.preconditions:
@@ -279,7 +279,7 @@ def _cell_lines(cells: Sequence[Cell]) -> list[str]:
     lines += ["  " + line for line in table(head, rows)]
     errors = list(dict.fromkeys(cell.error for cell in others if cell.error))
     if errors:
-        lines += ["", "What Spark says there:"]
+        lines += ["", "Spark's errors:"]
         for error in errors:
             lines += _wrapped(error, indent="  ", hanging="    ")
     return lines
@@ -298,7 +298,7 @@ def _item(name: str, text: str, advice: str) -> list[str]:
     return [
         f"  {name}",
         *_wrapped(text, indent="    "),
-        *_wrapped(f"Way out: {advice}", indent="    "),
+        *_wrapped(f"Advice: {advice}", indent="    "),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, command
-from flinkish.cli.output.text import table
+from flinkish.units import table
 
 
 @click.group("config", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)
@@ -16,7 +16,7 @@ def config() -> None:
 @command("show", exit_codes=())
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 def show(call: Call, origin: bool) -> int:
-    """Show every key and its value (nothing where it has none); passwords are hidden."""
+    """Show every key and its value (empty if it has none); passwords are hidden."""
     with call.session() as session:
         settings = session.config.settings()
         out = session.out

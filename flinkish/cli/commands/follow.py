@@ -12,9 +12,9 @@ from flinkish.client.context import requester
 from flinkish.client.waiting import STARTING, look, not_canceled, not_failed, with_queries
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
-from flinkish.log_lines import ProgramOutput
+from flinkish.log_lines import FollowedOutput
+from flinkish.messages.requests import CancelArguments
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
-from flinkish.spec.requests import CancelArguments
 
 _POLL = 0.1
 
@@ -35,9 +35,9 @@ def follow_to_the_end(
     out = session.out
     assert job.log_path is not None
     log = Follower(job.log_path)
-    own = None if verbose else ProgramOutput()
+    own = None if verbose else FollowedOutput()
     if own is not None:
-        out.note(f"Spark's log is left out (-v shows it); see: flinkish logs {job.job_id}")
+        out.note(f"Spark's log is not shown (use -v); see: flinkish logs {job.job_id}")
     submitted = out.json  # one document only: at the end
     try:
         while True:
@@ -65,7 +65,7 @@ def follow_to_the_end(
     return 0
 
 
-def _copy(out: Output, text: str, own: ProgramOutput | None, *, end: bool = False) -> None:
+def _copy(out: Output, text: str, own: FollowedOutput | None, *, end: bool = False) -> None:
     if own is not None:
         text = "".join(own.finish() if end else own.feed(text))
     if text and not (out.json or out.quiet):
@@ -79,7 +79,9 @@ def _left(
     code = stop.code if isinstance(stop, Interrupted) else 130
     if not cancel_on_exit:
         return Interrupted(
-            code, f"stopped following; job {job.job_id} goes on", f"flinkish logs -f {job.job_id}"
+            code,
+            f"stopped following; job {job.job_id} keeps running",
+            f"flinkish logs -f {job.job_id}",
         )
     try:
         request = session.registry.submit(

@@ -32,11 +32,13 @@ _SHOWN = ("tree", "dot", "coverage_message", "missing")
     options_metavar="[OPTIONS]",
 )
 @program_words
-@click.option("--dot", "as_dot", is_flag=True, help="One graph for Graphviz, each query a cluster.")
+@click.option(
+    "--dot", "as_dot", is_flag=True, help="Print one graph for Graphviz, with a cluster per query."
+)
 @click.option(
     "--require-uids",
     is_flag=True,
-    help="Exit 4 when a stateful operator has no uid (for CI).",
+    help="Exit 4 if a stateful operator has no uid (for CI).",
 )
 @parallelism_option
 @program_options
@@ -44,10 +46,10 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
     """Show a program's operators: uids, operator ids, state.
 
     The program runs to its end, but its streaming queries are only planned: none is started, no
-    stream is read and no job is registered. Everything after APP.py goes to the program.
+    stream is read and no job is registered. Everything after APP.py is passed to the program.
     """
     if as_dot and call.out.json:
-        raise UsageError("--dot and --json exclude each other", hint="ask for one of them")
+        raise UsageError("--dot and --json are mutually exclusive", hint="use only one of them")
     given = ProgramOptions(**options)
     parallelism = given.parallelism
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
@@ -92,7 +94,7 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
         shared = _shared_ids(queries)
         if shared and not out.quiet:
             out.line()
-            out.line("Operators of several queries have the same operator id; with their queries:")
+            out.line("Operators of several queries share an operator id; address them by query:")
             for line in shared:
                 out.line(f"  {line}")
 

@@ -17,20 +17,9 @@ from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, J
 class ListOptions:
     """The options of ``list`` that choose jobs.
 
-    Parameters
-    ----------
-    running, scheduled
-        Only jobs in these states (Flink's ``-r`` and ``-s``); neither or both: both kinds.
-    everything
-        Include jobs in a final state (``-a``).
-    failed
-        Only jobs that ran and failed and were not acknowledged.
-    states
-        Only jobs in these states; empty: those of the other options.
-    name
-        Only jobs whose name matches.
-    since
-        Only jobs that were started then or later.
+    Jobs in a final state are left out without ``everything`` or ``states``. ``running`` and
+    ``scheduled`` are Flink's ``-r`` and ``-s``; neither means both. ``name`` is a pattern;
+    ``since`` is in seconds since the epoch.
     """
 
     running: bool = False
@@ -56,7 +45,7 @@ def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, An
     jobs = find_jobs(session, options.wanted())
     rows = _rows(session.registry, jobs)
     if options.failed:
-        return rows, [] if rows else ["No failed job that was not acknowledged."]
+        return rows, [] if rows else ["No unacknowledged failed jobs."]
     notices = []
     if not rows:
         notices += notice(

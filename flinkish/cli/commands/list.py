@@ -30,16 +30,18 @@ def _states(
     for word in words:
         if word not in known:
             names = ", ".join(state.value.lower() for state in JobState)
-            raise UsageError(f"--state: {word.lower()!r} is no state", hint=f"there are: {names}")
+            raise UsageError(
+                f"--state: {word.lower()!r} is not a job state", hint=f"use one of: {names}"
+            )
     return frozenset(known[word] for word in words)
 
 
 @command("list", exit_codes=())
-@click.option("-r", "--running", is_flag=True, help="Only jobs that run or restart.")
-@click.option("-s", "--scheduled", is_flag=True, help="Only jobs that are being started.")
-@click.option("-a", "--all", "everything", is_flag=True, help="Ended jobs too.")
+@click.option("-r", "--running", is_flag=True, help="Only running and restarting jobs.")
+@click.option("-s", "--scheduled", is_flag=True, help="Only starting jobs.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include ended jobs.")
 @click.option(
-    "--failed", is_flag=True, help="Only jobs that ran and failed, and were not acknowledged."
+    "--failed", is_flag=True, help="Only jobs that ran, failed and were not acknowledged."
 )
 @click.option(
     "--state",
@@ -48,12 +50,10 @@ def _states(
     callback=_states,
     metavar="STATE[,STATE]...",
     shell_complete=words_of(*(state.value.lower() for state in JobState)),
-    help="Only jobs in these states, ended ones too: running,failed (repeatable).",
+    help="Only jobs in these states, such as running,failed; includes ended jobs (repeatable).",
 )
-@since_option("Only jobs started since then: 1d, 2h, 10:30, 2026-11-23T10:30.")
-@click.option(
-    "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for other characters."
-)
+@since_option("Only jobs started since: 1d, 2h, 10:30, 2026-11-23T10:30.")
+@click.option("--name", metavar="NAME", help="Only jobs with this name; * and ? are wildcards.")
 @click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
 def list_command(
     call: Call,
@@ -66,16 +66,20 @@ def list_command(
     name: str | None,
     watch: bool,
 ) -> int:
-    """List the jobs that run or are being started, newest last.
+    """List jobs that are running or starting, newest last.
 
-    On a terminal, names and paths are shortened and columns left out until a line fits.
+    On a terminal, names and paths are shortened and columns omitted to fit the width.
     """
     if watch and call.out.json:
-        raise UsageError("--watch and --json exclude each other", hint="drop one of them")
+        raise UsageError("--watch and --json are mutually exclusive", hint="use only one of them")
     if failed and (running or scheduled or everything):
-        raise UsageError("--failed excludes -r, -s and -a", hint="drop one of them")
+        raise UsageError(
+            "--failed cannot be combined with -r, -s or -a", hint="use only one of them"
+        )
     if states and (running or scheduled or failed):
-        raise UsageError("--state excludes -r, -s and --failed", hint="drop one of them")
+        raise UsageError(
+            "--state cannot be combined with -r, -s or --failed", hint="use only one of them"
+        )
     options = ListOptions(running, scheduled, everything, failed, states, name, since)
     while True:
         drawn = watch and is_terminal(sys.stdout)

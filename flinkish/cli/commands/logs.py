@@ -20,7 +20,7 @@ def _level(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     found = None if value is None else level_of(value)
     if value is not None and found is None:
         names = ", ".join(level.name.lower() for level in LogLevel)
-        raise UsageError(f"--level: {value!r} is no level", hint=f"write one of: {names}")
+        raise UsageError(f"--level: {value!r} is not a log level", hint=f"use one of: {names}")
     return found
 
 
@@ -32,13 +32,13 @@ def _pattern(
     except re.error as error:
         raise UsageError(
             f"--grep: {value!r} is not a regular expression: {error}",
-            hint="write a backslash before a character that stands for itself, such as \\(",
+            hint="escape special characters with a backslash, such as \\(",
         ) from error
 
 
 @command("logs", exit_codes=(10,))
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on as it grows, until the job ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the job ends.")
 @click.option(
     "-n",
     "--lines",
@@ -46,13 +46,13 @@ def _pattern(
     metavar="N",
     help="Only the last N lines.",
 )
-@since_option("Only lines since then: 2h, 90 s, 10:30, 2026-11-23T10:30.")
+@since_option("Only lines since: 2h, 90 s, 10:30, 2026-11-23T10:30.")
 @click.option(
     "--level",
     callback=_level,
     metavar="LEVEL",
     shell_complete=words_of(*(level.name.lower() for level in LogLevel)),
-    help="Only lines of this level or a higher one: debug, info, warn, error ...",
+    help="Only lines of at least this level: debug, info, warn, error ...",
 )
 @click.option(
     "--grep",
@@ -60,8 +60,7 @@ def _pattern(
     callback=_pattern,
     type=click.UNPROCESSED,
     metavar="REGEX",
-    help="Only lines in which it is found (a regular expression of Python), and the stack traces "
-    "below them.",
+    help="Only lines that match this Python regular expression, with their stack traces.",
 )
 def logs(
     call: Call,
@@ -72,11 +71,11 @@ def logs(
     level: LogLevel | None,
     pattern: re.Pattern[str] | None,
 ) -> int:
-    """Show the log of a job's driver, of all its attempts, ended jobs too.
+    """Show the driver's log of a job, running or ended, across all its attempts.
 
-    A line without a time and a level (a stack trace, what the program prints) belongs to the line
-    before. On a terminal what is not printable is escaped; into a pipe or a file the log goes as
-    it is.
+    A line without a time and a level (a stack trace, program output) belongs to the line
+    before. On a terminal, unprintable characters are escaped; to a pipe or a file, the log is
+    written unchanged.
     """
     with call.session() as session:
         found = session.find_job(job, include_final=True)

@@ -19,22 +19,23 @@ from flinkish.client.metrics import Metric, measure, prometheus_text, write_text
     "--output",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Write them to this file, complete or not at all, instead of to stdout.",
+    help="Write to this file atomically, instead of stdout.",
 )
 def metrics(call: Call, output: str | None) -> int:
-    """Print numbers on jobs, queries and savepoints in Prometheus' text format.
+    """Print metrics of jobs, queries and savepoints in Prometheus' text format.
 
-    Meant for the textfile collector of node_exporter, by cron. The numbers come from the registry:
-    they are as old as the drivers' last heartbeats. On a terminal what is not printable is escaped.
+    Meant for node_exporter's textfile collector, run from cron. The values come from the
+    registry: they are as old as the drivers' last heartbeats. On a terminal, unprintable
+    characters are escaped.
     """
     with call.session() as session:
         found = measure(session)
         session.warn_of_absent_registry()
-    if output is not None:
-        write_text(output, prometheus_text(found))
-    if call.out.json:
-        call.out.document(document(found))
-    elif output is None:
+        if output is not None:
+            write_text(output, prometheus_text(found))
+        if call.out.json:
+            session.document(document(found))
+    if output is None and not call.out.json:
         copy_log(prometheus_text(found), sys.stdout)
     return 0
 

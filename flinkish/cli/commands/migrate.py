@@ -13,11 +13,11 @@ from flinkish.cli.options.arguments import words_of
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import size_text
 from flinkish.client import migration
 from flinkish.errors import UsageError
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.migration import Migration, MigrationResult, NewSchema
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.migration import Migration, MigrationResult, NewSchema
+from flinkish.units import size_text
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -49,20 +49,20 @@ _CODECS = ("lz4", "zstd", "snappy", "lzf")
     "type_",
     type=click.Choice(("native", "canonical"), case_sensitive=False),
     shell_complete=words_of("native", "canonical"),
-    help="canonical: state as Avro files; native: files of Spark's backend.",
+    help="canonical: state as Avro files; native: files of Spark's state backend.",
 )
 @click.option(
     "--schema",
     "schemas",
     metavar="UID[/STATE]=FILE.avsc",
     multiple=True,
-    help="New Avro schema of an operator's values (repeatable); resolved by Avro's rules.",
+    help="New Avro schema for an operator's values, resolved by Avro's rules (repeatable).",
 )
 @click.option(
     "--compression",
     type=click.Choice(_CODECS, case_sensitive=False),
     shell_complete=words_of(*_CODECS),
-    help="Codec of the state's files.",
+    help="Compression codec of the state files.",
 )
 @click.option(
     "--checkpoint-format",
@@ -85,7 +85,7 @@ _CODECS = ("lz4", "zstd", "snappy", "lzf")
     metavar="1|2",
     help="State format of grouped functions (applyInPandasWithState).",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @spark_options
 def migrate(
     call: Call,
@@ -103,11 +103,11 @@ def migrate(
     dry_run: bool,
     **spark: Any,
 ) -> int:
-    """Make a new savepoint below TARGET of the savepoint PATH, with its state rewritten.
+    """Rewrite the state of the savepoint PATH into a new savepoint in TARGET.
 
-    The state's partitions, backend, schemas and formats can change, all in one pass, as a Spark
-    application of its own. PATH is only read. What is not asked for stays as it is; rows are
-    counted and digested before and after.
+    The state's partitions, backend, schemas and formats can change in one pass, in a separate
+    Spark application. PATH is not changed. Everything you do not specify stays as it is. Rows
+    are counted and digested before and after.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -141,7 +141,7 @@ def _schema(text: str, savepoint: OpenSavepoint) -> NewSchema:
     if not (name and equals and file):
         raise UsageError(
             f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
-            hint="name the operator by its uid, as `flinkish savepoint show` does",
+            hint="name the operator by its uid, as `flinkish savepoint show` prints it",
         )
 
     def read() -> Any:
@@ -149,7 +149,7 @@ def _schema(text: str, savepoint: OpenSavepoint) -> NewSchema:
             with open(file, encoding="utf-8") as source:
                 return json.load(source)
         except (OSError, ValueError) as error:
-            raise UsageError(f"the schema {file} cannot be read: {error}") from error
+            raise UsageError(f"cannot read the schema {file}: {error}") from error
 
     return migration.new_schema(savepoint, name, read)
 
@@ -175,7 +175,7 @@ def _show_dry_run(out: Output, savepoint: OpenSavepoint, requested: Migration) -
     for key, value in asked.items():
         out.line(f"  {key}: {value}")
     if not asked:
-        out.line("  nothing changes: the state is written anew as it is")
+        out.line("  no changes: the state is rewritten as it is")
     for each in plan:
         name = f"'{each.uid}'" if each.uid else f"operator {each.ordinal}"
         out.line(f"{name} of {each.query} ({each.kind or 'unknown kind'}):")

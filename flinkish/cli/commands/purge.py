@@ -10,10 +10,12 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, local_time, size_text, table
+from flinkish.cli.output.text import iso_time, local_time
+from flinkish.cli.session import Session
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
 from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError
+from flinkish.units import counted, size_text, table
 
 #: What killed rehearsals leave.
 _LEFT = "rehearsal"
@@ -26,23 +28,23 @@ _LEFT = "rehearsal"
     required=True,
     callback=parse_age,
     metavar="AGE",
-    help="Jobs that ended longer ago than this, such as 30d. Needs a unit.",
+    help="Remove jobs that ended longer ago than this, such as 30d. Needs a unit.",
 )
 @click.option(
     "--failed",
     is_flag=True,
-    help="Also those that failed without anybody acknowledging it (flinkish ack).",
+    help="Include unacknowledged failed jobs (see flinkish ack).",
 )
 @dry_run_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int:
-    """Remove jobs that ended long ago: records, requests, logs, checkpoints. Savepoints stay.
+    """Remove jobs that ended long ago: records, requests, logs, checkpoints. Keeps savepoints.
 
-    Of checkpoints only those go that flinkish placed, never one that the program placed itself. A
-    job stays when another job that stays needs its checkpoints, when a savepoint lies in them, or
-    while a savepoint of it is written. Its record stays while there is a savepoint of an earlier
-    batch. Says for each why it stays. What killed rehearsals have left beside the checkpoints goes
-    too, by the time of its last change.
+    Only checkpoints that flinkish placed are removed, never one that the program placed itself.
+    A job is kept if another kept job needs its checkpoints, if a savepoint is inside them, or
+    while a savepoint of it is being written. Its record is kept as long as a savepoint of an
+    earlier batch exists. The output gives the reason for everything kept. What killed
+    rehearsals left next to the checkpoints is removed too, by the time of its last change.
     """
     with call.session() as session:
         done = planned = purge_jobs(session, age, failed=failed, dry_run=True)
@@ -53,7 +55,7 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
             agreed = {each.job.job_id for each in planned.going}
             agreed |= {each.location for each in leftovers}
             done = purge_jobs(session, age, failed=failed, agreed=agreed)
-        _show(session.out, done)
+        _show(session, done)
         session.warn_of_absent_registry()
     if done.failure is not None:
         raise done.failure
@@ -70,9 +72,10 @@ def _ask(out: Output, planned: PurgeResult) -> None:
     out.agree_to_remove(f"{' and '.join(what)} ({size_text(size)})", names)
 
 
-def _show(out: Output, done: PurgeResult) -> None:
+def _show(session: Session, done: PurgeResult) -> None:
+    out = session.out
     if out.json:
-        out.document(
+        session.document(
             {
                 "ended_before": iso_time(done.ended_before),
                 "dry_run": done.dry_run,
@@ -89,7 +92,7 @@ def _show(out: Output, done: PurgeResult) -> None:
     rows = [row for each in done.jobs for row in _rows(each, dry_run=done.dry_run)]
     rows += [_leftover_row(each, dry_run=done.dry_run) for each in done.leftovers]
     if not rows:
-        out.note("Nothing to remove: no job has ended.")
+        out.note("Nothing to remove: no job has ended that long ago.")
         return
     for line in table(("", "ENDED", "JOB", "ID", "SIZE", "WHAT", "WHY"), rows, right="4"):
         out.line(line)

@@ -17,10 +17,10 @@ from flinkish.errors import FlinkishError
 @command("recover", exit_codes=(3,))
 @dry_run_option
 def recover(call: Call, dry_run: bool) -> int:
-    """Start again the jobs of this host whose processes are gone and that have a restart strategy.
+    """Restart the jobs of this host whose processes are gone and that have a restart strategy.
 
-    Meant for the start of the machine. It returns when all are being started; see flinkish list. A
-    job whose failure was acknowledged is left alone.
+    Meant to run at boot. Returns once all of them are starting; see flinkish list. Jobs whose
+    failure was acknowledged are left alone.
     """
     with call.session() as session:
         out = session.out
@@ -28,9 +28,9 @@ def recover(call: Call, dry_run: bool) -> int:
             session, dry_run=dry_run, on_recovery=lambda one: _tell(out, one, dry_run=dry_run)
         )
         if out.json:
-            out.document({"dry_run": dry_run, **document(found)})
+            session.document({"dry_run": dry_run, **document(found)})
         elif not found:
-            out.note("Nothing to do: no job of this host is lost.")
+            out.note("Nothing to do: this host has no lost jobs.")
             session.warn_of_absent_registry()
     return exit_code(found)
 
@@ -62,9 +62,9 @@ def exit_code(found: Sequence[Recovery]) -> int:
 def _tell(out: Output, one: Recovery, *, dry_run: bool) -> None:
     who = f"{one.job.name} ({one.job.job_id})"
     if one.error is not None:
-        out.warning(f"job {who} is not started again: {one.error.message}")
+        out.warning(f"job {who} was not restarted: {one.error.message}")
     elif one.restart is not None and out.quiet:
         out.line(one.job.job_id)
     elif one.restart is not None and not out.json:
-        verb = "Would start" if dry_run else "Starting"
-        out.line(f"{verb} job {who} again: {goes_on(one.restart)}.")
+        verb = "Would restart" if dry_run else "Restarting"
+        out.line(f"{verb} job {who}: {goes_on(one.restart)}.")

@@ -15,7 +15,7 @@ from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import rehearsal
-from flinkish.spec.rehearsals import RehearsalLimits
+from flinkish.messages.rehearsals import RehearsalLimits
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class RehearseOptions(OriginOptions):
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="How many batches each query runs.",
+    help="Number of batches that each query runs.",
 )
 @click.option(
     "--max-rows",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Run no further batch of a query after so many input rows.",
+    help="Start no further batch of a query after this many input rows.",
 )
 @click.option(
     "--timeout",
@@ -57,24 +57,24 @@ class RehearseOptions(OriginOptions):
     callback=parse_seconds,
     default="5m",
     show_default=True,
-    help="How long all batches of a query may take.",
+    help="Time limit for all batches of a query.",
 )
 @click.option(
     "--sink",
     metavar="noop",
     type=click.Choice(["noop"]),
     shell_complete=words_of("noop"),
-    help="Let the output of all queries go nowhere, also that of code in foreachBatch.",
+    help="Discard the output of all queries; code in foreachBatch does not run.",
 )
 @parallelism_option
 @program_options
 def rehearse(call: Call, **options: Any) -> int:
     """Run a program for a few batches on a copy of the state of a savepoint or a job.
 
-    What check cannot know: does the program run, how fast, what does its state do? The sources are
-    read from the saved positions on; checkpoints and the output of file sinks go into a directory
-    of their own, which is removed. Other sinks are refused without --sink noop. The job and the
-    savepoint stay as they are. Exit code 0: no query failed; 1: one did; 4, 5: as check.
+    This shows what check cannot: whether the program runs, how fast, and what happens to its
+    state. Sources are read from the saved positions. Checkpoints and the output of file sinks
+    go into a temporary directory; other sinks are refused without --sink noop. The job and the
+    savepoint are not changed. Exit code 0: no query failed; 1: one did; 4, 5: as for check.
     """
     given = RehearseOptions(**options)
     with call.session(given.settings()) as session, driver_output(call.out):

@@ -16,7 +16,7 @@ from flinkish.registry.jobs import RequestKind
 
 @click.group("request", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)
 def request() -> None:
-    """Follow a savepoint, stop or cancel that was triggered with -detached."""
+    """Follow a savepoint, stop or cancel triggered with -detached."""
 
 
 @command("show", exit_codes=(10,))
@@ -54,7 +54,7 @@ def show(call: Call, request_id: str) -> int:
 @click.argument("request_id", metavar="ID")
 @timeout_option
 def wait(call: Call, request_id: str, timeout: float | None) -> int:
-    """Wait for a request's result; exits as the command that triggered it would have."""
+    """Wait for a request's result, with the exit code of the command that triggered it."""
     with call.session() as session:
         found = session.registry.request(request_id)
         seconds = session.timeout(timeout)

@@ -13,17 +13,12 @@ from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 
 def wait_for(session: Session, request: Request, timeout: float) -> Request:
-    """Wait for a request's result, with progress on a terminal.
+    """Wait for a request's result, with progress on a terminal; raise the request's own error.
 
-    Raises
-    ------
-    WaitTimeout
-        There is no result within ``timeout`` seconds.
-    FlinkishError
-        The error of the request.
+    Raises WaitTimeout after ``timeout`` seconds.
     """
     follow = f"flinkish request wait {request.request_id}"
-    message = f"stopped waiting; the {request.kind.value} of job {request.job_id} goes on"
+    message = f"stopped waiting; the {request.kind.value} of job {request.job_id} continues"
     with interruptible(message, follow), session.reporter.live():
         return requests.wait_result(session, request, timeout)
 

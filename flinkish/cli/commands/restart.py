@@ -18,14 +18,14 @@ from flinkish.errors import UsageError
 from flinkish.registry.jobs import JobRecord
 
 
-@command("restart", exit_codes=(4, 5, 10, 11, 13, 14, 15))
+@command("restart", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15))
 @job_argument
 @click.option(
     "--from",
     "savepoint",
     metavar="SAVEPOINT",
     type=click.Path(),
-    help="Start a new job from this savepoint. Default: the same job goes on from its newest "
+    help="Start a new job from this savepoint. Default: resume the same job from its newest "
     "committed batch.",
 )
 @sink_ahead_option
@@ -41,13 +41,13 @@ def restart(
     secret_arguments: tuple[str, ...],
     dry_run: bool,
 ) -> int:
-    """Start a job that has ended again, with its recorded program, arguments and settings.
+    """Restart a job that has ended, with its recorded program, arguments and settings.
 
-    It keeps its id and goes on in its own checkpoints, in place. Secrets are not recorded: give
-    them again with --conf and --secret-args. A failure of the job is acknowledged by this.
+    The job keeps its id and resumes in its own checkpoints. Secrets are not recorded: pass them
+    again with --conf and --secret-args. This also acknowledges a failure of the job.
     """
     if sink_ahead is not None and savepoint is None:
-        raise UsageError("--sink-ahead goes with --from", hint="see: flinkish restart --help")
+        raise UsageError("--sink-ahead requires --from", hint="see: flinkish restart --help")
     secret = secret_arguments or None
     with call.session() as session:
         found = session.find_job(job, include_final=True)
@@ -62,14 +62,14 @@ def restart(
             if dry_run:
                 return _would(session, found, goes_on(plan))
             started = restarts.carry_out(session, plan)
-        message = f"stopped waiting; job {started.job_id} goes on starting"
+        message = f"stopped waiting; job {started.job_id} is still starting"
         with interruptible(message, f"flinkish status {started.job_id}"):
             running = wait_until_started(session, started)
         return show_submitted(session.out, running)
 
 
 def goes_on(plan: restarts.Restart) -> str:
-    """Return where a job's queries go on, as the end of a sentence. Pure."""
+    """Return where a job's queries resume, as the end of a sentence. Pure."""
     if not plan.batches:
         return "from the beginning: it has no query yet"
     return ", ".join(
@@ -83,5 +83,5 @@ def _would(session: Session, job: JobRecord, how: str) -> int:
     if out.json:
         out.document({"dry_run": True, "job_id": job.job_id, "name": job.name, "how": how})
     elif not out.quiet:
-        out.line(f"Would start job {job.name} ({job.job_id}) again: {how}.")
+        out.line(f"Would restart job {job.name} ({job.job_id}): {how}.")
     return 0

@@ -29,6 +29,8 @@ from flinkish.client.waiting import QUERIES, wait_until_started
 from flinkish.config.secrets import mask_words
 from flinkish.errors import FlinkishError, NameTaken, UsageError
 from flinkish.launch import restart_strategy
+from flinkish.messages.codec import decode_fields
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.jobs import JobRecord
 from flinkish.restore.plan.plan_text import of_query
 
@@ -58,7 +60,7 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     word = value.lower()
     if word == "legacy":
         raise UsageError(
-            "claim mode legacy does not exist here: nobody would own the savepoint's files",
+            "claim mode legacy is not supported: nobody would own the savepoint's files",
             hint="use no_claim (the savepoint stays yours) or claim (the job may delete it)",
         )
     if word not in ("no_claim", "claim"):
@@ -68,13 +70,13 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 
 @command(
     "run",
-    exit_codes=(4, 5, 11, 13, 14, 15),
+    exit_codes=(4, 5, 11, 12, 13, 14, 15),
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
 @program_words
 @click.option(
-    "-d", "--detached", is_flag=True, help="Return when the job is RUNNING (or has failed)."
+    "-d", "--detached", is_flag=True, help="Return once the job is RUNNING or has failed."
 )
 @restore_options
 @click.option(
@@ -93,39 +95,40 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     "plan",
     metavar="FILE",
     type=click.Path(),
-    help="Carry out the restore plan of check -o; the program may be left out.",
+    help="Carry out the restore plan saved by check -o; the program may be omitted.",
 )
 @parallelism_option
 @click.option(
     "--name",
     metavar="NAME",
-    help="Name of the job, which no other job that has not ended may have. Default: the program's, "
-    "which others may have.",
+    help="Job name, unique among jobs that have not ended. Default: the program's name, which "
+    "need not be unique.",
 )
 @click.option(
     "--if-not-running",
     is_flag=True,
-    help="If a job of the name (also of the program's) has not ended, show that one and exit 0.",
+    help="If a job of this name (or of the program's) has not ended, show it and exit 0.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="With --name: go on from the newest committed batch of the newest job of that name, as "
-    "run -s from a savepoint of it; start it if there is none. The line for a crontab.",
+    help="With --name: resume from the newest committed batch of the newest job of that name, "
+    "as run -s does from a savepoint; start from scratch if there is none. For crontabs.",
 )
 @click.option(
     "--queries",
     metavar="N",
     type=click.IntRange(min=1),
-    help="The program starts N queries: RUNNING, and ready for a savepoint, when all run. Default: "
-    "when it waits for one of them.",
+    help="Number of queries that the program starts: the job is RUNNING, and ready for a "
+    "savepoint, once all run. Default: once the program waits for one of them.",
 )
 @click.option(
     "--restart-strategy",
     metavar="STRATEGY",
     shell_complete=words_of("none", "fixed-delay", "exponential-delay", "failure-rate"),
-    help="Start the driver again when it fails, from the newest committed batch: none (default), "
-    "fixed-delay, exponential-delay or failure-rate, with Flink's settings restart-strategy.*.",
+    help="Restart the driver from the newest committed batch when it fails: none (default), "
+    "fixed-delay, exponential-delay or failure-rate, configured by Flink's "
+    "restart-strategy.* keys.",
 )
 @program_options
 @click.option(
@@ -133,19 +136,19 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
     "--shutdownOnAttachedExit",
     "cancel_on_exit",
     is_flag=True,
-    help="Attached: Ctrl-C cancels the job.",
+    help="If attached, Ctrl-C cancels the job.",
 )
 @click.option(
-    "--no-wait", is_flag=True, help="Return at once; the program may still fail to start."
+    "--no-wait", is_flag=True, help="Return immediately; the program may still fail to start."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Attached: show Spark's log too.")
+@click.option("-v", "--verbose", is_flag=True, help="If attached, show Spark's log too.")
 @dry_run_option
 def run(call: Call, **options: Any) -> int:
     """Start a job from an unchanged PySpark program.
 
-    Everything after APP.py goes to the program, which has no standard input. Attached (the
-    default), the program's output is shown (Spark's log is what flinkish logs shows) and the exit
-    status is the job's: 0 FINISHED, 1 FAILED or CANCELED.
+    Everything after APP.py is passed to the program, which has no standard input. When attached
+    (the default), the program's output is shown (for Spark's log, see flinkish logs), and the
+    exit code is the job's: 0 FINISHED, 1 FAILED or CANCELED.
     """
     return _submit(call, RunOptions(**options))
 
@@ -183,13 +186,13 @@ def _submit(call: Call, options: RunOptions) -> int:
         if options.no_wait:
             return show_submitted(session.out, job)
         if options.detached:
-            message = f"stopped waiting; job {job.job_id} goes on starting"
+            message = f"stopped waiting; job {job.job_id} is still starting"
             try:
                 with interruptible(message, f"flinkish status {job.job_id}"):
                     started = wait_until_started(session, job)
             except FlinkishError as error:
                 if "plan" in error.data and not (session.out.json or session.out.quiet):
-                    show_plan(error.data["plan"], sys.stderr)
+                    show_plan(decode_fields(RestorePlan, error.data["plan"]), sys.stderr)
                 raise
             return _show_started(session, started)
         return follow_to_the_end(
@@ -205,13 +208,14 @@ def _show_started(session: Session, job: JobRecord) -> int:
     """Show the result of ``run -d``: how the job was restored, and its driver's notes."""
     start = submission.start_of(session, job)
     told: set[str] = set()
-    if start.plan is not None and not (session.out.json or session.out.quiet):
-        show_plan(start.plan, sys.stderr)
-        planned = start.plan["queries"]
+    plan = start.restore_plan
+    if plan is not None and not (session.out.json or session.out.quiet):
+        show_plan(plan, sys.stderr)
+        planned = plan.queries
         told = {
-            of_query(query["name"], note, count)
+            of_query(query.name, note, count)
             for query in planned
-            for note in query["notes"]
+            for note in query.notes
             for count in (1, len(planned))
         }
     for note in start.notes:
@@ -247,7 +251,7 @@ def _show_running(out: Output, job: JobRecord) -> int:
     elif out.quiet:
         out.line(job.job_id)
     else:
-        out.line(f"Job {job.name} is {state} already, with JobID {job.job_id}")
+        out.line(f"Job {job.name} is already {state}, with JobID {job.job_id}")
     return 0
 
 

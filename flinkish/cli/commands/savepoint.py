@@ -35,7 +35,9 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     if value is None or value == "newest-whole":
         return value
     if not (value.isascii() and value.isdigit() and len(value) < 18):
-        raise UsageError(f"--batch {value} is no batch", hint="give its number, or newest-whole")
+        raise UsageError(
+            f"--batch {value} is not a batch", hint="use a batch number, or newest-whole"
+        )
     return int(value)
 
 
@@ -50,27 +52,26 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     type=click.Path(),
     help="Delete the savepoint at PATH instead of taking one.",
 )
-@click.option("--all", "every", is_flag=True, help="Take one of every running job; no JOB then.")
+@click.option("--all", "every", is_flag=True, help="Save every running job; takes no JOB.")
 @click.option(
     "--from-checkpoint",
     "checkpoint",
     metavar="URL",
     type=click.Path(),
-    help="Take one of a Spark checkpoint that flinkish never saw, or of a directory of several; "
-    "no JOB then.",
+    help="Save a Spark checkpoint unknown to flinkish, or a directory of several; takes no JOB.",
 )
 @click.option(
     "--batch",
     metavar="newest-whole|N",
     callback=_batch,
     shell_complete=words_of("newest-whole"),
-    help="With --from-checkpoint, or of a dead job: the committed batch to save, by its number, or "
-    "the newest whose files are whole. Without it the newest, which must be whole.",
+    help="With --from-checkpoint or a dead job: the committed batch to save, by number, or "
+    "the newest whose files are intact. Default: the newest, which must be intact.",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help="With --all: only jobs whose name is like this (* and ? are wildcards). With "
+    help="With --all: only jobs with this name (* and ? are wildcards). With "
     "--from-checkpoint: the job's name in the savepoint.",
 )
 @click.option(
@@ -78,21 +79,23 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     "expected",
     metavar="NAME",
     multiple=True,
-    help="With --all: exit 3 unless a job of this name runs (repeatable).",
+    help="With --all: exit 3 unless a job of this name is running (repeatable).",
 )
 @click.option(
     "--full",
     is_flag=True,
-    help="Share no files with an earlier savepoint: it can be moved and copied alone.",
+    help="Share no files with earlier savepoints, so that it can be moved and copied alone.",
 )
 @format_option
 @detached_option
 @timeout_option
 @keep_options(
-    "After success remove the job's savepoints in TARGET except the newest N, and those that "
-    "another --keep option keeps."
+    "On success, remove the job's savepoints in TARGET except the newest N and those "
+    "kept by other --keep options."
 )
-@click.option("--yes", is_flag=True, help="With -d and --from-checkpoint: do not ask.")
+@click.option(
+    "--yes", is_flag=True, help="With -d and --from-checkpoint: do not ask for confirmation."
+)
 @dry_run_option
 def savepoint(
     call: Call,
@@ -112,20 +115,20 @@ def savepoint(
     dry_run: bool,
     **keep: Any,
 ) -> int:
-    """Take a savepoint of a running job, which goes on, or of what a dead one has left.
+    """Take a savepoint of a running job, which keeps running, or of a dead job.
 
-    TARGET is the directory in which the savepoint gets a directory of its own; without it,
-    execution.checkpointing.savepoint-dir. A job that is FAILED, CANCELED or FINISHED is named by
-    its id: its savepoint is taken from its checkpoint, without a driver.
-    See what is inside one with: flinkish savepoint show PATH
+    The savepoint becomes a new directory in TARGET, by default in
+    execution.checkpointing.savepoint-dir. Give a FAILED, CANCELED or FINISHED job by its id:
+    its checkpoint is saved without a driver. To see the contents of a savepoint: flinkish
+    savepoint show PATH
     """
     from flinkish.savepoint.manage.retention import Policy
 
     policy = Policy(**keep)
     if expected and not every:
-        raise UsageError("--expect goes with --all", hint="see: flinkish savepoint --help")
+        raise UsageError("--expect requires --all", hint="see: flinkish savepoint --help")
     if batch is not None and (every or dispose is not None):
-        raise UsageError("--batch goes with a dead JOB or --from-checkpoint", hint="")
+        raise UsageError("--batch requires a dead JOB or --from-checkpoint", hint="")
     _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
     with call.session() as session:
         if dispose is not None:
@@ -168,8 +171,8 @@ def savepoint(
             )
         if batch is not None:
             raise UsageError(
-                f"job {found.name} runs: its savepoint is taken at its newest batch",
-                hint="leave --batch out",
+                f"job {found.name} is running: its savepoint is taken at its newest batch",
+                hint="omit --batch",
             )
         if dry_run:
             return request_result.dry_run(session, found, RequestKind.SAVEPOINT, where)
@@ -202,30 +205,30 @@ def _check_words(
     if dispose is not None:
         if job is not None or detached:
             raise UsageError(
-                "-d/--dispose takes one path and neither a job nor -detached",
+                "-d/--dispose takes one path, no job and no -detached",
                 hint="flinkish savepoint -d PATH",
             )
         if every or checkpoint or name or not policy.is_empty:
             raise UsageError(
-                "-d/--dispose deletes one savepoint: no other option says more of it",
+                "-d/--dispose deletes one savepoint, and takes no other options",
                 hint="flinkish savepoint -d PATH",
             )
         return
     if every and checkpoint:
-        raise UsageError("--all and --from-checkpoint are two different things", hint="give one")
+        raise UsageError("--all and --from-checkpoint are mutually exclusive", hint="give one")
     if every or checkpoint:
         how = "--all" if every else "--from-checkpoint URL"
         if target is not None:
             raise UsageError(
-                f"{how} takes no JOB, only a target: {job!r} and {target!r} were given",
+                f"{how} takes only a target and no JOB, but {job!r} and {target!r} were given",
                 hint=f"flinkish savepoint {how} [TARGET]",
             )
         if detached:
-            raise UsageError(f"{how} waits for its result: it cannot be -detached", hint="")
+            raise UsageError(f"{how} waits for its result and cannot be -detached", hint="")
         return
     if name is not None:
         raise UsageError(
-            "--name goes with --all or --from-checkpoint", hint="flinkish savepoint JOB [TARGET]"
+            "--name requires --all or --from-checkpoint", hint="flinkish savepoint JOB [TARGET]"
         )
     if job is None:
         raise UsageError(
@@ -234,8 +237,9 @@ def _check_words(
         )
     if detached and not policy.is_empty:
         raise UsageError(
-            "old savepoints are removed once the new one is there, and -detached does not wait",
-            hint="leave -detached or the --keep options out",
+            "-detached does not wait for the new savepoint, but old savepoints are "
+            "removed only after it",
+            hint="omit -detached or the --keep options",
         )
 
 
@@ -255,9 +259,9 @@ def _of_dead_job(
 
     if detached:
         raise UsageError(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: this command itself takes the "
-            "savepoint of its checkpoint, so it cannot be -detached",
-            hint="leave -detached out",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: the command itself "
+            "saves its checkpoint, so it cannot be -detached",
+            hint="omit -detached",
         )
     with driver_output(session.out), session.reporter.live():
         request = save_dead_job(

@@ -35,32 +35,21 @@ def save_all(
 ) -> int:
     """Take a savepoint of every running job and return the exit status.
 
-    Parameters
-    ----------
-    pattern
-        Only jobs whose name matches it; None means all.
-    timeout
-        Seconds for all of them together.
-    policy
-        Which savepoints in ``target`` are kept of the jobs that have a new one.
-    expected
-        Names of jobs that must run.
-    full
-        Whether they share no files with earlier savepoints.
-    format_
-        ``native`` or ``canonical``.
+    ``pattern`` selects jobs by name; None means all. ``timeout`` is in seconds, for all of them
+    together. ``policy`` applies to jobs that have a new savepoint. ``expected`` are names of jobs
+    that must be running. With ``full`` the savepoints share no files with earlier ones.
     """
     out = session.out
     jobs = all_jobs.running_jobs(session, pattern)
     if not jobs:
-        like = f" has a name like {pattern!r}" if pattern else ""
+        like = f" matches {pattern!r}" if pattern else ""
         out.note(f"Nothing to do: no running job{like}.")
         session.warn_of_absent_registry()
     troubles = find_troubles(session, jobs, pattern, expected)
     if dry_run:
         return _would(out, jobs, target)
     _tell_troubles(out, troubles)
-    message = "stopped waiting; the savepoints that were triggered go on"
+    message = "stopped waiting; the triggered savepoints continue"
     with interruptible(message, "flinkish list"):
         outcomes = all_jobs.save_all(
             *(session, jobs, target, timeout),
@@ -75,9 +64,7 @@ def save_all(
     }
     removal = remove_old(session, target, policy, taken.keys(), taken.values())
     if out.json:
-        shown = document(outcomes, removal, policy, troubles)
-        absent = session.absent_registry
-        out.document(shown if absent is None else {**shown, "absent_registry": absent})
+        session.document(document(outcomes, removal, policy, troubles))
     _tell_removal(out, target, removal)
     return exit_code(outcomes, removal, troubles)
 
@@ -85,10 +72,9 @@ def save_all(
 def exit_code(outcomes: Sequence[JobOutcome], removal: Removal, troubles: Troubles) -> int:
     """Return 0 when nothing failed, 1 when every attempt failed, 3 when some did. Pure.
 
-    Jobs that have failed, or do not run though they should, make it 3, also those that turn out to
-    be dead now.
-    When another process holds the target, so that old savepoints cannot be removed now, that is no
-    failure: they are removed the next time.
+    Failed jobs, and expected jobs that are not running, make it 3, also those just found to be
+    dead. If another process holds the target, so that old savepoints cannot be removed now, that is
+    not a failure: they are removed next time.
     """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]
@@ -138,8 +124,8 @@ def _tell_troubles(out: Output, troubles: Troubles) -> None:
         why = (job.failure or {}).get("message") or "it has failed"
         _complain(
             out,
-            f"error: job {job.name} ({job.job_id}) does not run any more: {why}; "
-            f"when that is known: flinkish ack {job.job_id}",
+            f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
+            f"acknowledge it with: flinkish ack {job.job_id}",
         )
     for name in troubles.missing:
         _complain(out, f"error: no job named {name} is running")

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import table
 from flinkish.client.savepoints import diff_savepoints
+from flinkish.units import table
 
 #: Longest text of one value in the table; the JSON has the complete value.
 _WIDTH = 60
@@ -19,12 +19,12 @@ _WIDTH = 60
 @command("savepoint diff", exit_codes=(4, 11, 15))
 @click.argument("first", metavar="A", type=click.Path())
 @click.argument("second", metavar="B", type=click.Path())
-@click.option("--exit-code", is_flag=True, help="Exit 1 when they differ.")
+@click.option("--exit-code", is_flag=True, help="Exit 1 if they differ.")
 def diff(call: Call, first: str, second: str, exit_code: bool) -> int:
-    """Show two savepoints side by side: operators, schemas, rows, bytes, offsets, pins.
+    """Compare two savepoints: operators, schemas, rows, bytes, offsets, pins.
 
-    Only what differs is shown. Operators are matched by operator id, then by uid, then by their
-    ordinal. The exit code is 0 whether they differ or not, unless --exit-code is given.
+    Shows only the differences. Operators are matched by operator id, then by uid, then by
+    ordinal. The exit code is 0 even if they differ, unless --exit-code is given.
     """
     document = diff_savepoints(first, second)
     out = call.out

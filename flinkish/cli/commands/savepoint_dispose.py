@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import size_text
 from flinkish.cli.session import Session
 from flinkish.client.savepoints import dispose_savepoint
 from flinkish.errors import ConsentNeeded
+from flinkish.units import size_text
 
 
 def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
-    """Delete the savepoint at ``path`` and return the exit status.
-
-    Raises
-    ------
-    ConsentNeeded
-        The user did not consent.
-    FlinkishError
-        See :func:`flinkish.savepoint.directory.dispose.dispose`.
-    """
+    """Delete the savepoint at ``path``, after asking, and return the exit status."""
     out = session.out
     gone: list[str] = []
     tell = gone.append if dry_run or out.json else None
@@ -59,19 +51,19 @@ def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
     if done.kept:
         stay = "would stay" if dry_run else "stay"
         out.note(
-            f"{done.kept} of its files ({size_text(done.kept_bytes)}) {stay}: "
-            f"{', '.join(done.users[:3])}{' ...' if len(done.users) > 3 else ''} use them."
+            f"{done.kept} of its files ({size_text(done.kept_bytes)}) {stay}: they are "
+            f"used by {', '.join(done.users[:3])}{' ...' if len(done.users) > 3 else ''}."
         )
     if done.foreign:
         some = ", ".join(done.foreign[:3]) + (", ..." if len(done.foreign) > 3 else "")
-        out.warning(f"{len(done.foreign)} files that are not the savepoint's own stay: {some}")
+        out.warning(f"{len(done.foreign)} files that do not belong to the savepoint stay: {some}")
     return 0
 
 
 def _ask(out: Output, path: str, what: str) -> None:
     refused = ConsentNeeded(
-        f"disposing of the savepoint {path} ({what}) needs your agreement",
-        hint="give --yes to delete it, or --dry-run to see what would go",
+        f"disposing of the savepoint {path} ({what}) needs confirmation",
+        hint="use --yes to delete it, or --dry-run to see what would be deleted",
     )
     if not out.agree(f"Delete the savepoint {path} ({what})?"):
         raise refused

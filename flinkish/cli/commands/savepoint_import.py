@@ -12,10 +12,10 @@ from flinkish.errors import PartialFailure
 @command("savepoint import", exit_codes=(3, 4, 11, 15))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
-    """Put savepoints into the registry: each PATH is one, or a directory of them.
+    """Add savepoints to the registry: each PATH is one, or a directory of them.
 
-    What the registry knows already stays as it is, so it can be done again at any time. Savepoints
-    of jobs that the registry does not know are taken too.
+    Savepoints that the registry already knows are left unchanged, so you can repeat the command
+    at any time. Savepoints of unknown jobs are added too.
     """
     entries, failed = find_savepoints(paths)
     with call.session() as session:
@@ -41,7 +41,7 @@ def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
                 out.line(path)
         else:
             known = len(entries) - len(new)
-            out.line(f"Imported {len(new)} savepoints, {known} were known already.")
+            out.line(f"Imported {len(new)} savepoints, {known} were already known.")
         if not failed:
             return 0
         for path, error in failed if len(failed) > 1 else ():

@@ -9,36 +9,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import (
-    fitting_time,
-    iso_time,
-    size_text,
-    table,
-    terminal_width,
-    utc_time,
-)
+from flinkish.cli.output.text import fitting_time, iso_time, terminal_width, utc_time
 from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, UsageError, quoted_path
+from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
-    from flinkish.registry.jobs import SavepointRecord
+    from flinkish.messages.savepoints import SavepointRecord
     from flinkish.savepoint.directory.catalog import CatalogEntry
 
 
 @command("savepoint list", exit_codes=(11,))
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
-@click.option("--registry", "registry", is_flag=True, help="Those that the registry knows of.")
+@click.option("--registry", "registry", is_flag=True, help="List the registry's savepoints.")
 def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
-    """List the savepoints directly below a directory, newest first.
+    """List the savepoints directly in a directory, newest first.
 
-    DIR defaults to execution.checkpointing.savepoint-dir; where that is not set the savepoints of
-    the registry are listed. Their times are those in their metadata, in UTC. A look at the
-    sizes of their files tells those that are not whole (verify reads them).
+    DIR defaults to execution.checkpointing.savepoint-dir; if that is not set, the registry's
+    savepoints are listed. Times are those in the savepoints' metadata, in UTC. Damaged
+    savepoints are detected by the sizes of their files (verify reads the files).
     """
     if directory is not None and registry:
         raise UsageError(
-            "DIR and --registry exclude each other",
+            "DIR and --registry are mutually exclusive",
             hint="flinkish savepoint list DIR, or flinkish savepoint list --registry",
         )
     with call.session() as session:
@@ -51,7 +45,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         rows, notice = _rows(listed), _unfinished(listed)
         out = session.out
         if out.json:
-            out.document({"savepoints": [_document(row) for row in rows]})
+            write = session.document if where is None else out.document
+            write({"savepoints": [_document(row) for row in rows]})
         elif out.quiet:
             for row in rows:
                 if row["state"] == "complete":
@@ -74,8 +69,9 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
 def _unfinished(listed: Listed) -> str:
     count = len(listed.catalog.unfinished)
     return (
-        f"{count} unfinished or disposed {'ones are' if count > 1 else 'one is'} not shown; what "
-        "nobody writes any more is removed by: flinkish savepoint prune --garbage "
+        f"{count} unfinished or disposed "
+        f"{'savepoints are' if count > 1 else 'savepoint is'} not shown; remove those "
+        "that nobody is writing with: flinkish savepoint prune --garbage "
         f"{quoted_path(listed.location)}"
         if count
         else ""
@@ -107,7 +103,7 @@ def _gone(record: SavepointRecord) -> dict[str, Any]:
 
 
 def _state(error: FlinkishError) -> str:
-    """Return the state of a savepoint that is not whole, or that nobody can look at."""
+    """Return the state of a savepoint that is damaged or cannot be read."""
     if isinstance(error, StorageError):
         return "unreadable"
     return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"

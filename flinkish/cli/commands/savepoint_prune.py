@@ -11,8 +11,10 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, size_text, table, utc_time
+from flinkish.cli.output.text import iso_time, utc_time
+from flinkish.cli.session import Session
 from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
+from flinkish.units import counted, size_text, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
@@ -20,22 +22,23 @@ if TYPE_CHECKING:
 
 @command("savepoint prune", exit_codes=(3, 5, 11, 12))
 @click.argument("directory", metavar="DIR", type=click.Path())
-@keep_options("The newest N.")
+@keep_options("Keep the newest N.")
 @click.option(
     "--garbage",
     is_flag=True,
-    help="Remove unfinished ones older than an hour that nobody is writing. Needs no --keep-...",
+    help="Remove unfinished savepoints older than an hour that nobody is writing. Needs no "
+    "--keep-...",
 )
 @dry_run_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, **keep: Any) -> int:
-    """Remove the savepoints of a directory that no --keep-... keeps, each job's counted by itself.
+    """Remove the savepoints of a directory that no --keep-... keeps, counted per job.
 
-    Jobs are told apart by their queries, not by their names: what was restored goes on with its
-    job. The newest whole savepoint of a job always stays, and so do one that a running job was
-    restored from and has no commit of its own since, what a link in DIR leads to, and files that
-    other savepoints use. Savepoints that are not whole count for nothing and are left alone. Says
-    for each why it stays. Times are in UTC.
+    Jobs are identified by their queries, not by their names; a restored job continues the job
+    that it was restored from. Always kept: the newest intact savepoint of each job, one that a
+    running job was restored from and has not committed a batch since, the target of a link in
+    DIR, and files that other savepoints use. Damaged savepoints do not count and are kept. The
+    output gives the reason for everything kept. Times are in UTC.
     """
     from flinkish.savepoint.manage.retention import Policy
 
@@ -47,7 +50,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
         names = dry_run or session.out.json
 
         def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:
-            """Plan anew, because time may have passed, and prune unless ``dry_run``."""
+            """Plan again, because time may have passed, and prune unless ``dry_run``."""
             return prune_savepoints(
                 *(session, directory, policy),
                 garbage=garbage,
@@ -64,7 +67,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
             done = carry_out(
                 dry_run=False, agreed=agreed | {each.found.path for each in planned.trash}
             )
-        _show(session.out, done, dry_run)
+        _show(session, done, dry_run)
     error = not_removed(done, len(planned.going) + len(planned.trash))
     if error is not None:
         raise error
@@ -79,15 +82,16 @@ def _ask(out: Output, planned: PruneResult) -> None:
         what.append(f"{counted(len(going), 'savepoint')} ({size})")
     if trash:
         size = size_text(sum(each.found.bytes for each in trash))
-        what.append(f"{counted(len(trash), 'unfinished one')} ({size})")
+        what.append(f"{counted(len(trash), 'unfinished savepoint')} ({size})")
     names = [each.savepoint.path for each in going] + [other.found.path for other in trash]
     out.agree_to_remove(f"{' and '.join(what)} in {location}", names)
 
 
-def _show(out: Output, done: PruneResult, dry_run: bool) -> None:
+def _show(session: Session, done: PruneResult, dry_run: bool) -> None:
+    out = session.out
     location, savepoints, left = done.directory, done.savepoints, done.garbage
     if out.json:
-        out.document(
+        session.document(
             {
                 "directory": location,
                 "dry_run": dry_run,
@@ -123,7 +127,7 @@ def _warn(out: Output, done: PruneResult) -> None:
     for text in done.warnings:
         out.warning(text)
     for path, error in done.unreadable:
-        out.warning(f"{path} is left alone: {error.message}")
+        out.warning(f"{path} is kept: {error.message}")
 
 
 def _document(outcome: PruneOutcome) -> dict[str, Any]:
@@ -160,11 +164,11 @@ def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
 
 def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     header = outcome.savepoint.header
-    why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "no rule keeps it"
+    why = f"kept: {', '.join(outcome.reasons)}" if outcome.keep else "not kept by any rule"
     if outcome.error is not None:
         why = outcome.error.message
     elif outcome.shared:
-        why += f"; {outcome.shared} files that others use stay"
+        why += f"; {outcome.shared} files used by others stay"
     size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
     return (
         _word(outcome.keep, outcome.removed, dry_run),
@@ -178,7 +182,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
 
 def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
     found = outcome.found
-    why = f"kept: {outcome.reason}" if outcome.reason else "left unfinished, nobody writes it"
+    why = f"kept: {outcome.reason}" if outcome.reason else "unfinished, and nobody is writing it"
     if outcome.error is not None:
         why = outcome.error.message
     return (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import size_text, table
 from flinkish.errors import UsageError
+from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
 @click.option(
     "--lag",
     is_flag=True,
-    help="Ask a Kafka broker how many rows wait behind the saved offsets (--bootstrap-server).",
+    help="Ask a Kafka broker how many rows follow the saved offsets (needs --bootstrap-server).",
 )
 @click.option(
     "--bootstrap-server",
     "servers",
     metavar="HOST:PORT",
-    help="The broker to ask; several separated by commas. Savepoints do not record it.",
+    help="The broker to ask, which savepoints do not record; several are separated by commas.",
 )
 def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
-    """Show what is inside a savepoint: its queries, offsets, operators and schemas.
+    """Show the contents of a savepoint: its queries, offsets, operators and schemas.
 
-    Its bytes are its own, which disposing of it frees, or shared with other savepoints or with a
-    checkpoint. A job that is itself named "show" is given to flinkish savepoint by its id.
+    Its bytes are either its own, which disposing of it frees, or shared with other savepoints
+    or with a checkpoint. For a job that is itself named "show", give flinkish savepoint the
+    job's id.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
     if lag != bool(servers):
         raise UsageError(
-            "--lag and --bootstrap-server go together: a savepoint does not say which broker its "
-            "sources read",
-            hint="give both: --lag --bootstrap-server HOST:PORT",
+            "--lag requires --bootstrap-server and vice versa: a savepoint does not "
+            "record its sources' broker",
+            hint="use both: --lag --bootstrap-server HOST:PORT",
         )
     savepoint = open_savepoint(path)
     out = call.out
@@ -60,7 +61,7 @@ def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
 def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
     """Add the Kafka offsets to the descriptions of queries, with their lag if there is a broker."""
     from flinkish.client.kafka_offsets import ask_lag, kafka_offsets
-    from flinkish.spec.codec import encode_fields
+    from flinkish.messages.codec import encode_fields
 
     found = [kafka_offsets(query) for query in queries]
     if servers is not None:
@@ -90,9 +91,9 @@ def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
 
 
 #: What is said of a savepoint that was taken before the program had waited for its queries.
-INCOMPLETE = "the program may not have started all its queries: later ones are missing"
+INCOMPLETE = "the program may not have started all its queries; later ones are missing"
 _SHARED = (
-    "Operators of several queries have the same operator id: name them QUERY/UID or QUERY/ORDINAL."
+    "Operators of several queries share an operator id: address them as QUERY/UID or QUERY/ORDINAL."
 )
 
 

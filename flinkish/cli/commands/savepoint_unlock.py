@@ -10,9 +10,10 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import counted, iso_time, local_time, table
+from flinkish.cli.output.text import iso_time, local_time
 from flinkish.client import locks
 from flinkish.errors import ConsentNeeded
+from flinkish.units import counted, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
@@ -20,16 +21,20 @@ if TYPE_CHECKING:
 
 @command("savepoint unlock", exit_codes=(5,))
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
-@click.option("--force", is_flag=True, help="Remove locks whose owner may be alive, too: asks.")
-@click.option("--yes", is_flag=True, help="With --force: do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also remove locks whose owner may be alive; asks for confirmation.",
+)
+@click.option("--yes", is_flag=True, help="With --force: do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: bool) -> int:
-    """Show who holds a directory of savepoints, and remove the locks of those who are gone.
+    """Show who holds locks on a directory of savepoints, and remove stale locks.
 
-    DIR defaults to execution.checkpointing.savepoint-dir. Locks are refreshed while their owner
-    lives; one that is not is removed, by this command or by the next savepoint. With --force those
-    of living owners go too: their savepoints may then be damaged. So do files there that are
-    damaged or no locks at all.
+    DIR defaults to execution.checkpointing.savepoint-dir. Owners refresh their locks while they
+    are alive; this command, or the next savepoint, removes locks that are not refreshed.
+    --force also removes the locks of living owners, whose savepoints may then be damaged, and
+    files there that are damaged or are not locks.
     """
     with call.session() as session:
         held = locks.find_locks(session, directory, force=force)
@@ -115,11 +120,11 @@ def _ask(out: Output, location: str, alive: Sequence[FoundLease]) -> None:
         for each in alive
     )
     refused = ConsentNeeded(
-        f"removing {counted(len(alive), 'lock')} of {location} whose owners may be at work "
-        f"({names}) needs your agreement",
-        hint="give --yes, or leave out --force to remove only the stale ones",
+        f"removing {counted(len(alive), 'lock')} of {location} whose owners may be active "
+        f"({names}) needs confirmation",
+        hint="use --yes, or omit --force to remove only stale locks",
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise refused
-    if not out.ask(f"Remove the locks of {names}, who may be at work in {location}?"):
+    if not out.ask(f"Remove the locks of {names}, who may be active in {location}?"):
         raise refused

@@ -9,9 +9,9 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import size_text
 from flinkish.client.savepoints import Savepoint
 from flinkish.errors import Corrupt, FlinkishError, PartialFailure
+from flinkish.units import size_text
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.verify import Verification
@@ -26,13 +26,14 @@ _LEVELS = ("quick", "full", "deep")
     type=click.Choice(_LEVELS, case_sensitive=False),
     default="full",
     shell_complete=words_of(*_LEVELS),
-    help="quick: names and sizes; full (default): every byte's digest; deep: every state row too.",
+    help="quick: names and sizes; full (default): digests of all files; deep: also decode "
+    "every state row.",
 )
 def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
-    """Verify savepoints: every file is there, with its size and its digest.
+    """Verify savepoints: every file exists, with the recorded size and digest.
 
-    Files that another savepoint holds are followed to where they are. Exit code 15 when a file is
-    bad: the first ones are named, with --json all.
+    Files that belong to another savepoint are checked there. If a file is bad, the exit code is
+    15, and the first bad files are named (all of them with --json).
     """
     out = call.out
     documents, errors = [], []
@@ -81,7 +82,7 @@ def _show(out: Output, document: dict[str, Any], error: FlinkishError | None) ->
     elif document["ok"]:
         rows = "" if document["rows"] is None else f", {document['rows']} state rows"
         out.line(
-            f"Savepoint '{path}' is whole: {document['files']} files, "
+            f"Savepoint '{path}' is intact: {document['files']} files, "
             f"{size_text(document['bytes'])}{rows} ({document['level']})."
         )
     if error is not None:
@@ -89,7 +90,7 @@ def _show(out: Output, document: dict[str, Any], error: FlinkishError | None) ->
     unexpected = document.get("unexpected") or []
     if unexpected:
         some = ", ".join(unexpected[:3]) + (", ..." if len(unexpected) > 3 else "")
-        out.note(f"{len(unexpected)} files that are not the savepoint's own: {some}")
+        out.note(f"{len(unexpected)} files do not belong to the savepoint: {some}")
     for text in document.get("unread") or []:
         out.warning(f"rows were not decoded: {text}")
 
@@ -99,8 +100,8 @@ def _together(errors: list[FlinkishError], asked: int) -> FlinkishError:
     if asked == 1:
         return errors[0]
     damaged = [error for error in errors if isinstance(error, Corrupt)]
-    words = f"{len(errors)} of {asked} savepoints are not whole or could not be read"
-    hint = "each is named above; with --json every bad file is"
+    words = f"{len(errors)} of {asked} savepoints are damaged or could not be read"
+    hint = "each is named above; --json names every bad file"
     if damaged:
         return Corrupt(f"{words}: {damaged[0].message}", hint=hint)
     return PartialFailure(f"{words}: {errors[0].message}", hint=hint)

@@ -11,7 +11,7 @@ from flinkish.cli.options.arguments import raw_option, savepoint_argument, state
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.client import state
-from flinkish.launch import state_exporter
+from flinkish.messages.calls import EXPORT_FORMATS
 
 
 @command("export", exit_codes=(4, 11, 15))
@@ -21,15 +21,15 @@ from flinkish.launch import state_exporter
 @click.option(
     "--format",
     "form",
-    type=click.Choice(state_exporter.FORMATS, case_sensitive=False),
-    shell_complete=words_of(*state_exporter.FORMATS),
+    type=click.Choice(EXPORT_FORMATS, case_sensitive=False),
+    shell_complete=words_of(*EXPORT_FORMATS),
     default="parquet",
     show_default=True,
-    help="What the files are.",
+    help="Format of the files.",
 )
-@click.option("--where", metavar="SQL", help="Only rows of which it is true; not with avro.")
+@click.option("--where", metavar="SQL", help="Only rows that match this condition; not with avro.")
 @raw_option
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @spark_options
 def export(
     call: Call,
@@ -42,11 +42,10 @@ def export(
     dry_run: bool,
     **spark: Any,
 ) -> int:
-    """Write a state of a savepoint into the new directory TARGET, by a Spark application.
+    """Write a state of a savepoint into the new directory TARGET, using a Spark application.
 
-    Rows have partition, key and value (avro: key and value, a file for each partition; typed state
-    as its bytes). The file
-    _SUCCESS in TARGET says that all of it is there.
+    Rows have partition, key and value (avro: key and value, one file per partition; typed state
+    as bytes). The file _SUCCESS in TARGET marks a complete export.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 

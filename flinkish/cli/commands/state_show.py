@@ -13,8 +13,8 @@ from flinkish.cli.options.arguments import raw_option, savepoint_argument, state
 from flinkish.cli.options.spark import prepared, spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.client.state import check_partition, find_rows, first_rows, open_state
+from flinkish.units import table
 
 #: Longer cells are truncated in tables; ``--json`` has the complete values.
 _WIDEST = 60
@@ -26,10 +26,14 @@ _WIDEST = 60
 @click.option(
     "--where",
     metavar="SQL",
-    help="Only rows of which it is true, as in: \"key.k = 'a' AND value.count > 3\" (needs Spark).",
+    help="Only rows that match, such as: \"key.k = 'a' AND value.count > 3\" (needs Spark).",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows, at most."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Maximum number of rows.",
 )
 @click.option(
     "--partition", type=click.IntRange(min=0), metavar="P", help="Only this state partition."
@@ -48,10 +52,9 @@ def show(
 ) -> int:
     """Show rows of a state in a savepoint: partition, key and value.
 
-    UID is the operator's uid, operator id or ordinal, with QUERY/ in front where several queries
-    have one; STATE one of its states where it has several: a state variable of a processor, left
-    or right of a join. With --where it runs a Spark application,
-    without it no Spark is needed.
+    UID is the operator's uid, operator id or ordinal; prefix it with QUERY/ if several queries
+    have it. STATE selects one of several states: a state variable of a processor, or left or
+    right of a join. Spark is needed only with --where, which runs a Spark application.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -86,9 +89,9 @@ def _show(
         for line in render(rows):
             out.line(line)
         if more:
-            out.note(f"there are more than these {len(rows):,} rows: see --limit")
+            out.note(f"there are more than these {len(rows):,} rows; use --limit")
         elif not rows:
-            out.note(f"the state {operator['state']} has no such rows")
+            out.note(f"the state {operator['state']} has no matching rows")
 
 
 def render(rows: Sequence[Mapping[str, Any]]) -> list[str]:

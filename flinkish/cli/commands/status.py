@@ -13,33 +13,19 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.list import REDRAW
 from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
-from flinkish.cli.output.text import (
-    folded,
-    iso_time,
-    local_time,
-    shortened,
-    size_text,
-    table,
-    terminal_width,
-    visible,
-    width_of,
-)
+from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
 from flinkish.cli.output.upgrades_text import document, upgrade_row
 from flinkish.client.job_description import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobStateChange,
-    ProcessRef,
-    QueryStatus,
-    Request,
-    SavepointRecord,
-)
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
-from flinkish.spec.codec import encode_fields
+from flinkish.units import shortened, size_text, table, visible, width_of
 
 
 @command("status", exit_codes=(10,))
@@ -48,10 +34,10 @@ from flinkish.spec.codec import encode_fields
 def status(call: Call, job: str, watch: bool) -> int:
     """Show one job in full: its states, queries, operators, savepoints and requests.
 
-    On a terminal, names and paths are shortened and columns left out until a line fits.
+    On a terminal, names and paths are shortened and columns omitted to fit the width.
     """
     if watch and call.out.json:
-        raise UsageError("--watch and --json exclude each other", hint="drop one of them")
+        raise UsageError("--watch and --json are mutually exclusive", hint="use only one of them")
     while True:
         with call.session() as session:
             found = session.find_job(job, include_final=True)
@@ -151,13 +137,7 @@ def request_document(request: Request) -> dict[str, Any]:
 
 
 def render(description: JobDescription, width: int | None = None) -> list[str]:
-    """Return a job as lines for people. Pure.
-
-    Parameters
-    ----------
-    width
-        The columns of the terminal that each line must fit into; None: no limit.
-    """
+    """Return a job as lines for people, at most ``width`` columns wide. Pure."""
     job = description.job
     lines = [_title(job, width), ""]
     facts = {
@@ -236,7 +216,7 @@ def _title(job: JobRecord, width: int | None) -> str:
 
 
 def _fact(title: str, value: str, width: int | None) -> list[str]:
-    """Return a fact as lines: a path is shortened to fit, a sentence goes on below itself."""
+    """Return a fact as lines: a path is shortened to fit, a sentence is wrapped."""
     text = visible(mask_secrets(value))
     if width is None or width_of(title + text) <= width:
         return [title + text]
@@ -246,7 +226,7 @@ def _fact(title: str, value: str, width: int | None) -> list[str]:
 
 
 def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
-    """Return lines that go on below themselves, with an indent, where they do not fit."""
+    """Return lines, wrapped and indented where they do not fit."""
     return [part for line in lines for part in folded(mask_secrets(line), width, indent=" " * 4)]
 
 

@@ -27,7 +27,8 @@ from flinkish.registry.jobs import RequestKind
     "-d",
     "--drain",
     is_flag=True,
-    help="First emit what waits for the watermark: windows, sessions, outer joins, timers.",
+    help="First emit everything that waits for the watermark: windows, sessions, outer joins, "
+    "timers.",
 )
 @format_option
 @detached_option
@@ -45,12 +46,12 @@ def stop(
 ) -> int:
     """Stop a job with a savepoint: nothing is processed after it.
 
-    When the savepoint fails, the job goes on from where it was.
+    If the savepoint fails, the job keeps running.
 
-    With --drain the watermark of each query goes to its maximum (9223372036854775 ms) in a last
-    batch without new input, so everything in its state that waits for event time is emitted. Use it
-    to end a job for good: rows that come later are late for its savepoint. Once it is draining, a
-    failure ends the job.
+    With --drain, each query runs a last batch without new input and with its watermark at the
+    maximum (9223372036854775 ms), which emits all state that waits for event time. Use it to
+    end a job for good: rows that arrive later are late for its savepoint. Once draining has
+    begun, a failure ends the job.
     """
     with call.session() as session:
         found = session.find_job(job)

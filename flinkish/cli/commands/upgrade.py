@@ -1,4 +1,4 @@
-"""``flinkish upgrade``: go on with a better program, or a newer Spark, or back."""
+"""``flinkish upgrade``: upgrade a job's program or Spark, with rollback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.cli.commands.upgrade_shadow import shadow
 
 @click.group("upgrade", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)
 def upgrade() -> None:
-    """Let a job go on with another program or another Spark, with the way back."""
+    """Upgrade a job to another program or another Spark, with rollback."""
 
 
 upgrade.add_command(in_place)

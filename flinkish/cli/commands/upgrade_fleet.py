@@ -11,10 +11,10 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import complete_file, dry_run_option, interruptible
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.cli.output.upgrades_text import document
 from flinkish.config import read_toml
 from flinkish.errors import UsageError, quoted_path
+from flinkish.units import table
 from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 
@@ -28,21 +28,21 @@ from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
     metavar="K",
     default=1,
     show_default=True,
-    help="How many upgrades run at a time.",
+    help="Number of upgrades that run at the same time.",
 )
-@click.option("--keep-going", is_flag=True, help="Begin the others after one was not upgraded.")
+@click.option("--keep-going", is_flag=True, help="Continue with the others after a failed upgrade.")
 @dry_run_option
 def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) -> int:
-    """Upgrade the jobs that a file names, as upgrade in-place does each.
+    """Upgrade the jobs named in a file, each as upgrade in-place does.
 
-    After the first that is not upgraded no other is begun. Jobs that run what the file asks for are
-    up to date, and interrupted upgrades are finished, so the same command goes on with the rest.
-    Exit 0 when every job is as asked, 3 when some are not, 1 when none is.
+    After the first failed upgrade no other is started. Jobs that already run what the file asks
+    for are up to date, and interrupted upgrades are finished, so you can run the command again
+    to continue. Exit code 0: every job is up to date; 3: some are not; 1: none is.
     """
     entries = _entries(file)
     out = call.out
     with call.session() as session:
-        message = "stopped; upgrades that were under way are not finished"
+        message = "stopped; upgrades in progress are not finished"
         with interruptible(message, f"flinkish upgrade fleet {quoted_path(file)}"):
             results = carry_out(
                 *(session, entries),
@@ -59,7 +59,7 @@ def _entries(file: str) -> tuple[FleetEntry, ...]:
     path = os.path.abspath(file)
     found = read_toml(path)
     if found is None:
-        raise UsageError(f"there is no file {file}", hint="name the file of the fleet")
+        raise UsageError(f"no such file: {file}", hint="name the fleet's TOML file")
     return parse_fleet(found, os.path.dirname(path))
 
 

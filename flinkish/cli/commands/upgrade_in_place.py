@@ -17,8 +17,8 @@ from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.session import Session
+from flinkish.messages.upgrades import UpgradeKind
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.upgrades import UpgradeKind
 from flinkish.upgrade.preparation import Ready, check_agreed, rehearse
 from flinkish.upgrade.takeover import begin
 
@@ -30,12 +30,12 @@ from flinkish.upgrade.takeover import begin
     "--rehearse",
     "rehearsed",
     is_flag=True,
-    help="First run some batches of the new program on a copy of the state, without output.",
+    help="First run a few batches of the new program on a copy of the state, without output.",
 )
 @click.option(
     "--handover",
     is_flag=True,
-    help="Start the driver of the new program first, and stop the job when it is ready.",
+    help="Start the new program's driver first, and stop the job once it is ready.",
 )
 @dry_run_option
 def in_place(
@@ -43,17 +43,17 @@ def in_place(
 ) -> int:
     """Upgrade a running job: to another program, another Spark, other settings.
 
-    Checks first, against the running job, whether the new program would go on; if not, exit 4 or 5
-    and nothing is touched. Then the job is stopped with a savepoint, and the new program started
-    from it. What is not given is as the job was started. When the new program does not start, or
-    does not commit its batches in time, it is ended and the old one started again from the same
-    savepoint: exit 1. An interrupted upgrade is finished or undone by: upgrade resume, upgrade
-    rollback.
+    First checks against the running job whether the new program could resume; if not, exits
+    with 4 or 5 and touches nothing. Then stops the job with a savepoint and starts the new
+    program from it. Everything you do not specify stays as the job was started. If the new
+    program does not start, or does not commit its batches in time, it is ended and the old one
+    is restarted from the same savepoint: exit 1. Finish or undo an interrupted upgrade with
+    upgrade resume or upgrade rollback.
 
-    With --handover there are two drivers for a while: the new program runs up to its first query
-    and is held there. Only then is the job stopped, so that hardly any time passes between its last
-    batch and the first of the new program. If the new program does not come so far, the job goes
-    on.
+    With --handover, two drivers run for a while: the new program runs up to its first query and
+    is held there. Only then is the job stopped, so that the pause between its last batch and
+    the new program's first is short. If the new program does not get that far, the job keeps
+    running.
     """
     with call.session() as session, driver_output(session.out):
         found = session.find_job(job)
@@ -62,7 +62,7 @@ def in_place(
         if dry_run:
             return show_dry_run(session, ready)
         if not (session.out.json or session.out.quiet):
-            show_plan(ready.plan.document)
+            show_plan(ready.plan.restore_plan)
         check_agreed(ready)
         if rehearsed:
             _rehearse(session, found, ready)

@@ -1,4 +1,4 @@
-"""``flinkish upgrade resume`` and ``rollback``: what is left of an interrupted upgrade."""
+"""``flinkish upgrade resume`` and ``rollback``: finish or undo an interrupted upgrade."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _left_options(function: F) -> F:
     function = secret_args_option(function)
     function = conf_option(function)
     function = click.option(
-        "--force", is_flag=True, help="Its process ran on another host, and is gone."
+        "--force", is_flag=True, help="Confirm that its process, on another host, is gone."
     )(function)
     return click.argument("upgrade_id", metavar="ID")(function)
 
@@ -36,7 +36,7 @@ def resume(
 ) -> int:
     """Finish an upgrade whose command was interrupted.
 
-    ID, or its beginning, is in flinkish status JOB. Secrets have to be given again.
+    flinkish status JOB shows the ID; a prefix is enough. Secrets must be given again.
     """
     with call.session() as session:
         secrets = Secrets(conf, secret_arguments or None)
@@ -54,10 +54,11 @@ def rollback(
     secret_arguments: tuple[str, ...],
     sink_ahead: str | None,
 ) -> int:
-    """Undo an upgrade whose command was interrupted: the old program goes on.
+    """Undo an upgrade whose command was interrupted: the old program resumes.
 
-    Exit 0 when it does. Secrets have to be given again. Without --sink-ahead the upgrade's own is
-    taken; where others have written to a table that was to go back, give --sink-ahead rebase.
+    Exits with 0 when it does. Secrets must be given again. --sink-ahead defaults to the
+    upgrade's own; if others have written to a table that should be rolled back, use
+    --sink-ahead rebase.
     """
     with call.session() as session:
         secrets = Secrets(conf, secret_arguments or None)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.upgrades_text import document
 from flinkish.cli.session import Session
 from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.restore.plan.plan_text import verdict_line
-from flinkish.spec.upgrades import Upgrade, UpgradeState
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Ready
 
@@ -19,17 +18,8 @@ from flinkish.upgrade.preparation import Ready
 def carry_out(session: Session, left: Execution, *, asked_back: bool = False) -> int:
     """Carry out the rest of an upgrade, show its end, and return the exit status.
 
-    Parameters
-    ----------
-    asked_back
-        Whether the user asked for the old program: then ROLLED_BACK is what was wanted.
-
-    Raises
-    ------
-    RolledBack
-        The new program was given up, and the old one runs again.
-    FlinkishError
-        The old job could not be stopped, and runs as before.
+    With ``asked_back`` the user requested the rollback, so that ROLLED_BACK is a success; otherwise
+    it raises RolledBack.
     """
     upgrade_id = left.upgrade.upgrade_id
     out = session.out
@@ -41,7 +31,7 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
         try:
             done = left.run()
         except FlinkishError as error:  # the record says how far it is
-            error.hint = "; ".join(filter(None, (error.hint, f"go on with: {hint}")))
+            error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
     shadows = done.state is UpgradeState.SHADOWING and done.failure is None
@@ -60,31 +50,31 @@ def carry_out(session: Session, left: Execution, *, asked_back: bool = False) ->
             out.complain(f"  {line}")
     sinks = _tell_what_was_written(session, left)
     raise RolledBack(
-        f"job {done.name} was not upgraded, and goes on as job {running(done)}: "
+        f"job {done.name} was not upgraded, and continues as job {running(done)}: "
         f"{failure.get('message')}",
         hint=f"see the log of the new program with: flinkish logs {done.new_job_id}",
         **document(done),
-        sinks=[dict(sink) for sink in sinks],
+        sinks=[encode_fields(sink) for sink in sinks],
     )
 
 
-def _tell_what_was_written(session: Session, left: Execution) -> list[Mapping[str, Any]]:
+def _tell_what_was_written(session: Session, left: Execution) -> list[SinkRow]:
     """Warn of what the new program has committed, and return what became of the sinks."""
     sinks = left.sinks_of_old()
-    undone = {sink["query"] for sink in sinks if sink["rollback_to"] is not None}
+    undone = {sink.query for sink in sinks if sink.rollback_to is not None}
     for name, (first, last) in left.upgrade.committed.items():
-        stays = "undone in its table" if name in undone else "not undone"
+        stays = "rolled back in its table" if name in undone else "not rolled back"
         session.out.warning(
-            f"query '{name}' of the new program committed the batches {first} to {last}: what they "
-            f"wrote is {stays}"
+            f"query '{name}' of the new program committed the batches {first} to {last}: "
+            f"their output is {stays}"
         )
     for sink in sinks:
-        session.out.warning(f"query '{sink['query']}' of the old program: {sink['text']}")
+        session.out.warning(f"query '{sink.query}' of the old program: {sink.text}")
     return sinks
 
 
 def running(upgrade: Upgrade) -> str | None:
-    """Return the job that goes on after a finished upgrade, or the shadow. Pure."""
+    """Return the job that runs after a finished upgrade, or the shadow. Pure."""
     if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
         return upgrade.new_job_id
     return upgrade.old_again_id or upgrade.job_id
@@ -98,13 +88,15 @@ def _show(session: Session, upgrade: Upgrade) -> None:
     elif out.quiet:
         out.line(str(job))
     elif upgrade.state is UpgradeState.SHADOWING:
-        out.line(f"Job {upgrade.new_job_id} has caught up with job {upgrade.name}; both run.")
-        out.line(f"Let it take over: flinkish upgrade shadow {upgrade.job_id} --promote")
-        out.line(f"Or end it: flinkish upgrade shadow {upgrade.job_id} --abandon")
+        out.line(
+            f"Job {upgrade.new_job_id} has caught up with job {upgrade.name}; both are running."
+        )
+        out.line(f"To let it take over: flinkish upgrade shadow {upgrade.job_id} --promote")
+        out.line(f"To end it: flinkish upgrade shadow {upgrade.job_id} --abandon")
     elif upgrade.state is UpgradeState.UPGRADED:
-        out.line(f"Job {upgrade.name} is upgraded: it goes on as job {job}.")
+        out.line(f"Job {upgrade.name} is upgraded and continues as job {job}.")
     else:
-        out.line(f"Upgrade {upgrade.upgrade_id} is undone: job {job} goes on.")
+        out.line(f"Upgrade {upgrade.upgrade_id} is undone; job {job} continues.")
 
 
 def show_dry_run(session: Session, ready: Ready) -> int:
@@ -116,8 +108,8 @@ def show_dry_run(session: Session, ready: Ready) -> int:
             | {"plan": ready.plan.document}
         )
     elif not out.quiet:
-        show_plan(ready.plan.document)
-        out.line(verdict_line(ready.plan.document))
+        show_plan(ready.plan.restore_plan)
+        out.line(verdict_line(ready.plan.restore_plan))
         for line in ready.steps():
             out.line(line)
     return ready.plan.exit_code

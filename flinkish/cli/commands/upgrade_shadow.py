@@ -1,4 +1,4 @@
-"""``flinkish upgrade shadow JOB``: the new program beside the job, until somebody decides."""
+"""``flinkish upgrade shadow JOB``: run the new program alongside the job until a decision."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.session import Session
 from flinkish.errors import UsageError
+from flinkish.messages.upgrades import UpgradeKind
 from flinkish.registry.jobs import JobRecord
-from flinkish.spec.upgrades import UpgradeKind
 from flinkish.upgrade import takeover
 from flinkish.upgrade.preparation import Secrets, check_agreed
 from flinkish.upgrade.shadow import check_apart, find_shadow
@@ -24,35 +24,37 @@ from flinkish.upgrade.shadow import check_apart, find_shadow
 @command("shadow", exit_codes=(4, 5, 10, 12, 13, 14, 15))
 @job_argument
 @new_version_options
-@click.option("--promote", is_flag=True, help="Let the shadow that JOB has take over from it.")
-@click.option("--abandon", is_flag=True, help="End the shadow that JOB has; JOB goes on.")
+@click.option("--promote", is_flag=True, help="Let JOB's shadow take over from it.")
+@click.option("--abandon", is_flag=True, help="End JOB's shadow; JOB keeps running.")
 @dry_run_option
 def shadow(
     call: Call, job: str, promote: bool, abandon: bool, dry_run: bool, **options: Any
 ) -> int:
-    """Run a new program beside a job, on a copy of its state, before it takes over.
+    """Run a new program alongside a job, on a copy of its state, before it takes over.
 
-    Checks as upgrade in-place, takes a savepoint of the job, which goes on, and starts the new
-    program from it as the job NAME-shadow, with query ids of its own. Its ARGS have to let it write
-    elsewhere: a file sink or a table of the job is refused. It is watched until every query has
-    committed its batches and has caught up; if it does not, it is ended: exit 1. Then both run.
-    --promote stops the job with a savepoint and gives the shadow its name; --abandon ends the
-    shadow.
+    Checks as upgrade in-place does, takes a savepoint of the running job, and starts the new
+    program from it as the job NAME-shadow, with its own query ids. ARGS must make it write
+    elsewhere: file sinks and tables of the job are refused. The command returns once every
+    query has committed its batches and has caught up, and both jobs run on; a shadow that does
+    not catch up is ended: exit 1. --promote stops the job with a savepoint and gives its name
+    to the shadow; --abandon ends the shadow.
     """
     if promote and abandon:
-        raise UsageError("--promote and --abandon exclude each other", hint="give one of them")
+        raise UsageError(
+            "--promote and --abandon are mutually exclusive", hint="use only one of them"
+        )
     given = NewVersion(**options)
     with call.session() as session, driver_output(session.out):
         found = session.find_job(job)
         if promote or abandon:
             return _decide(session, found, given, promote=promote)
         ready = prepared(session, found, given, UpgradeKind.SHADOW)
-        for warning in check_apart(session, found, ready.plan):
+        for warning in check_apart(session, found, ready.plan.restore_plan):
             session.out.warning(warning)
         if dry_run:
             return show_dry_run(session, ready)
         if not (session.out.json or session.out.quiet):
-            show_plan(ready.plan.document)
+            show_plan(ready.plan.restore_plan)
         check_agreed(ready)
         return carry_out(session, takeover.begin(session, ready))
 

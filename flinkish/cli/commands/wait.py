@@ -12,9 +12,9 @@ from flinkish.cli.options.arguments import (
     timeout_option,
     words_of,
 )
-from flinkish.cli.output.text import table
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import wait_for
+from flinkish.units import table
 
 
 @command("wait", exit_codes=(10, 13, 14))
@@ -25,26 +25,27 @@ from flinkish.client.waiting import wait_for
     default="running",
     metavar="running|batch=N|batch=+N|idle|ended",
     shell_complete=words_of("running", "batch=", "batch=+", "idle", "ended"),
-    help="What to wait for (default: running).",
+    help="Goal to wait for (default: running).",
 )
-@click.option("--query", metavar="NAME", help="With batch=N and idle: only this query counts.")
+@click.option("--query", metavar="NAME", help="With batch=N and idle: consider only this query.")
 @timeout_option
 def wait(call: Call, job: str, goal: str, query: str | None, timeout: float | None) -> int:
-    """Wait until a job has come so far.
+    """Wait until a job reaches a goal.
 
-    running: it runs, its queries are started. batch=N: every query has committed batch N or a later
-    one; batch=+N: N batches more than when the wait began. idle: every query has committed what its
-    sources had: for 2 s, and for longer than the interval of its trigger, the driver has reported
-    that its newest look for input found none and that it committed no batch. ended: it has ended;
-    exit 0 only if it FINISHED, as run does.
+    running: the job runs and its queries are started. batch=N: every query has committed batch
+    N or a later one; batch=+N: N more batches than at the start of the wait. idle: every query
+    has processed all available input: for 2 s, and for longer than its trigger interval, the
+    driver has reported that it found no new input and committed no batch. ended: the job has
+    ended; exit 0 only if it FINISHED, as for run.
 
-    A job that ends before gives the exit code of its failure, or 13 if it finished or was canceled.
+    If the job ends before that, the exit code is that of its failure, or 13 if it finished or
+    was canceled.
     """
     wanted = parse_goal(goal, query)
     with call.session() as session:
         out = session.out
         found = session.find_job(job, include_final=True)
-        message = f"stopped waiting; job {found.job_id} goes on"
+        message = f"stopped waiting; job {found.job_id} keeps running"
         with interruptible(message, f"flinkish status {found.job_id}"):
             reached = wait_for(session, found, wanted, session.timeout(timeout))
         queries = session.registry.queries(reached.job_id)

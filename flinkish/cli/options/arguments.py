@@ -145,7 +145,7 @@ timeout_option = click.option(
     "--timeout",
     callback=parse_seconds,
     metavar="DURATION",
-    help="How long to wait before exit 14; the work goes on. Default: client.timeout.",
+    help="How long to wait before exit 14; the work continues. Default: client.timeout.",
 )
 
 detached_option = click.option(
@@ -157,7 +157,7 @@ detached_option = click.option(
 )
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Say what would be done, and do nothing."
+    "--dry-run", is_flag=True, help="Show what would be done, and do nothing."
 )
 
 
@@ -181,7 +181,7 @@ format_option = click.option(
     callback=check_format,
     metavar="native|canonical",
     shell_complete=words_of(*_FORMATS),
-    help="native (default): Spark's files as they are. canonical: state as Avro files.",
+    help="native (default): Spark's files, unchanged. canonical: state as Avro files.",
 )
 
 
@@ -199,6 +199,4 @@ def interruptible(message: str, follow: str) -> Iterator[None]:
 #: Arguments that the commands on state share: the savepoint, and the state in it.
 savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
 state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")
-raw_option = click.option(
-    "--raw", is_flag=True, help="Leave the values of typed state as their bytes."
-)
+raw_option = click.option("--raw", is_flag=True, help="Show values of typed state as bytes.")

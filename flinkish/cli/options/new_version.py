@@ -22,8 +22,9 @@ from flinkish.client import requests
 from flinkish.client.program import program_file
 from flinkish.client.set_offsets import offsets_of
 from flinkish.config import working_directory
-from flinkish.registry.jobs import JobRecord, RestoreSpec
-from flinkish.spec.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
+from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade.preparation import Ready, prepare
 from flinkish.upgrade.target import Changes
 
@@ -33,8 +34,8 @@ _to_option = click.option(
     metavar="APP.py",
     type=click.Path(),
     shell_complete=complete_file,
-    help="The new program. Default: the same. ARGS are its arguments (behind -- where they look "
-    "like options); default: as the job was started.",
+    help="The new program. Default: the same program. ARGS are its arguments (after -- if "
+    "they look like options); default: those that the job was started with.",
 )
 _health_batches_option = click.option(
     "--health-batches",
@@ -42,7 +43,7 @@ _health_batches_option = click.option(
     type=click.IntRange(min=LEAST_HEALTH_BATCHES),
     default=3,
     show_default=True,
-    help="Every query of the new program has to commit so many batches.",
+    help="Every query of the new program must commit this many batches.",
 )
 _health_timeout_option = click.option(
     "--health-timeout",
@@ -50,13 +51,14 @@ _health_timeout_option = click.option(
     callback=parse_seconds,
     default="5m",
     show_default=True,
-    help="How long its start may take, and again these batches.",
+    help="Time limit for its start, and again for these batches.",
 )
 _timeout_option = click.option(
     "--timeout",
     callback=parse_seconds,
     metavar="DURATION",
-    help="How long the job's savepoint may take. Default: client.timeout.",
+    help="Time limit for the job's savepoint, from the request to the job's end. Default: "
+    "client.timeout.",
 )
 
 

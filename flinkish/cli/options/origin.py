@@ -30,17 +30,7 @@ class OriginOptions(ProgramOptions, RestoreArguments):
 
 @dataclass(frozen=True)
 class Origin:
-    """What the words say.
-
-    Parameters
-    ----------
-    program : Program
-        The program, its arguments and its Spark.
-    restore : Restore
-        The restore; without a savepoint when it is from a job.
-    job : JobRecord or None
-        The job.
-    """
+    """A parsed command line: what to restore (a savepoint, or ``job``) with which program."""
 
     program: Program
     restore: Restore
@@ -51,7 +41,7 @@ class OriginFirst(Command):
     """A command whose first word is an origin, before the options or after them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the origin behind the options that follow it: ``JOB -p 4 APP.py``."""
+        """Move the origin to after the options that follow it: ``JOB -p 4 APP.py``."""
         at = first_argument(self, args)
         if at is None or args[at + 1 : at + 2] == [] or not args[at + 1].startswith("-"):
             return super().parse_args(ctx, args)
@@ -81,13 +71,7 @@ def origin_and_program(function: F) -> F:
 
 
 def origin_of(session: Session, given: OriginOptions) -> Origin:
-    """Find what the words of a command mean.
-
-    Raises
-    ------
-    UsageError, AmbiguousJob, JobNotFound, SavepointNotFound
-        They mean nothing, or several things.
-    """
+    """Find the savepoint or job, and the program, that a command's arguments name."""
     word, rest = check_origin.split_words(
         given.words,
         session.config,

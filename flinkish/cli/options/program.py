@@ -12,7 +12,7 @@ from flinkish.cli.options.arguments import F, complete_file
 from flinkish.client.program import Program
 from flinkish.errors import UsageError
 from flinkish.launch.deploy_mode import DEPLOY_MODE
-from flinkish.spec.launch import LEAST_PARALLELISM
+from flinkish.messages.launch import LEAST_PARALLELISM
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def pairs(
     for value in values:
         key, equals, text = value.partition("=")
         if not (key.strip() and equals):
-            raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="write --conf key=value")
+            raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="use --conf key=value")
         found[key.strip()] = text
     return found
 
@@ -103,7 +103,7 @@ parallelism_option = click.option(
 
 #: Also used by commands that run Spark without a program (:mod:`flinkish.cli.options.spark`).
 master_option = click.option(
-    "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark's master."
+    "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark master."
 )
 python_option = click.option(
     "-pyexec", "--pyExecutable", "python", metavar="PYTHON", help="Python of the executors."
@@ -123,8 +123,8 @@ def _spark_home(ctx: click.Context, _parameter: click.Parameter, value: str | No
         return value
     if not os.path.isfile(os.path.join(os.path.expanduser(value), "bin/spark-submit")):
         raise UsageError(
-            f"--spark-home: {value} is no Spark: it has no bin/spark-submit",
-            hint="name the directory of a Spark, or leave it out for SPARK_HOME or pyspark",
+            f"--spark-home: {value} is not a Spark installation: it has no bin/spark-submit",
+            hint="name a Spark directory, or omit the option to use SPARK_HOME or pyspark",
         )
     return value
 
@@ -134,7 +134,7 @@ spark_home_option = click.option(
     metavar="DIR",
     type=click.Path(),
     callback=_spark_home,
-    help="The Spark to use. Default: SPARK_HOME, else the installed pyspark.",
+    help="Spark installation to use. Default: SPARK_HOME, else the installed pyspark.",
 )
 conf_option = click.option(
     "--conf",
@@ -150,7 +150,7 @@ secret_args_option = click.option(
     metavar="FILE",
     callback=_arguments_in,
     shell_complete=complete_file,
-    help="More arguments of the program, one a line, that are shown nowhere (mode 0600).",
+    help="File with secret program arguments, one per line, that are never shown (mode 0600).",
 )
 
 _OPTIONS = (
@@ -158,7 +158,7 @@ _OPTIONS = (
     click.option(
         "--deploy-mode",
         type=click.Choice(["client", "cluster"]),
-        help="Where a job's driver runs: on this host, or on a node of the cluster.",
+        help="Where the driver runs: on this host, or on a node of the cluster.",
     ),
     click.option(
         "-py",
@@ -166,7 +166,7 @@ _OPTIONS = (
         "program",
         metavar="FILE",
         type=click.Path(),
-        help="The program; then all words after the options are its arguments.",
+        help="The program; all words after the options are then its arguments.",
     ),
     click.option(
         "-pym", "--pyModule", "module", metavar="MODULE", help="The program, as a module."
@@ -177,7 +177,7 @@ _OPTIONS = (
         "py_files",
         metavar="FILES",
         multiple=True,
-        help="Files, comma-separated, for the program's imports.",
+        help="Comma-separated files for the program's imports.",
     ),
     click.option(
         "-pyarch",
@@ -185,7 +185,7 @@ _OPTIONS = (
         "archives",
         metavar="FILES",
         multiple=True,
-        help="Archives, comma-separated, unpacked on the executors.",
+        help="Comma-separated archives, unpacked on the executors.",
     ),
     python_option,
     client_python_option,
@@ -198,7 +198,7 @@ _OPTIONS = (
         help="A jar for driver and executors (repeatable).",
     ),
     click.option(
-        "--packages", metavar="COORDINATES", multiple=True, help="Maven packages, comma-separated."
+        "--packages", metavar="COORDINATES", multiple=True, help="Comma-separated Maven packages."
     ),
     spark_home_option,
     conf_option,

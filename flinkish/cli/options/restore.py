@@ -9,7 +9,7 @@ import click
 from flinkish.cli.options.arguments import F, words_of
 from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
 from flinkish.client.set_offsets import pair_of
-from flinkish.spec.launch import SINK_MODES, VERIFY_LEVELS
+from flinkish.messages.launch import SINK_MODES, VERIFY_LEVELS
 
 
 @dataclass(frozen=True)
@@ -75,24 +75,26 @@ _savepoint_option = click.option(
     "savepoint",
     metavar="PATH",
     type=click.Path(),
-    help="Restore from a savepoint, or from a plain Spark checkpoint.",
+    help="Restore from a savepoint or a plain Spark checkpoint.",
 )
 _allow_non_restored_option = click.option(
     "-n",
     "--allowNonRestoredState",
     "allow_non_restored",
     is_flag=True,
-    help="Drop savepoint state that nothing in the program takes.",
+    help="Drop savepoint state that no operator of the program takes.",
 )
 _fork_option = click.option(
-    "--fork", is_flag=True, help="Give the restored queries new ids: the original may go on."
+    "--fork",
+    is_flag=True,
+    help="Give the restored queries new ids, so that the original job may keep running.",
 )
 _uid_map_option = click.option(
     "--uid-map",
     metavar="OLD=NEW",
     multiple=True,
     callback=_uid_map,
-    help="The state of OLD (a uid of the savepoint, or an operator id) goes to uid NEW of the "
+    help="Assign the state of OLD (a uid or operator id of the savepoint) to uid NEW of the "
     "program; the first = separates (repeatable).",
 )
 _reset_source_option = click.option(
@@ -100,51 +102,51 @@ _reset_source_option = click.option(
     "reset_sources",
     metavar="NAME",
     multiple=True,
-    help="This source (its uid, or what it reads) starts afresh, state is kept (repeatable).",
+    help="Start this source (its uid, or what it reads) from scratch, and keep the state "
+    "(repeatable).",
 )
 sink_ahead_option = click.option(
     "--sink-ahead",
     metavar="|".join(SINK_MODES),
     type=click.Choice(SINK_MODES),
     shell_complete=words_of(*SINK_MODES),
-    help="Where a sink has later batches than the savepoint: go on after them, let it drop output, "
-    "or bring its table (Delta, Iceberg) back to the savepoint's version.",
+    help="If a sink has later batches than the savepoint: continue after them, let it drop "
+    "output, or roll its table (Delta, Iceberg) back to the savepoint's version.",
 )
 _accept_lost_rows_option = click.option(
     "--accept-lost-rows",
     is_flag=True,
-    help="Go on where rows of a Kafka source were deleted before they were read, or its topic was: "
-    "they are skipped. With failOnDataLoss=false in the program alone; Spark fails otherwise. Also "
-    "where --set-offsets skips rows.",
+    help="Skip rows of a Kafka source that were deleted, with or without their topic, before "
+    "they were read (Spark fails unless the program sets failOnDataLoss=false), and rows "
+    "that --set-offsets skips.",
 )
 _set_offsets_option = click.option(
     "--set-offsets",
     metavar="SOURCE=WHERE",
     multiple=True,
     callback=_set_offsets,
-    help="This source (its uid, or what it reads) goes on from other offsets: earliest, latest, "
-    "timestamp:TIME (ISO-8601 with a zone, or milliseconds), or a FILE with JSON in the source's "
-    "own form; moved: a file source goes on behind its files, which were moved to the path that it "
-    "reads now. The last = separates (repeatable).",
+    help="Resume this source (its uid, or what it reads) from other offsets: earliest, "
+    "latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), or a FILE with JSON "
+    "in the source's own form; moved: continue a file source whose files were moved to "
+    "the path that it reads now. The last = separates (repeatable).",
 )
 _accept_repeated_rows_option = click.option(
     "--accept-repeated-rows",
     is_flag=True,
-    help="Go on where --set-offsets lets rows be read again: the state counts them again.",
+    help="Allow --set-offsets to read rows again, which the state then counts again.",
 )
 _accept_partial_option = click.option(
     "--accept-partial",
     metavar="NAME",
     multiple=True,
-    help="This operator (its uid or name) may go on with less than the full answer for keys and "
-    "rows from before: a new aggregate begins with the restore, a new column of a join is null in "
-    "the rows that wait, keys are computed under another setting, such as the time zone "
-    "(repeatable).",
+    help="Accept incomplete results of this operator (its uid or name) for existing keys and "
+    "rows: a new aggregate starts at the restore, a new join column is null in waiting "
+    "rows, keys were computed under another setting such as the time zone (repeatable).",
 )
 _offline_option = click.option(
     "--offline",
     is_flag=True,
-    help="Do not ask the brokers of Kafka sources whether they still have what is to be read.",
+    help="Do not ask Kafka brokers whether they still have the rows to be read.",
 )
 
 _verify_option = click.option(
@@ -152,9 +154,8 @@ _verify_option = click.option(
     metavar="|".join(VERIFY_LEVELS),
     type=click.Choice(VERIFY_LEVELS),
     shell_complete=words_of(*VERIFY_LEVELS),
-    help="How the savepoint's files are checked first: logs and metadata by their digests, state "
-    "files by their sizes (logs, the default), or all by their digests (full), which reads all "
-    "state once more.",
+    help="How the savepoint's files are verified first. logs (default): digests of logs and "
+    "metadata, sizes of state files. full: all digests, which reads all state once more.",
 )
 
 

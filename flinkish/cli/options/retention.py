@@ -19,7 +19,7 @@ def _only(_ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ..
     if len(set(values)) > 1:
         raise UsageError(
             f"several values for {' and '.join(parameter.opts)}: {', '.join(map(str, values))}",
-            hint="give one of them: what no rule keeps is deleted",
+            hint="use only one: what no rule keeps is deleted",
         )
     return values[0] if values else None
 
@@ -37,13 +37,22 @@ def keep_options(last: str) -> Callable[[F], F]:
     once: dict[str, Any] = {"type": click.IntRange(min=1), "multiple": True, "callback": _only}
     options = (
         click.option(
-            "--keep-weekly", **once, metavar="N", help="The newest of each of N weeks (UTC)."
+            "--keep-weekly",
+            **once,
+            metavar="N",
+            help="Keep the newest of each of the last N weeks (UTC).",
         ),
         click.option(
-            "--keep-daily", **once, metavar="N", help="The newest of each of N days (UTC)."
+            "--keep-daily",
+            **once,
+            metavar="N",
+            help="Keep the newest of each of the last N days (UTC).",
         ),
         click.option(
-            "--keep-hourly", **once, metavar="N", help="The newest of each of N hours (UTC)."
+            "--keep-hourly",
+            **once,
+            metavar="N",
+            help="Keep the newest of each of the last N hours (UTC).",
         ),
         click.option(
             "--keep-within",
@@ -52,7 +61,7 @@ def keep_options(last: str) -> Callable[[F], F]:
             multiple=True,
             callback=_only_age,
             metavar="DURATION",
-            help="Those not older than this, such as 7d. Needs a unit.",
+            help="Keep those not older than this, such as 7d. Needs a unit.",
         ),
         click.option("--keep-last", "--retain", "keep_last", **once, metavar="N", help=last),
     )

@@ -16,7 +16,7 @@ from flinkish.cli.options.program import (
 from flinkish.cli.session import Session
 from flinkish.client.program import Program, own_application
 from flinkish.launch.spark_submit import Installation
-from flinkish.registry.jobs import Launch
+from flinkish.messages.launch import Launch
 
 _OPTIONS = (
     master_option,

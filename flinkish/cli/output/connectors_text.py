@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flinkish.cli.output.text import table
+from flinkish.units import table
 
 if TYPE_CHECKING:
     from flinkish.compat.connectors import Cell, ConnectorMatrix, Environment
@@ -19,16 +19,16 @@ _UNKNOWN = "unknown"
 def connectors_lines(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
 ) -> list[str]:
-    """Return the table as lines: of one Spark to another, else what works where and goes on."""
+    """Return the table as lines: upgrades from one Spark to another, else what works where."""
     if created is not None or resumed is not None:
         lines = _pairs(matrix.between(created, resumed))
         if not lines:
-            lines = ["The table says nothing about these versions: unknown."]
+            lines = ["The table has no entry for these versions: unknown."]
     else:
         lines = _alone(matrix)
         moved = [one for one in matrix.cells if one.created != one.resumed]
         if moved:
-            lines += ["", "Checkpoints that go on elsewhere:", *_pairs(moved)]
+            lines += ["", "Checkpoints resumed elsewhere:", *_pairs(moved)]
     return [*lines, "", *_wrapped(f"Measured {matrix.measured}. {matrix.scope}")]
 
 
@@ -53,7 +53,7 @@ def _alone(matrix: ConnectorMatrix) -> list[str]:
 
 
 def _pairs(cells: Sequence[Cell]) -> list[str]:
-    """Return which checkpoint goes on where."""
+    """Return which checkpoint resumes where."""
     pairs = dict.fromkeys((one.connector, one.created, one.resumed) for one in cells)
     labels = _labels([end for _, *ends in pairs for end in ends])
     rows = [

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import (
-    counted,
-    iso_time,
-    json_document,
-    table,
-    table_time,
-    visible,
-)
+from flinkish.cli.output.text import iso_time, json_document, table_time
+from flinkish.units import counted, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -26,15 +20,10 @@ _OPTIONAL = (6, 4)
 def show(
     rows: Sequence[dict[str, Any]], *, json: bool, quiet: bool, width: int | None = None
 ) -> str:
-    """Return the text for stdout, with its line ends; empty when there is nothing to show. Pure.
+    """Return the text for stdout, with line ends; empty if there is nothing to show. Pure.
 
-    Parameters
-    ----------
-    rows
-        For each job: job_id, name, state, start_time and end_time (seconds since the epoch),
-        queries (name to newest committed batch), last_savepoint (path or None).
-    width
-        The columns of the terminal that a line of the table must fit into; None: no limit.
+    A row has job_id, name, state, start_time and end_time (seconds since the epoch), queries (name
+    to newest committed batch) and last_savepoint (path or None).
     """
     if json:
         return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
@@ -61,7 +50,7 @@ def notice(
 ) -> list[str]:
     """Return Flink's notices for an empty list (``CliFrontend.list``), one per line. Pure.
 
-    ``filtered`` says that only jobs of some states or of some time were asked for.
+    ``filtered`` says that only jobs of some states or some time were requested.
     """
     named = visible(f" named {name}") if name else ""
     if filtered:
@@ -77,18 +66,12 @@ def notice(
 
 
 def absent_notice(url: str) -> str:
-    """Return the line on a default registry that nobody has made yet. Pure."""
-    return f"There is no registry yet: flinkish run makes {url}"
+    """Return the line about a default registry that does not exist yet. Pure."""
+    return f"There is no registry yet: flinkish run creates {url}"
 
 
 def failed_notice(failed: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the line on failed jobs that nobody has acknowledged, if there are any. Pure.
-
-    Parameters
-    ----------
-    failed
-        Their names and ids.
-    """
+    """Return the line about unacknowledged failed jobs (names and ids), if there are any. Pure."""
     if not failed:
         return []
     names = ", ".join(f"{visible(name)} ({visible(job_id)})" for name, job_id in failed[:3])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 from flinkish.cli.output.printer import is_terminal
-from flinkish.cli.output.text import folded, shortened, terminal_width, visible, width_of
+from flinkish.cli.output.text import folded, terminal_width
 from flinkish.config import mask_secrets
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import HEAD, plan_lines, plan_rows
+from flinkish.units import shortened, visible, width_of
 
 _COLOURS = {
     "as-is": "green",
@@ -32,7 +33,7 @@ _COLOURS = {
 _WHY, _BLANKS = 16, 2 * (len(HEAD) - 1)
 
 
-def show_plan(plan: Mapping[str, Any], stream: TextIO | None = None) -> None:
+def show_plan(plan: RestorePlan, stream: TextIO | None = None) -> None:
     """Write the plan to ``stream`` (default: stdout), drawn to fit its terminal, if it is one."""
     out = sys.stdout if stream is None else stream
     rows = plan_rows(plan)

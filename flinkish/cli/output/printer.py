@@ -17,18 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
-from flinkish.cli.output.text import (
-    SCHEMA_VERSION,
-    counted,
-    json_document,
-    shortened,
-    terminal_height,
-    terminal_width,
-    visible,
-    visible_lines,
-)
+from flinkish.cli.output.text import SCHEMA_VERSION, json_document, terminal_height, terminal_width
 from flinkish.config import mask_secrets, working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
+from flinkish.units import counted, shortened, visible, visible_lines
 
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -36,14 +28,8 @@ _CLEAR = "\x1b[H\x1b[J"
 class Output:
     """The output of one command.
 
-    Parameters
-    ----------
-    json
-        One JSON document on stdout, errors as one JSON line on stderr, no notices.
-    quiet
-        Only the one value that a script needs.
-    debug
-        Show tracebacks.
+    With ``json``: one JSON document on stdout, errors as one JSON line on stderr, no notices. With
+    ``quiet``: only the main result.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
@@ -92,7 +78,7 @@ class Output:
             self.complain(text)
 
     def complain(self, text: str) -> None:
-        """Write one line on stderr, whatever the options are."""
+        """Write one line on stderr, even with ``-q`` and ``--json``."""
         sys.stderr.write(_one_line(text) + "\n")
         sys.stderr.flush()
 
@@ -107,16 +93,10 @@ class Output:
         return sys.stdin.isatty() and sys.stderr.isatty() and self.ask(question)
 
     def agree_to_remove(self, what: str, names: Iterable[str]) -> None:
-        """Ask whether ``what`` is to be removed, under the list of its names.
-
-        Raises
-        ------
-        ConsentNeeded
-            The answer is no, or nobody can be asked.
-        """
+        """Ask whether to remove ``what``, under the list of its names; ConsentNeeded if refused."""
         refused = ConsentNeeded(
-            f"removing {what} needs your agreement",
-            hint="give --yes to remove them, or --dry-run to see which would go",
+            f"removing {what} needs confirmation",
+            hint="use --yes to remove them, or --dry-run to see which would be removed",
         )
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise refused
@@ -200,8 +180,8 @@ def report(error: BaseException, out: Output) -> int:
         show_traceback(error)
     if isinstance(error, UnicodeEncodeError) and not error.object.isprintable():
         error = UsageError(
-            f"{visible(error.object)} has bytes in it that are no UTF-8",
-            hint="names and paths have to be UTF-8",
+            f"{visible(error.object)} is not valid UTF-8",
+            hint="names and paths must be UTF-8",
         )
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
         try:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.cli.output.printer import Output, copy_log, is_terminal
-from flinkish.cli.output.text import size_text, visible
 from flinkish.client.reporter import REWRITING, Progress
+from flinkish.units import size_text, visible
 
 
 class OutputReporter:

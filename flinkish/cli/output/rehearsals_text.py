@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import table
 from flinkish.client.rehearsal import RehearsalResult
-from flinkish.spec.codec import encode_fields
-from flinkish.spec.rehearsals import RehearsedQuery
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.rehearsals import RehearsedQuery
+from flinkish.units import table
 
 
 def show(out: Output, done: RehearsalResult) -> None:

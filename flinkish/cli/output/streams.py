@@ -22,13 +22,7 @@ READER_GONE = 141
 
 
 class StreamLost(Exception):
-    """A command that only copies into a stream goes on for nobody.
-
-    Parameters
-    ----------
-    failure : OSError
-        Why the stream cannot be written.
-    """
+    """A stream that a command only copies into cannot be written: nobody reads it any more."""
 
     def __init__(self, failure: OSError) -> None:
         super().__init__(str(failure))
@@ -36,14 +30,9 @@ class StreamLost(Exception):
 
 
 class Stream:
-    """A text stream that never raises: it remembers the first failure, and drops what follows.
+    """A text stream that never raises: it remembers the first failure and drops later output.
 
-    Parameters
-    ----------
-    stream : TextIO
-        Is written to.
-    failure : OSError, optional
-        Why it is known to lead nowhere.
+    ``failure`` is set from the start if the stream is known to be closed.
     """
 
     def __init__(self, stream: TextIO, failure: OSError | None = None) -> None:
@@ -119,13 +108,7 @@ def lost(stream: object) -> OSError | None:
 
 
 def flush(stream: TextIO) -> None:
-    """Flush a stream for a command that only copies into it.
-
-    Raises
-    ------
-    StreamLost
-        It cannot be written.
-    """
+    """Flush a stream for a command that only copies into it; StreamLost if it cannot be written."""
     stream.flush()
     failure = lost(stream)
     if failure is not None and (stream is sys.stdout or isinstance(failure, BrokenPipeError)):

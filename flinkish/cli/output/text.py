@@ -5,14 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-# The commands import these names from here.
-from flinkish.units import counted as counted
-from flinkish.units import shortened as shortened
-from flinkish.units import size_text as size_text
-from flinkish.units import table as table
-from flinkish.units import visible as visible
-from flinkish.units import visible_lines as visible_lines
-from flinkish.units import width_of as width_of
+from flinkish.units import visible, width_of
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.cli.output.text import iso_time, local_time
-from flinkish.spec.upgrades import Upgrade
+from flinkish.messages.upgrades import Upgrade
 
 
 def document(upgrade: Upgrade) -> dict[str, Any]:

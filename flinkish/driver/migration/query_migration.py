@@ -18,14 +18,15 @@ from flinkish.engine.stores.checkpoints import (
     read_checkpoint,
 )
 from flinkish.engine.stores.directories import StateSource, StateTarget
+from flinkish.messages.migration import MigratedOperator, Migration
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.migration_targets import changes_of, target_of
-from flinkish.savepoint.state.state_directories import StorageDirectory
-from flinkish.spec.migration import MigratedOperator, Migration
+from flinkish.savepoint.state.state_directories import SavedDirectory
+from flinkish.storage.directory import StorageDirectory
 
 
 def rewrite_query(
@@ -94,7 +95,7 @@ def rewrite_restored(
     The state files that are read must be as ``recorded``. Raises Incompatible, UnsupportedFormat or
     Corrupt.
     """
-    source = StorageDirectory(staging, recorded=recorded)
+    source = SavedDirectory(staging, recorded=recorded)
     target = StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
     with in_our_words():

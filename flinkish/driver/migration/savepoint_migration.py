@@ -15,6 +15,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, LaunchFailed, StorageError
+from flinkish.messages.migration import MigratedOperator, Migration
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     Header,
@@ -27,11 +28,11 @@ from flinkish.savepoint.format.contents import (
 )
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SavepointReporter
-from flinkish.savepoint.state.state_directories import StorageDirectory, saved_directory
+from flinkish.savepoint.state.state_directories import saved_directory
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.migration import MigratedOperator, Migration
 from flinkish.state.shipping import ship_package
+from flinkish.storage.directory import StorageDirectory
 
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)

@@ -11,15 +11,10 @@ from flinkish.driver.tables.table import table_errors
 from flinkish.errors import StorageError, TableError
 from flinkish.restore.source.restore_inputs import NewSink
 
-#: The formats that Spark writes with its file sink; None is one of them by default.
+#: The formats that Spark writes with its file sink.
 _FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 _OWN_CATALOG = "spark_catalog"
 _TABLE_FORMATS = frozenset({"delta", "iceberg"})
-
-#: Where classes are from that a program may name in place of one of these formats.
-_CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
-#: Formats by the packages of their classes.
-_PACKAGES = {name: name for name in (*_FILE_FORMATS, *_TABLE_FORMATS)} | {"kafka010": "kafka"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,6 @@ class Output:
 def output_of(sink: NewSink, session: Any) -> Output | None:
     """Return where a query writes to; None for a sink of which that is not known."""
     kind = (sink.format or "").lower()
-    if not kind and session is not None:
-        kind = str(session.conf.get("spark.sql.sources.default", "parquet")).lower()
     if kind in _TABLE_FORMATS:
         known = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
         return None if known is None else Output(one_name(known), True)
@@ -70,13 +63,6 @@ def _place_to_be(table: str, session: Any) -> str | None:
     except TableError:
         return None  # of another catalog, or the program is about to be told
     return f"{str(database.locationUri).rstrip('/')}/{name}"
-
-
-def short_format(format: str) -> str:
-    """Return the short name of a format of Spark, Delta or Iceberg that is given by its class."""
-    if not format.startswith(_CLASSES):
-        return format
-    return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
 
 
 def same_place(one: str, other: str) -> bool:

@@ -14,7 +14,7 @@ Facts used:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flinkish.checkpoint.format.pins import (
@@ -24,11 +24,10 @@ from flinkish.checkpoint.format.pins import (
     PIN_WATERMARK_POLICY,
 )
 from flinkish.driver.plan.plan_classes import (
+    ReadNode,
     find_class,
-    items,
     scala_object,
     streaming_object,
-    walk,
 )
 
 #: A setting that every offset log has (2.4 on) and that a program would not set otherwise.
@@ -85,35 +84,31 @@ def _takes_sql_conf(metadata: Any) -> bool:
     return any(m.getParameterTypes()[1].getSimpleName() == "SQLConf" for m in methods)
 
 
-def with_pinned_keys(jvm: Any, session: Any, plan: Any) -> Any:
+def with_pinned_keys(jvm: Any, session: Any, plan: Sequence[ReadNode]) -> Any:
     """Return the plan with the keys of ``dropDuplicates`` in the order the session specifies."""
+    top, changed = plan[0].node, dict[int, Any]()
     found = find_class(jvm, _RESOLVE_DEDUP)
-    if found is None or not any(_is_dedup(node) for node in walk(plan)):
-        return plan
+    if found is None or not any(_is_dedup(read) for read in plan):
+        return top
     rule = scala_object(found)
     ordered = str(session.conf().get(PIN_DEDUP_ORDER)) == "true"
     resolver = session.sessionState().analyzer().resolver()
-
-    def changed(node: Any) -> Any | None:
-        children = items(node.children())
-        below = [changed(child) for child in children]
-        new = node
-        if any(child is not None for child in below):
-            both = zip(below, children, strict=True)
-            new = node.withNewChildren(
-                jvm.PythonUtils.toSeq([old if child is None else child for child, old in both])
-            )
-        if _is_dedup(node):
+    for position, read in reversed(list(enumerate(plan))):  # children first
+        new = read.node
+        if not changed.keys().isdisjoint(read.children):
+            below = [changed.get(child, plan[child].node) for child in read.children]
+            new = new.withNewChildren(jvm.PythonUtils.toSeq(below))
+        if _is_dedup(read):
             keys = rule.recomputeKeysPreservingMetadataBoundary(
                 new.keys(), new.child(), new.dedupSpec().get(), ordered, resolver
             )
             if not keys.equals(new.keys()):
                 new = new.copy(keys, new.child(), new.dedupSpec())
-                new.copyTagsFrom(node)
-        return None if new is node else new
+                new.copyTagsFrom(read.node)
+        if new is not read.node:
+            changed[position] = new
+    return changed.get(0, top)
 
-    return changed(plan) or plan
 
-
-def _is_dedup(node: Any) -> bool:
-    return node.getClass().getSimpleName() in _DEDUP and bool(node.dedupSpec().isDefined())
+def _is_dedup(read: ReadNode) -> bool:
+    return read.name in _DEDUP and bool(read.node.dedupSpec().isDefined())

@@ -1,8 +1,15 @@
-"""Access to Spark's plan classes and plan trees through Py4J, across Spark versions."""
+"""Access to Spark's plan classes and plan trees through Py4J, across Spark versions.
+
+Every access to a JVM object is a round trip, and so is each part of a dotted name behind ``jvm``
+(``getattr(jvm, "a.b.C")`` is one) and each object that Python lets go of. A plan of twelve
+operators takes thousands of them, so classes are looked up once and trees are read once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import Incompatible
@@ -35,16 +42,29 @@ def streaming_object(jvm: Any, simple_name: str) -> Any:
     return scala_object(streaming_class(jvm, f"{simple_name}$"))
 
 
+@functools.cache
 def find_class(jvm: Any, name: str) -> Any | None:
-    """Return the ``Class`` with that full name, or None when this Spark does not have it."""
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    """Return Spark's ``Class`` with that full name, or None when this Spark does not have it."""
+    loader = getattr(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
-        return jvm.java.lang.Class.forName(name, False, loader)
+        return getattr(jvm, "java.lang.Class").forName(name, False, loader)
     except Exception as error:
         # The error's type is Py4J's or PySpark's, by version; its text names the Java class.
         if "ClassNotFoundException" in str(error):
             return None
         raise
+
+
+def class_name(node: Any) -> str:
+    """Return the simple name of the class of a logical node or an expression.
+
+    That is its ``nodeName``, unless its class has another one for messages (``make_timestamp``,
+    ``ExceptAll``).
+    """
+    name = str(node.nodeName())
+    if name[:1].islower() or name.endswith("All"):
+        return str(node.getClass().getSimpleName())
+    return name
 
 
 def scala_object(class_: Any) -> Any:
@@ -64,3 +84,27 @@ def walk(plan: Any) -> Iterator[Any]:
         node = stack.pop()
         yield node
         stack += reversed(items(node.children()))
+
+
+@dataclass(frozen=True)
+class ReadNode:
+    """A node of a logical plan, with the name of its class and the positions of its children."""
+
+    node: Any
+    name: str
+    children: Sequence[int]
+
+
+def read_tree(plan: Any) -> tuple[ReadNode, ...]:
+    """Return the nodes of a logical plan in pre-order."""
+    nodes: list[ReadNode] = []
+    below: list[list[int]] = []
+    stack: list[tuple[Any, int | None]] = [(plan, None)]
+    while stack:
+        node, parent = stack.pop()
+        if parent is not None:
+            below[parent].append(len(nodes))
+        stack += [(child, len(nodes)) for child in reversed(items(node.children()))]
+        below.append([])
+        nodes.append(ReadNode(node, class_name(node), below[-1]))
+    return tuple(nodes)

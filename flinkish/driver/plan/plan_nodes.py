@@ -13,6 +13,7 @@ Facts used (Spark 3.5 to 4.3):
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +24,11 @@ from typing import Any
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.driver.plan.pinned_planning import configure, with_pinned_keys
 from flinkish.driver.plan.plan_classes import (
+    ReadNode,
+    class_name,
     find_class,
     items,
+    read_tree,
     streaming_class,
     streaming_object,
     walk,
@@ -164,12 +168,12 @@ class PlanReader:
         self._jvm = df.sparkSession._jvm
         self._spark4 = not str(df.sparkSession.version).startswith("3.")
         self._session = df.sparkSession._jsparkSession
-        modes = self._jvm.org.apache.spark.sql.streaming.OutputMode
+        modes = getattr(self._jvm, "org.apache.spark.sql.streaming.OutputMode")
         self._mode = getattr(modes, output_mode.capitalize())()
         analyzed = df._jdf.queryExecution().analyzed()
         self._check_supported(analyzed)
         # In a clone each use of a DataFrame that occurs twice has a node of its own.
-        plan = analyzed.clone()
+        plan = read_tree(analyzed.clone())
         self.relations: tuple[Relation, ...] = read_relations(self._jvm, plan)
         self._plan = self._inlined(plan)
 
@@ -177,20 +181,20 @@ class PlanReader:
         """Return the streaming part of the analyzed plan in pre-order, the top first."""
         keys = {name: tag_key(self._jvm, name) for name in ("dataset_id", _INDEX_TAG)}
         uid_key = tag_key(self._jvm)
-        hidden = self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project.hiddenOutputTag()
+        project = getattr(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.Project")
+        hidden = project.hiddenOutputTag()
         nodes: list[LogicalNode] = []
         children: list[list[int]] = []
-        stack: list[tuple[Any, int | None]] = [(self._plan, None)]
+        stack: list[tuple[ReadNode, int | None]] = [(self._plan[0], None)]
         while stack:
-            node, parent = stack.pop()
-            position = len(nodes)
+            read, parent = stack.pop()
+            position, node, name = len(nodes), read.node, read.name
             if parent is not None:
                 children[parent].append(position)
-            name = str(node.getClass().getSimpleName())
             if name in STATEFUL:  # the optimizer copies tags of others to merged nodes
                 node.setTagValue(keys[_INDEX_TAG], str(position))
             entry = entry_of(self._jvm, node) if name in SOURCES else None
-            read = self.relations[entry] if entry is not None else None
+            source = self.relations[entry] if entry is not None else None
             nodes.append(
                 LogicalNode(
                     name=name,
@@ -199,17 +203,16 @@ class PlanReader:
                     exchange=_redistributes(name, node),
                     tag=tag_of(node, uid_key),
                     label=_label(name, node),
-                    source=read.format if read else None,
-                    source_name=read.name if read else None,
+                    source=source.format if source else None,
+                    source_name=source.name if source else None,
                     entry=entry,
                     location=self._origin(node),
                     typed=declared_on(self._jvm, node) if name in _MAY_BE_TYPED else None,
                 )
             )
             children.append([])
-            stack += [
-                (child, position) for child in reversed(items(node.children())) if _streams(child)
-            ]
+            below = [self._plan[child] for child in reversed(read.children)]
+            stack += [(child, position) for child in below if _streams(child.node)]
         return tuple(
             replace(node, children=tuple(below))
             for node, below in zip(nodes, children, strict=True)
@@ -229,8 +232,8 @@ class PlanReader:
             found = []
             execution = self._execution(f"file://{state}")
             plan = execution.executedPlan()
-            plans = (self._plan, execution.optimizedPlan())
-            meaning = MeaningReader(self._jvm, plans, self._setting)
+            plans = (self._plan, read_tree(execution.optimizedPlan()))
+            meaning = MeaningReader(self._jvm, plans, functools.cache(self._setting))
             for ordinal, kind, node in _stateful(self._jvm, plan):
                 partitioning = node.children().apply(0).outputPartitioning()
                 link = node.logicalLink()
@@ -258,12 +261,13 @@ class PlanReader:
         """Raise the error that Spark itself would raise at the start of the query."""
         conf = self._session.sessionState().conf()
         if conf.isUnsupportedOperationCheckEnabled():
-            checker = self._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+            package = "org.apache.spark.sql.catalyst.analysis"
+            checker = getattr(self._jvm, f"{package}.UnsupportedOperationChecker")
             checker.checkForStreaming(analyzed, self._mode)
 
-    def _inlined(self, plan: Any) -> Any:
+    def _inlined(self, plan: tuple[ReadNode, ...]) -> tuple[ReadNode, ...]:
         """Return the plan with common table expressions inlined at their uses, as Spark does."""
-        tables = [n for n in walk(plan) if n.getClass().getSimpleName() == "WithCTE"]
+        tables = [read.node for read in plan if read.name == "WithCTE"]
         if not tables:
             return plan
         for table in tables:
@@ -271,15 +275,16 @@ class PlanReader:
         rule: Any = find_class(self._jvm, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")
         (constructor,) = rule.getConstructors()
         inline = self._jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE
-        inlined = inline(*[True] + [False] * (constructor.getParameterCount() - 1)).apply(plan)
-        return inlined.clone()  # an expression used twice is one node in two places
+        rule = inline(*[True] + [False] * (constructor.getParameterCount() - 1))
+        # In a clone an expression used twice is two nodes.
+        return read_tree(rule.apply(plan[0].node).clone())
 
     def _execution(self, checkpoint: str) -> Any:
         session = self._session.cloneSession()
         configure(self._jvm, session, self._settings)
         execution = streaming_class(self._jvm, "IncrementalExecution")
         (constructor,) = execution.getConstructors()
-        ids = [self._jvm.java.util.UUID.randomUUID() for _ in range(2)]
+        ids = [getattr(self._jvm, "java.util.UUID").randomUUID() for _ in range(2)]
         arguments = [
             session,
             with_pinned_keys(self._jvm, session, self._plan),
@@ -296,10 +301,7 @@ class PlanReader:
             companion = streaming_object(self._jvm, "IncrementalExecution")
             for number in range(len(arguments) + 1, constructor.getParameterCount() + 1):
                 arguments.append(getattr(companion, f"$lessinit$greater$default${number}")())
-        make: Any = self._jvm
-        for part in str(execution.getName()).split("."):
-            make = getattr(make, part)
-        return make(*arguments)
+        return getattr(self._jvm, str(execution.getName()))(*arguments)
 
     def _setting(self, key: str) -> str | None:
         """Return the session's value of a setting; None where this Spark does not know it."""
@@ -396,7 +398,7 @@ def _label(name: str, node: Any) -> str:
 
 
 def _column(expression: Any) -> str:
-    kind = expression.getClass().getSimpleName()
+    kind = class_name(expression)
     if kind in ("AttributeReference", "Alias"):
         return str(expression.name())
     text = str(expression.sql())

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.driver.plan.plan_classes import find_class, walk
+from flinkish.driver.plan.plan_classes import ReadNode, find_class
 from flinkish.operators.tagging import tag_key
 from flinkish.restore.source.restore_inputs import ICEBERG_OPTIONS, SOURCE_OPTIONS
 
@@ -66,7 +66,7 @@ class Relation:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
+def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
     """Return the sources of an analyzed plan in Spark's order, and tag each for :func:`entry_of`.
 
     Parameters
@@ -80,8 +80,8 @@ def read_relations(jvm: Any, plan: Any) -> tuple[Relation, ...]:
     relations: list[Relation] = []
     distinct: list[tuple[Any, str]] = []
     numbered = 0
-    for node in walk(plan):
-        class_name = str(node.getClass().getSimpleName())
+    for read in plan:
+        node, class_name = read.node, read.name
         if class_name not in SOURCES:
             continue
         assigned, given = _names(node) if nameable and nameable.isInstance(node) else (None, None)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from flinkish.driver.plan.outputs import short_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
+from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
-from flinkish.driver.tables.sink_tables import resolve
+from flinkish.driver.tables.sink_tables import resolve, with_format
 from flinkish.errors import TableError
-from flinkish.registry.jobs import OperatorStatus
+from flinkish.messages.queries import OperatorStatus
 from flinkish.restore.recipe import EmptyState
-from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink, NewSource
+from flinkish.restore.source.restore_inputs import (
+    LASTING_OPTIONS,
+    NewOperator,
+    NewQuery,
+    NewSink,
+    NewSource,
+)
 from flinkish.savepoint.format.contents import OperatorFacts
 
 
@@ -84,9 +89,7 @@ def new_query(
 def new_sink(facts: WriterFacts, session: Any) -> NewSink:
     """Describe the sink of a starting query: where it writes to, as far as its catalog knows."""
     problem = why_not_savepointable(facts)
-    given = facts.place
-    default = session.conf.get("spark.sql.sources.default", "parquet")
-    place, unreadable = replace(given, format=short_format(given.format or default)), ""
+    place, unreadable = with_format(facts.place, session), ""
     try:
         place = resolve(place, session)
     except TableError as error:
@@ -201,9 +204,21 @@ def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> lis
                 "operator_id_v3": source.operator_id_v3,
                 "signature": source.signature,
                 "inputs": [list(pair) for pair in _inputs(planned, source)],
+                **_lasting(source),
             }
         )
     return records
+
+
+def _lasting(source: PlannedSource) -> dict[str, Any]:
+    """Return the options of a file source that a savepoint records."""
+    if not source.signature.startswith("file["):
+        return {}
+    given = {name.lower(): value for name, value in source.options.items()}
+    found = {each.lower(): given[each.lower()] for each in LASTING_OPTIONS if each.lower() in given}
+    if "sourcearchivedir" in found:
+        found["sourcearchivedir"] = normal_path(found["sourcearchivedir"])
+    return {"options": found}
 
 
 def operator_status(

@@ -24,6 +24,7 @@ from flinkish.errors import (
     StorageError,
     TableError,
 )
+from flinkish.messages.calls import KnownWriter
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
@@ -54,7 +55,6 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
-from flinkish.spec.calls import KnownWriter
 
 #: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")
@@ -174,6 +174,15 @@ class DriverRestoreEnvironment:
             checks += [*grave, *light]
         return checks
 
+    def _gone_on(self, offer: RestorableQuery) -> int | None:
+        """Return the newest batch of other runs of a query, if it is later than the saved one."""
+        if offer.live:
+            return None
+        runs = self._other_runs(offer.query_id)
+        batches = [run.last_batch for run in runs if run.last_batch is not None]
+        newest = max(batches, default=offer.query.batch_id)
+        return newest if newest > offer.query.batch_id else None
+
     def files(
         self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
     ) -> FileReading | None:
@@ -182,9 +191,17 @@ class DriverRestoreEnvironment:
         path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
         if not path:
             return None
+        archive = (saved.options or options).get("sourcearchivedir")
         try:
-            url = input_url(without_pattern(path), new.session)
-            return file_reading(offer.origin, saved, path, url, options)
+            return file_reading(
+                offer.origin,
+                saved,
+                path,
+                input_url(without_pattern(path), new.session),
+                options,
+                archive=None if archive is None else input_url(archive, new.session),
+                gone_on=self._gone_on(offer),
+            )
         except FlinkishError as error:
             log(f"{source.describe()}: its files were not looked for: {error.message}")
             return None

@@ -9,25 +9,31 @@ Facts used (Spark 3.5 to 4.3):
   (``evalMode``, ``failOnError``). The value is that of the moment when the program made the
   DataFrame, not that of the query's start.
 * ``window`` and ``session_window`` count from 1970 in UTC: they need no zone.
-* Formatters and the readers of files look their settings up when the query runs.
+* Formatters and the readers of files look their settings up when the query runs, and so do
+  Python functions, but for those that get rows (they show times in the zone of their process).
 * An attribute keeps its ``exprId`` through a plan, so its definitions lead down to the sources.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.driver.log import log
-from flinkish.driver.plan.plan_classes import find_class, items, scala_object
+from flinkish.driver.plan.looked_up_settings import (
+    DECIDING,
+    LookedUp,
+    looked_up,
+    parsing,
+    writing,
+)
+from flinkish.driver.plan.plan_classes import class_name, find_class, items, scala_object
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
-    COMPLEX_TO_STRING,
-    MAP_DEDUP,
-    SIZE_OF_NULL,
     TIME_PARSER,
     TIME_ZONE,
     Dependence,
@@ -36,11 +42,13 @@ from flinkish.operators.state_semantics import (
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: Formats of files whose times are text, and those whose columns are found by their names.
 _TEXT = frozenset({"csv", "json", "xml"})
-_BY_NAME = frozenset({"avro", "orc", "parquet"})
+_BY_NAME = frozenset({"avro", "orc", "parquet", "xml"})
 #: Pattern letters that stand for a zone.
 _ZONE_LETTERS = re.compile("[VzOXxZ]")
 #: What an interval has that is not as long everywhere.
 _CALENDAR = re.compile("year|month|day")
+#: A moment in the text of a type; followed by a colon it is the name of a field.
+_MOMENT = re.compile(r"\b(?:date|timestamp)\b(?!:)")
 _QUOTED = re.compile(r"'[^']*'")
 #: Expressions with a zone that never use it: zones are offsets of whole minutes.
 _WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
@@ -64,12 +72,12 @@ _FAILS = frozenset(
         *("NextDay", "ToUnixTimestamp", "UnixTimestamp"),
     }
 )
-_MAPS = frozenset(
-    {
-        *("CreateMap", "MapConcat", "MapFromArrays", "MapFromEntries", "StringToMap"),
-        "TransformKeys",
-    }
-)
+#: Expressions that read and write text, by its format.
+_PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml"}
+#: Which moments of a value reach a result: none, dates alone, times too.
+_NOTHING, _DATES, _ALL = range(3)
+#: Python functions that get times as the session's zone shows them are all but those of rows.
+_OF_ROWS = 100
 #: Expressions that turn errors into nulls, whatever the mode.
 _TRIES = frozenset({"TryEval"})
 
@@ -127,13 +135,13 @@ class DependenceReader:
     ) -> None:
         self._defined = defined
         self._columns = columns
-        self._setting = setting
+        self._setting = functools.cache(setting)  # each look-up is a call to the JVM
         self._text = text
         self._zoned = find_class(jvm, f"{_EXPRESSIONS}.TimeZoneAwareExpression")
         self._replaceable = find_class(jvm, f"{_EXPRESSIONS}.RuntimeReplaceable")
         self._formatting = find_class(jvm, f"{_EXPRESSIONS}.TimestampFormatterHelper")
         self._cast: Any = scala_object(find_class(jvm, f"{_EXPRESSIONS}.Cast$"))
-        self._known: dict[tuple[int, bool], tuple[_Need, ...]] = {}
+        self._known: dict[tuple[int, int], tuple[_Need, ...]] = {}
 
     def of(self, part: str, expression: Any, *, finds: bool) -> Iterator[Dependence]:
         """Yield what an expression depends on, down to the columns of the sources.
@@ -149,10 +157,11 @@ class DependenceReader:
 
         seen = set()
         try:
-            needs = self._needs(expression, times=True)
+            needs = self._needs(expression, times=_ALL)
         except Py4JError as error:
             log(f"{part}: the settings that it depends on are not known: {error}")
-            return
+            self._known.clear()  # what was being read then looks as if it needed nothing
+            needs = tuple(self._every())
         for need in needs:
             if need.setting == CASE_SENSITIVE and not finds:
                 continue
@@ -161,15 +170,22 @@ class DependenceReader:
                 seen.add((need.setting, need.value, certain))
                 yield Dependence(need.setting, need.value, part, need.expression, certain)
 
+    def _every(self) -> Iterator[_Need]:
+        """Yield every setting on which a part may depend that cannot be read."""
+        for setting in DECIDING:
+            value = self._setting(setting)
+            if value is not None:
+                yield _Need(setting, value.lower() if setting != TIME_ZONE else value, "", True)
+
     def always(self) -> Iterator[Dependence]:
         """Yield the settings by which the analyzer resolves names: the plan shows their effect."""
         value = self._setting(CASE_SENSITIVE)
         if value is not None:
             yield Dependence(CASE_SENSITIVE, value.lower(), certain=False)
 
-    def _needs(self, expression: Any, *, times: bool) -> tuple[_Need, ...]:
-        """Return what an expression needs; ``times``: whether times in it reach the result."""
-        name = str(expression.getClass().getSimpleName())
+    def _needs(self, expression: Any, *, times: int) -> tuple[_Need, ...]:
+        """Return what an expression needs; ``times``: which moments in it reach the result."""
+        name = class_name(expression)
         if name == "AttributeReference":
             return self._attribute(expression, times=times)
         if name == "GetStructField":
@@ -177,25 +193,28 @@ class DependenceReader:
         if name in _TRIES:
             inner = self._all(items(expression.children()), times=times)
             return tuple(need for need in inner if need.setting != ANSI)
-        if self._replaceable is not None and self._replaceable.isInstance(expression):
-            return self._needs(expression.replacement(), times=times)
+        replaced = self._replaceable is not None and self._replaceable.isInstance(expression)
+        if replaced and name != "StructsToJson":  # what replaces that shows nothing of it
+            own = self._looked_up(name, expression)
+            inner = self._needs(expression.replacement(), times=times)
+            return tuple(dict.fromkeys([*own, *inner]))
         children = items(expression.children())
         if name == "PreciseTimestampConversion" and _is_time(expression):
             # The arithmetic of a window is Spark's; its time is the program's.
-            return self._all(_times_in(children), times=True)
+            return self._all(_times_in(children), times=_ALL)
         if _shows_fields(name, expression) and _is_local(children[0]):
             # Made a time in the zone and shown in it again: the zone has no effect.
-            inner = self._all([*items(children[0].children()), *children[1:]], times=True)
+            inner = self._all([*items(children[0].children()), *children[1:]], times=_ALL)
             parser = [n for n in self._own(name, expression, times=times) if n.setting != TIME_ZONE]
             return tuple(dict.fromkeys([*parser, *inner]))
-        below = self._all(children, times=True)
+        below = self._all(children, times=_ALL)
         return tuple(dict.fromkeys([*self._own(name, expression, times=times), *below]))
 
-    def _all(self, expressions: Iterable[Any], *, times: bool) -> tuple[_Need, ...]:
+    def _all(self, expressions: Iterable[Any], *, times: int) -> tuple[_Need, ...]:
         found = [need for each in expressions for need in self._needs(each, times=times)]
         return tuple(dict.fromkeys(found))
 
-    def _attribute(self, attribute: Any, *, times: bool) -> tuple[_Need, ...]:
+    def _attribute(self, attribute: Any, *, times: int) -> tuple[_Need, ...]:
         number = int(attribute.exprId().id())
         key = number, times
         if key not in self._known:
@@ -203,37 +222,43 @@ class DependenceReader:
             found = self._all(self._defined.get(number, ()), times=times)
             column = self._columns.get(number)
             if column is not None and number not in self._defined:
-                found = tuple(self._read(column, attribute))
+                found = tuple(self._read(column, attribute, times=times))
             self._known[key] = found
         return self._known[key]
 
-    def _field(self, expression: Any, *, times: bool) -> tuple[_Need, ...]:
+    def _field(self, expression: Any, *, times: int) -> tuple[_Need, ...]:
         """Return what a field of a struct needs: not what the other fields need."""
         child, ordinal = expression.child(), int(expression.ordinal())
-        times = times and _has_times(expression)
+        times = min(times, _moments(expression))
         made = [child]
-        if child.getClass().getSimpleName() == "AttributeReference":
+        if class_name(child) == "AttributeReference":
             made = list(self._defined.get(int(child.exprId().id()), ())) or [child]
         found: list[_Need] = []
         for each in made:
-            if each.getClass().getSimpleName() == "CreateNamedStruct":
+            if class_name(each) == "CreateNamedStruct":
                 found += self._needs(each.valExprs().apply(ordinal), times=times)
             else:
                 found += self._needs(each, times=times)
         return tuple(dict.fromkeys(found))
 
-    def _read(self, column: ReadColumn, attribute: Any) -> Iterator[_Need]:
+    def _read(self, column: ReadColumn, attribute: Any, *, times: int) -> Iterator[_Need]:
         shown = f"the column {attribute.name()} of {column.format} files"
-        if column.format in _TEXT and _has_times(attribute):
+        moments = min(times, _moments(attribute))
+        if column.format in _TEXT and moments == _ALL:
             certain = _certain_of(column.options)
             zone = self._setting(TIME_ZONE)
             if certain is not None and zone is not None:
                 yield _Need(TIME_ZONE, zone, shown, certain)
+        if column.format in _TEXT:
+            found = parsing(
+                column.format, column.options, self._setting, moments=moments != _NOTHING
+            )
+            yield from _shown(found, shown)
         case = self._setting(CASE_SENSITIVE)
         if column.format in _BY_NAME and case is not None:
             yield _Need(CASE_SENSITIVE, case.lower(), shown, certain=False)
 
-    def _own(self, name: str, expression: Any, *, times: bool) -> Iterator[_Need]:
+    def _own(self, name: str, expression: Any, *, times: int) -> Iterator[_Need]:
         """Yield what an expression needs besides its children."""
         if name == "CurrentTimeZone":
             yield from self._session(TIME_ZONE, expression)
@@ -248,20 +273,47 @@ class DependenceReader:
         mode = _ansi(name, expression)
         if mode is not None:
             yield _Need(ANSI, mode, self._text(expression), certain=True)
-        if name == "Cast" and _text_of_complex(expression):
-            yield from self._session(COMPLEX_TO_STRING, expression)
-        elif name == "Size":
-            value = str(bool(expression.legacySizeOfNull())).lower()
-            yield _Need(SIZE_OF_NULL, value, self._text(expression), certain=True)
-        elif name in _MAPS:
-            yield from self._session(MAP_DEDUP, expression)
+        yield from self._looked_up(name, expression)
+        if name in _PARSERS:
+            moments = min(times, _moments(expression)) != _NOTHING
+            found = parsing(_PARSERS[name], _options(expression), self._setting, moments=moments)
+            yield from _shown(found, self._text(expression))
+        elif name == "StructsToJson":
+            yield from self._written(expression, expression, expression.child().dataType())
+        elif name == "Invoke":
+            yield from self._called(expression)
+        elif name == "PythonUDF" and int(expression.evalType()) != _OF_ROWS:
+            times_passed = map(_has_times, [expression, *items(expression.children())])
+            yield from self._session(TIME_ZONE, expression) if any(times_passed) else ()
+
+    def _called(self, call: Any) -> Iterator[_Need]:
+        """Yield what a call needs that the optimizer has put in the place of ``to_json``."""
+        evaluator = _evaluator(call)
+        if evaluator is None:
+            return
+        written, zone = evaluator.inputSchema(), evaluator.timeZoneId()
+        yield from self._written(call, evaluator, written)
+        if "timestamp" in _moments_of(written) and zone.isDefined():
+            yield _Need(TIME_ZONE, str(zone.get()), self._text(call), certain=True)
+
+    def _written(self, expression: Any, holder: Any, written: Any) -> Iterator[_Need]:
+        """Yield what an expression needs that writes JSON, with the options of ``holder``."""
+        nulls = '"nullable":true' in str(written.json())
+        moments = bool(_moments_of(written))
+        found = writing(_options(holder), self._setting, nulls=nulls, moments=moments)
+        yield from _shown(found, self._text(expression))
+
+    def _looked_up(self, name: str, expression: Any) -> Iterator[_Need]:
+        found = list(looked_up(name, expression, self._setting))
+        if found:
+            yield from _shown(found, self._text(expression))
 
     def _session(self, setting: str, expression: Any) -> Iterator[_Need]:
         value = self._setting(setting)
         if value is not None:
             yield _Need(setting, value, self._text(expression), certain=True)
 
-    def _needs_zone(self, name: str, expression: Any, *, times: bool) -> bool | None:
+    def _needs_zone(self, name: str, expression: Any, *, times: int) -> bool | None:
         """Return whether the result depends on the zone: for certain, perhaps, or not (None)."""
         if name == "Cast":
             before, after = expression.child().dataType(), expression.dataType()
@@ -284,7 +336,8 @@ class DependenceReader:
         if name == "MakeTimestamp":
             return None if expression.timezone().isDefined() else True
         if name in ("JsonToStructs", "CsvToStructs", "XmlToStructs"):
-            return _certain_of(_options(expression)) if times and _has_times(expression) else None
+            read = times == _ALL and _has_times(expression)
+            return _certain_of(_options(expression)) if read else None
         if name in ("StructsToJson", "StructsToCsv", "StructsToXml", "ToPrettyString"):
             return True if _has_times(expression.child()) else None
         if name in ("Sequence", "CurrentBatchTimestamp"):
@@ -293,9 +346,9 @@ class DependenceReader:
         return True
 
 
-def read_columns(node: Any) -> ReadColumn | None:
-    """Return how a leaf of a plan reads its columns; None where it is no file source."""
-    if node.getClass().getSimpleName() != "StreamingRelation":
+def read_columns(node: Any, name: str) -> ReadColumn | None:
+    """Return how a leaf of a plan reads its columns; None where its class is no file source's."""
+    if name != "StreamingRelation":
         return None
     source = node.dataSource()
     return ReadColumn(str(source.className()).lower(), _options(source))
@@ -405,13 +458,20 @@ def _is_time(expression: Any) -> bool:
 
 
 def _times_in(expressions: Iterable[Any]) -> Iterator[Any]:
-    """Yield the times in Spark's arithmetic of windows."""
-    for each in expressions:
+    """Yield the times in Spark's arithmetic of windows, which has each of them several times."""
+    seen: set[str] = set()
+    stack = list(expressions)[::-1]
+    while stack:
+        each = stack.pop()
+        text = str(each.toString())
+        if text in seen:
+            continue
+        seen.add(text)
         children = items(each.children())
-        if each.getClass().getSimpleName() == "PreciseTimestampConversion" and not _is_time(each):
+        if class_name(each) == "PreciseTimestampConversion" and not _is_time(each):
             yield from children
         else:
-            yield from _times_in(children)
+            stack += reversed(children)
 
 
 def _shows_fields(name: str, expression: Any) -> bool:
@@ -423,7 +483,7 @@ def _shows_fields(name: str, expression: Any) -> bool:
 
 def _is_local(expression: Any) -> bool:
     """Return whether an expression makes a time of a date or of a time without a zone."""
-    made = expression.getClass().getSimpleName() == "Cast" and _is_local_type(expression.child())
+    made = class_name(expression) == "Cast" and _is_local_type(expression.child())
     return made and str(expression.dataType().simpleString()) == "timestamp"
 
 
@@ -432,17 +492,41 @@ def _is_local_type(expression: Any) -> bool:
 
 
 def _has_times(expression: Any) -> bool:
-    kind = str(expression.dataType().catalogString()).replace("timestamp_ntz", "")
-    return "timestamp" in kind
+    return "timestamp" in _moments_of(expression.dataType())
+
+
+def _moments(expression: Any) -> int:
+    """Return which moments a value has that the session's settings show or read."""
+    found = _moments_of(expression.dataType())
+    return _ALL if "timestamp" in found else _DATES if found else _NOTHING
+
+
+def _moments_of(type_: Any) -> frozenset[str]:
+    """Return which of ``date`` and ``timestamp`` a type contains."""
+    return moments_in(str(type_.catalogString()))
+
+
+def moments_in(type_: str) -> frozenset[str]:
+    """Return which of ``date`` and ``timestamp`` a type has, by its text. Pure."""
+    return frozenset(_MOMENT.findall(type_))
+
+
+def _evaluator(call: Any) -> Any | None:
+    """Return what writes JSON where the optimizer has put a call of it; None for another call."""
+    target = call.targetObject()
+    value = target.value() if target.getClass().getSimpleName() == "Literal" else None
+    if value is None or not hasattr(value, "getClass"):
+        return None
+    return value if value.getClass().getSimpleName() == "StructsToJsonEvaluator" else None
+
+
+def _shown(found: Iterable[LookedUp], text: str) -> Iterator[_Need]:
+    for each in found:
+        yield _Need(each.setting, each.value, text, each.certain)
 
 
 def _is_text(*types: Any) -> bool:
     return any(str(each.simpleString()) == "string" for each in types)
-
-
-def _text_of_complex(cast: Any) -> bool:
-    kind = str(cast.child().dataType().simpleString())
-    return kind.startswith(("array<", "map<", "struct<")) and _is_text(cast.dataType())
 
 
 def _constant(expression: Any) -> str | None:

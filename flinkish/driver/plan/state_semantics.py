@@ -25,7 +25,7 @@ from typing import Any
 
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata
 from flinkish.driver.plan.initial_buffers import initial_buffers
-from flinkish.driver.plan.plan_classes import items, walk
+from flinkish.driver.plan.plan_classes import ReadNode, class_name, items
 from flinkish.driver.plan.setting_dependences import DependenceReader, ReadColumn, read_columns
 from flinkish.errors import Incompatible
 from flinkish.operators.state_semantics import (
@@ -74,7 +74,10 @@ class MeaningReader:
     """
 
     def __init__(
-        self, jvm: Any, plans: Iterable[Any], setting: Callable[[str], str | None]
+        self,
+        jvm: Any,
+        plans: Iterable[Iterable[ReadNode]],
+        setting: Callable[[str], str | None],
     ) -> None:
         self._jvm = jvm
         #: The defining expressions by attribute: one, or for sliding windows one for each window.
@@ -88,23 +91,26 @@ class MeaningReader:
         sources: dict[str, list[int]] = {}
         for plan in plans:
             before = dict(self._definitions)
-            for node in walk(plan):
-                name = str(node.getClass().getSimpleName())
-                if name == "Expand":
+            for read in plan:
+                node = read.node
+                if read.name == "Expand":
                     self._expanded(node)
-                elif name in _PYTHON:
+                elif read.name in _PYTHON:
                     self._called(node)
-                for expression in items(node.expressions()):
-                    if expression.getClass().getSimpleName() == "Alias":
-                        self._definitions[_number(expression)] = [expression.child()]
-                        if str(expression.name()).startswith(_GROUPING):
-                            self._nameless.add(_number(expression))
-                if node.children().isEmpty():
-                    for attribute in items(node.output()):
+                for expression in _aliases(node):
+                    number = _number(expression)
+                    self._definitions[number] = [expression.child()]
+                    if str(expression.name()).startswith(_GROUPING):
+                        self._nameless.add(number)
+                if not read.children:
+                    numbered = [(_number(each), each) for each in items(node.output())]
+                    for number, attribute in numbered:
                         of_name = sources.setdefault(str(attribute.name()), [])
-                        if _number(attribute) not in of_name:
-                            of_name.append(_number(attribute))
-                    self._opened(node)
+                        if number not in of_name:
+                            of_name.append(number)
+                    columns = read_columns(node, read.name)
+                    if columns is not None:
+                        self._read |= {number: columns for number, _ in numbered}
             for number, listed in self._definitions.items():
                 if before.get(number) is not listed:
                     self._every.setdefault(number, []).extend(listed)
@@ -114,12 +120,6 @@ class MeaningReader:
         self._dependences = DependenceReader(
             jvm, self._every, self._read, setting, lambda each: self._text(each, follow=False)
         )
-
-    def _opened(self, leaf: Any) -> None:
-        """Record how a file source reads its columns."""
-        read = read_columns(leaf)
-        if read is not None:
-            self._read |= {_number(attribute): read for attribute in items(leaf.output())}
 
     def _called(self, node: Any) -> None:
         """Record the results of Python functions, which the optimizer extracts from expressions."""
@@ -255,7 +255,7 @@ class MeaningReader:
 
         The name of the column does not include it.
         """
-        if expression.getClass().getSimpleName() != "AttributeReference":
+        if class_name(expression) != "AttributeReference":
             return ""
         defined = self._definitions.get(_number(expression), ())
         texts = [self._text(each, follow=False) for each in defined]
@@ -350,6 +350,14 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
             hint="see which versions of Spark flinkish supports",
         ) from error
     return replace(meaning, traits={**meaning.traits, **traits})
+
+
+def _aliases(node: Any) -> list[Any]:
+    """Return the aliases among a node's expressions; in the text of each is ``AS``."""
+    expressions = node.expressions()
+    if " AS " not in str(expressions.mkString(", ")):  # a lazy sequence has no text of its own
+        return []
+    return [each for each in items(expressions) if class_name(each) == "Alias"]
 
 
 def _number(attribute: Any) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.config import parse_duration
-from flinkish.driver.tables.sink_tables import SinkPlace
+from flinkish.driver.tables.sink_tables import SinkPlace, with_format
 from flinkish.errors import InvalidConfiguration, NotSavepointable
 
 
@@ -51,13 +51,15 @@ class WriterFacts:
         """Where the query writes to, as the program gives it."""
         return SinkPlace(self.format, self.path or self.options.get("path"), self.table)
 
-    def describe_sink(self) -> dict[str, Any]:
+    def describe_sink(self, session: Any) -> dict[str, Any]:
         """Return the sink as plain data for a savepoint's metadata.
 
-        Leaves out the values of options, which may be secret.
+        Leaves out the values of options, which may be secret, and the format of a table that the
+        program leaves to its catalog.
         """
+        by_catalog = self.table is not None and self.format is None
         facts = {
-            "format": self.format,
+            "format": None if by_catalog else with_format(self.place, session).format,
             "output_mode": self.output_mode,
             "path": self.place.path,
             "table": self.table,

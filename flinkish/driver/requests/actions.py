@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 import traceback
@@ -16,6 +17,7 @@ from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.plan.writer_settings import why_not_savepointable
 from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
 from flinkish.driver.requests.drain import check_drainable, drain
+from flinkish.driver.requests.time_limit import TimeLimit, limit_of
 from flinkish.driver.requests.topic_records import with_topics
 from flinkish.driver.requests.unsavable import (
     ended_without_commit,
@@ -38,6 +40,8 @@ from flinkish.errors import (
     from_record,
     quoted_path,
 )
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.savepoints import SavepointResult
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import (
@@ -48,8 +52,6 @@ from flinkish.savepoint.format.contents import (
 )
 from flinkish.savepoint.reporter import Pace
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.spec.savepoints import SavepointResult
 
 _POLL = 0.1  # seconds
 
@@ -62,10 +64,10 @@ class Actions:
     runtime
         The job.
     savepoint_timeout
-        Seconds that a savepoint waits for the queries and their first batches, where its request
-        sets no other limit.
+        Seconds that a savepoint waits for the queries and their first batches together, where its
+        request sets no other limit.
     quiesce_timeout
-        Seconds that ``stop`` waits for running batches.
+        Seconds that ``stop`` waits for running batches, where its request sets no lower limit.
     cancel_grace
         Seconds that a plain cancel waits for running batches before it interrupts them.
     distributed
@@ -87,6 +89,7 @@ class Actions:
         self._savepoint_timeout = savepoint_timeout
         self._quiesce_timeout = quiesce_timeout
         self._cancel_grace = cancel_grace
+        self._limit = TimeLimit(savepoint_timeout, math.inf)  # of the request that is carried out
 
     def perform(self, request: Request) -> None:
         """Carry out ``request`` and write its result or error into the registry."""
@@ -99,9 +102,10 @@ class Actions:
         with ExitStack() as in_flight:
             try:
                 if request.savepoint is not None:
+                    self._limit = limit_of(request, self._savepoint_timeout, now=registry.now())
                     in_flight.enter_context(self._when_started(request))
                 else:
-                    self._runtime.restore_gate.open()  # a query that is held cannot end
+                    self._runtime.restore_gate.end_or_open()  # one that is held cannot end
                     in_flight.enter_context(self._runtime.in_flight())
                 if self._runtime.ending is not None:
                     raise WrongState(f"the job is ending ({self._runtime.ending.value})")
@@ -126,12 +130,10 @@ class Actions:
 
         A savepoint is of the job: it waits for the queries that the program is starting.
         """
-        timeout = self._timeout(request)
-        deadline = time.monotonic() + timeout
         reporter = _RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
-            if time.monotonic() > deadline:
-                raise _not_started(self._runtime, timeout)
+            if self._limit.is_over:
+                raise _not_started(self._runtime, self._limit)
             reporter.waits("waiting for the program to start its queries")
             self._check_not_cancelled(request)
             time.sleep(_POLL)
@@ -182,23 +184,19 @@ class Actions:
             query.quiesced = True
         try:
             if active:
-                quiesce(
-                    active[0].gateway_jvm,
-                    [q.jsq for q in active],
-                    self._quiesce_timeout,
-                    lambda: self._check_not_cancelled(request),
-                )
+                self._end_at_a_boundary(request, active)
             # A query that had no input before may have committed its first batch by now.
             queries, left = self._await_first_commits(request, known)
             if _wanted(request).drain:
                 check_drainable(queries)
                 draining = True
-                deadline = time.monotonic() + self._timeout(request)
                 drain(
-                    *(self._runtime, queries, deadline),
+                    *(self._runtime, queries, self._limit.deadline),
                     lambda: self._check_not_cancelled(request),
                 )
             info = self._write_at_the_end(request, queries, trigger, left)
+            if self._limit.is_asked and self._limit.is_over and not draining:
+                raise _too_late(info, self._limit)
             return self._result(info, left, "quiesce")
         except BaseException as error:
             if draining:  # later rows are late for it
@@ -206,6 +204,26 @@ class Actions:
             else:
                 self._runtime.resume(active)
             raise
+
+    def _end_at_a_boundary(self, request: Request, active: Sequence[ManagedQuery]) -> None:
+        """Let the running batches end; raise GivenUp when one does not in time."""
+        begun = time.monotonic()
+        try:
+            quiesce(
+                active[0].gateway_jvm,
+                [q.jsq for q in active],
+                self._limit.for_batch(self._quiesce_timeout),
+                lambda: self._check_not_cancelled(request),
+            )
+        except GivenUp as error:
+            if not (self._limit.is_asked and self._limit.is_over):
+                raise
+            # The batch had what was left of the limit, which would read as a limit of its own.
+            raise GivenUp(
+                f"a running batch did not end within the {self._limit.seconds:g} s of the request",
+                hint=self._limit.advice,
+            ) from error
+        self._limit = self._limit.after(time.monotonic() - begun)
 
     def _result(
         self, info: SavepointResult, left: tuple[LeftOut, ...], stop_method: str | None = None
@@ -282,8 +300,6 @@ class Actions:
         Returns the queries that have committed one, and for the result those left out because they
         ended without a commit, or have no input while others have committed.
         """
-        timeout = self._timeout(request)
-        deadline = time.monotonic() + timeout
         reporter = _RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
         waiting = queries
@@ -295,8 +311,8 @@ class Actions:
                 break
             if not waiting:
                 break
-            if time.monotonic() > deadline:
-                raise _not_committed(waiting, timeout)
+            if self._limit.is_over:
+                raise _not_committed(waiting, self._limit)
             reporter.waits(f"waiting for the first batch of {_names(waiting)}")
             self._check_not_cancelled(request)
             time.sleep(_POLL)
@@ -318,11 +334,6 @@ class Actions:
                     f"given up for the cancel request {other.request_id}",
                     hint=f"see: flinkish request show {other.request_id}",
                 )
-
-    def _timeout(self, request: Request) -> float:
-        """Return the seconds that the driver waits for what the savepoint needs."""
-        limit = _wanted(request).timeout
-        return self._savepoint_timeout if limit is None else limit
 
     def _write(
         self,
@@ -350,7 +361,7 @@ class Actions:
         target = _wanted(request).target
         sources = [_source_of(query) for query in queries]
         reporter = _RequestReporter(runtime, request)
-        deadline = time.monotonic() + self._timeout(request)
+        deadline = self._limit.deadline
         transferer = SparkTransferer(session, self._distributed)
         if format_ == FORMAT_CANONICAL:
             info = save_canonical(
@@ -385,7 +396,7 @@ def _names(queries: Sequence[ManagedQuery]) -> str:
     return ", ".join(f"'{query.name}'" for query in queries)
 
 
-def _not_committed(waiting: Sequence[ManagedQuery], timeout: float) -> NoCommittedBatch:
+def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommittedBatch:
     """Return the error of a savepoint for whose queries there was no first batch in time."""
     idle = [q for q in waiting if not (spark_jvm.in_trigger(q.jsq) or spark_jvm.has_input(q.jsq))]
     busy = [query for query in waiting if query not in idle]
@@ -394,14 +405,14 @@ def _not_committed(waiting: Sequence[ManagedQuery], timeout: float) -> NoCommitt
         *([f"the first batch of {_names(busy)} is not through"] if busy else []),
     ]
     return NoCommittedBatch(
-        f"no batch was committed within {timeout:g} s ({'; '.join(reasons)}): given up, the job "
-        "goes on",
-        hint="see what its queries do with: flinkish status JOB; then try again, or raise "
-        "execution.checkpointing.timeout",
+        f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, the "
+        "job goes on",
+        hint="see what its queries do with: flinkish status JOB; then try again, or "
+        f"{limit.advice}",
     )
 
 
-def _not_started(runtime: Runtime, timeout: float) -> FlinkishError:
+def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
     """Return the error of a request that was given up before the program had started."""
     names = [f"'{query.name}'" for query in runtime.queries()]
     starting = [f"'{name}'" for name in runtime.start_phase.in_flight]
@@ -414,9 +425,19 @@ def _not_started(runtime: Runtime, timeout: float) -> FlinkishError:
         *([f"announced: {missing} more"] if missing else []),
     ]
     return GivenUp(
-        f"the program has not started all its queries within {timeout:g} s ({'; '.join(facts)}): "
-        "given up, the job goes on",
-        hint="a savepoint is of all queries; try again, or raise execution.checkpointing.timeout",
+        f"the program has not started all its queries within {limit.seconds:g} s "
+        f"({'; '.join(facts)}): given up, the job goes on",
+        hint=f"a savepoint is of all queries; try again, or {limit.advice}",
+    )
+
+
+def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
+    """Return the error of a stop whose savepoint is there when nobody waits for it any more."""
+    return GivenUp(
+        f"the savepoint was not complete within {limit.seconds:g} s: given up, the job goes on; it "
+        f"is kept at {info.path}",
+        hint=limit.advice,
+        savepoint=info.path,
     )
 
 

@@ -19,6 +19,7 @@ from flinkish import storage
 from flinkish.driver.migration.checkpoint_migration import engine_is_here
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.errors import FlinkishError, NotSavepointable
+from flinkish.messages.migration import Migration
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     QuerySource,
@@ -30,7 +31,6 @@ from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.scratch import scratch_directory
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.migration import Migration
 
 #: The scheduler pool of the engine's jobs.
 POOL = "flinkish"

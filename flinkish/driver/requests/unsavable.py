@@ -14,7 +14,7 @@ from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import Corrupt, WrongState
-from flinkish.spec.requests import LeftOut
+from flinkish.messages.requests import LeftOut
 
 
 def ended_without_commit(query: ManagedQuery) -> bool:

@@ -1,10 +1,13 @@
 """The first batch of a restored query: not before all state has an owner, only with the right plan.
 
-Spark holds a query's progress lock (a fair one) to plan a batch's offsets and to commit a batch.
-Another thread that holds the lock keeps the query from both without harm (3.5.9 and 4.3.0). A
-restored query is held in this way until the program has started the other queries whose state is in
-the savepoint, so nothing has been processed if one is missing. Then, before the first batch can
-commit, the ordinals of Spark's real plan are compared with those that the state was restored to.
+A restored query is held at the event of its start, before it has read its logs, until the program
+has started the other queries whose state is in the savepoint: nothing has been processed if one is
+missing. The progress lock would not do, as Spark takes it to plan a batch and to commit one: a
+batch that the savepoint has as planned is run without it, up to its commit (4.3.0).
+
+Then, before the first batch can commit, the ordinals of Spark's real plan are compared with those
+that the state was restored to. Another thread that holds the progress lock (a fair one) keeps the
+query from its commit without harm (3.5.9 and 4.3.0).
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class FirstBatch:
         expected: Operators | None,
         refuse: Callable[[FlinkishError], None],
     ) -> None:
-        self._name = name
+        self.name = name
         self._session = session
         self._jsq: Any = None
         self._expected = expected
@@ -77,6 +80,8 @@ class FirstBatch:
         self._released = threading.Event()
         self._given_up = threading.Event()
         self._seen = threading.Event()
+        #: Whether the query's own thread waits in :meth:`hold`, or has.
+        self.is_at_start = False
         # Py4J gives each Python thread a JVM thread of its own, and the lock belongs to that one.
         self._thread = threading.Thread(target=self._run, name="flinkish-first-batch", daemon=True)
 
@@ -105,10 +110,25 @@ class FirstBatch:
         self._started.set()
         self._locked.wait(10.0)
 
+    def hold(self, jsq: Any) -> None:
+        """Watch a query, and keep it where it is until :meth:`release` or :meth:`end` is called.
+
+        Called on the query's own thread, at the event of its start.
+        """
+        self.start(jsq, held=True)
+        spark_jvm.let_start_return(jsq)
+        self.is_at_start = True
+        self._released.wait()
+
+    def end(self) -> None:
+        """End a query that is held at its start: it runs no batch, and is not interrupted."""
+        spark_jvm.end_after_batch(self._session._jvm, self._jsq)
+        self.give_up()
+
     @property
-    def held(self) -> bool:
-        """True while the query is kept from its first batch."""
-        return not self._released.is_set()
+    def is_released(self) -> bool:
+        """Whether the query may run, or has been ended."""
+        return self._released.is_set()
 
     def release(self) -> None:
         """Let the query continue."""
@@ -208,7 +228,7 @@ class FirstBatch:
             return
         self._refuse(
             Incompatible(
-                f"query '{self._name}': Spark runs the stateful operators {_listed(real)}, the "
+                f"query '{self.name}': Spark runs the stateful operators {_listed(real)}, the "
                 f"state was given to {_listed(expected)}; the query was stopped before its first "
                 "commit",
                 hint="report it with the query's explain(); the savepoint is untouched",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkish import storage
 from flinkish.driver.plan.outputs import one_name, output_of
 from flinkish.errors import ConsentNeeded
-from flinkish.launch.other_jobs import known_writers, runs_under_other_ids
+from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
+from flinkish.messages.calls import KnownWriter
 from flinkish.registry.claims import (
     Claim,
     checkpoint_resource,
@@ -20,9 +21,14 @@ from flinkish.registry.claims import (
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
+from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.query_id import OtherRun, newest_batch, newest_begun
+from flinkish.restore.plan.starts import (
+    NEXT_BATCH,
+    is_another_directory,
+    may_be_another_directory,
+)
 from flinkish.restore.source.restore_inputs import NewSink
-from flinkish.spec.calls import KnownWriter
 
 
 class OtherJobs:
@@ -76,7 +82,7 @@ class OtherJobs:
         query_id: str | None,
         session: Any,
         *,
-        is_empty: bool,
+        is_empty: Callable[[], bool],
         checkpoint: str | None = None,
     ) -> None:
         """Take the query id and the output of a query that is about to start, for this job.
@@ -86,7 +92,7 @@ class OtherJobs:
         query_id
             None for a new one, which Spark makes.
         is_empty
-            Whether the sink has no batches.
+            Whether the sink has no batches; asked only where another host holds its place.
         checkpoint
             Where it starts; None for a new checkpoint of this job's own, which no other job has.
 
@@ -110,20 +116,32 @@ class OtherJobs:
             here = [claim for claim in held if claim.job.job_id == self._job_id]
             if here:
                 raise _in_use_here(query, here[0])
-            ended = {claim.job.job_id for claim in held if self._is_over(claim, is_empty)}
+            ended = {claim.job.job_id for claim in held if self._is_over(claim, is_empty, sink)}
             if not ended:
-                raise _in_use(query, held[0])
+                raise _in_use(query, held[0], self._writer(held[0]))
             over |= ended
 
-    def _is_over(self, claim: Claim, is_empty: bool) -> bool:
+    def _is_over(self, claim: Claim, is_empty: Callable[[], bool], sink: NewSink) -> bool:
         """Return whether a claim does not count."""
         (job,) = reconcile(self._registry, [claim.job])
         if self._state_of(job).is_final:
             return True
-        elsewhere = job.driver is not None and job.driver.host != os.uname().nodename
-        # A local directory of another host, which has the same name.
-        is_other = is_empty or claim.is_checkpoint
-        return elsewhere and is_other and storage.is_local(claim.place)
+        if claim.is_checkpoint:
+            elsewhere = job.driver is not None and job.driver.host != os.uname().nodename
+            return elsewhere and storage.is_local(claim.place)
+        writer = self._writer(claim)
+        if writer is None or not may_be_another_directory(writer):
+            return False
+        if is_empty():
+            return True
+        position = file_sink_position(sink.format, claim.place, storage)
+        return position is not None and is_another_directory(writer, position)
+
+    def _writer(self, claim: Claim) -> KnownWriter | None:
+        """Return the writer of a claim's place; None for a claim of something else."""
+        known = known_writers(self._registry, self._job_id)
+        mine = (claim.job.job_id, claim.query, claim.place)
+        return next((w for w in known if (w.job_id, w.query, w.place) == mine), None)
 
     def _state_of(self, job: JobRecord) -> JobState:
         """Return a job's state; FINISHED also when it was stopped with the savepoint just now.
@@ -141,7 +159,7 @@ class OtherJobs:
         return job.state
 
 
-def _in_use(query: str, claim: Claim) -> ConsentNeeded:
+def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeeded:
     """Return the refusal of a query whose id or output another job holds."""
     job = claim.job
     who = f"query '{claim.query}' of job {job.name} ({job.job_id}), which is {job.state.value}"
@@ -160,10 +178,13 @@ def _in_use(query: str, claim: Claim) -> ConsentNeeded:
             hint=f"{stop}; or give it another checkpointLocation",
             reasons=["query-in-use"],
         )
+    ways = [stop, "or write to another path"]
+    if writer is not None and may_be_another_directory(writer):
+        ways.append(NEXT_BATCH)
     return ConsentNeeded(
         f"query '{query}' would write to {claim.place}, as {who}, does: of two queries on one file "
         "sink, the output of one is dropped",
-        hint=f"{stop}; or write to another path",
+        hint="; ".join(ways),
         reasons=["sink-in-use"],
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,11 +28,15 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
-from flinkish.registry.in_use import resumed_runs
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
+from flinkish.registry.resumed_runs import resumed_runs
 from flinkish.restore.check.version_check import fit_offers
-from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
 from flinkish.restore.plan.new_offsets import parse_target
@@ -50,8 +54,6 @@ from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.launch import RestoreSpec
 
 if TYPE_CHECKING:
     from flinkish.restore.plan.sinks import SinkMode
@@ -68,14 +70,14 @@ class Restored:
     notes
         Messages for the user.
     plan
-        The query's part of the restore plan as plain data.
+        The query's part of the restore plan.
     typed
         How its typed states go on.
     """
 
     batch_id: int | None
     notes: tuple[str, ...]
-    plan: Mapping[str, Any]
+    plan: RestorePlan
     typed: TypedStates = field(default_factory=dict)
 
 
@@ -93,6 +95,8 @@ class Restorer:
         self._starting: dict[str, NewQuery] = {}
         #: The restored batch and the location of the checkpoint, by query.
         self._given: dict[str, tuple[int, str]] = {}
+        #: The queries whose tables go back to the savepoint before their first batch, by name.
+        self._to_roll_back: dict[str, tuple[NewQuery, QueryRestore]] = {}
         self._claimed = False
         self._agreed = False
         self._resumed = False
@@ -159,25 +163,28 @@ class Restorer:
             modules = self._planning.snapshot_modules(planned)
             new, plan = plan_start(self._planner, name, planned, facts, session, modules)
             self._starting[name] = new
-            record = self._planner.document_of(plan)
-            for line in plan_lines(record):
+            part = self._planner.restore_plan_of(plan)
+            for line in plan_lines(part):
                 log(line)
-            refusal = plan.refusal or compare_with_expected(record, self._spec.expected, name)
+            refusal = plan.refusal or compare_with_expected(part, self._spec.expected, name)
             if refusal is not None:
-                refusal.data.setdefault("plan", record)
+                refusal.data.setdefault("plan", encode_fields(part))
                 raise refusal
             if plan.recipe is None or plan.identity is None:
                 for note in plan.notes:
                     log(note)
-                return Restored(None, plan.notes, record)
+                return Restored(None, plan.notes, part)
             keep = plan.identity.keep
             recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
             self._take(new, plan, recipe.query_id)
             if plan.history is not None and plan.plan is not None and plan.plan.base is not None:
                 kept_id = self._offers.by_key[plan.plan.base.key].query_id
                 history.remember(recipe.query_id or kept_id, plan.history.shift)
+            if self._resumed:
+                remove_unused(recipe, target)
             make_restored(session, recipe, plan.rewrite, target)
-            roll_back_sink(new, plan)
+            if plan.sink is not None and plan.sink.rollback_to is not None:
+                self._to_roll_back[name] = new, plan
             self._given[name] = recipe.batch_id, target
         notes = (
             *plan.notes,
@@ -186,24 +193,41 @@ class Restorer:
         )
         for note in notes:
             log(note)
-        return Restored(recipe.batch_id, notes, record, typed_states_of(plan))
+        return Restored(recipe.batch_id, notes, part, typed_states_of(plan))
 
     def _take(self, new: NewQuery, plan: QueryRestore, query_id: str | None) -> None:
         """Take the query's id (None: the saved one) and its output for this job."""
         if query_id is None and plan.plan is not None and plan.plan.base is not None:
             query_id = self._offers.by_key[plan.plan.base.key].query_id
         is_empty = plan.sink is None or plan.sink.newest_batch is None
-        self._others.take(new.name, new.sink, query_id, new.session, is_empty=is_empty)
+        self._others.take(new.name, new.sink, query_id, new.session, is_empty=lambda: is_empty)
+
+    def to_roll_back(self) -> frozenset[str]:
+        """Return the queries that must not run yet, as their tables have to go back first."""
+        return frozenset(self._to_roll_back)
+
+    def roll_back(self, started: Collection[str]) -> None:
+        """Bring the tables of queries back to the savepoint; TableError if one cannot be.
+
+        Parameters
+        ----------
+        started
+            The queries that Spark has started, and whose start nothing refuses any more.
+        """
+        with self._lock:
+            for name in self.to_roll_back().intersection(started):
+                roll_back_sink(*self._to_roll_back[name])
+                del self._to_roll_back[name]
 
     def non_restored(self) -> NonRestored:
         """Return the state of the savepoint that no query has taken so far."""
         with self._lock:
             return self._planner.non_restored()
 
-    def document(self) -> dict[str, Any]:
+    def restore_plan(self) -> RestorePlan:
         """Return the plan of the whole restore; the program has started all its queries by now."""
         with self._lock:
-            return self._planner.document(complete=True)
+            return self._planner.restore_plan(complete=True)
 
     def is_waiting(self) -> bool:
         """Return whether state, or a name in an option, waits for a query that is not started."""
@@ -211,10 +235,10 @@ class Restorer:
             return False
         return bool(self.non_restored()) or self._unknown_name() is not None
 
-    def _unknown_name(self) -> UsageError | None:
-        """Return the error for a name in an option that no query started so far has."""
+    def _unknown_name(self, left: NonRestored | None = None) -> UsageError | None:
+        """Return the error for a name in an option that no query has: see :func:`check_names`."""
         try:
-            check_names(self._spec, list(self._starting.values()))
+            check_names(self._spec, list(self._starting.values()), left)
         except UsageError as error:
             return error
         return None
@@ -222,8 +246,8 @@ class Restorer:
     def check(self, *, more_to_come: bool, over: bool = False) -> list[str]:
         """Refuse to continue with non-restored state, unless ``-n`` was given.
 
-        Names in options are judged as soon as no later query can have them: when the program starts
-        no other one, or when nothing in the savepoint is left for another one.
+        A name in an option is judged as soon as no later query can have it: when the program starts
+        no other one, or when what is left in the savepoint has nothing of that name.
 
         Parameters
         ----------
@@ -250,7 +274,7 @@ class Restorer:
         if self._resumed:
             return []
         left = self.non_restored()
-        unknown = None if more_to_come and left else self._unknown_name()
+        unknown = self._unknown_name(left if more_to_come else None)
         if unknown is not None and not over:
             raise unknown
         notes = [] if unknown is None else [f"{unknown.message}: it had no effect"]
@@ -263,7 +287,7 @@ class Restorer:
             return notes
         if not self._spec.allow_non_restored:
             error: FlinkishError = left.error()
-            error.data.setdefault("plan", self.document())
+            error.data.setdefault("plan", encode_fields(self.restore_plan()))
             raise error
         if more_to_come:
             return notes
@@ -448,27 +472,37 @@ def options_of(spec: RestoreSpec, planning: Planning) -> RestoreOptions:
     )
 
 
-def check_names(spec: RestoreSpec, queries: Sequence[NewQuery]) -> None:
+def check_names(
+    spec: RestoreSpec, queries: Sequence[NewQuery], left: NonRestored | None = None
+) -> None:
     """Raise UsageError if an option of the restore names something that the program lacks.
 
     Parameters
     ----------
     queries
         All queries that the program has started.
+    left
+        What they have not taken of the savepoint, if the program may start others; a name that one
+        of those may have is passed over.
     """
-    check_reset(spec.reset_sources, queries)
-    check_reset([name for name, _ in spec.set_offsets], queries, option=SET)
+    left = left or NonRestored()
+    if not left.has_positions:
+        check_reset(spec.reset_sources, queries)
+        check_reset([name for name, _ in spec.set_offsets], queries, option=SET)
     uids = {op.uid for query in queries for op in query.operators or ()}
     uids |= {source.uid for query in queries for source in query.sources or ()}
     operators = [op for query in queries for op in query.operators or ()]
     for name in spec.accept_partial:
-        if not any(op.answers_to(name) for op in operators):
+        to_come = left.may_be_of(name) or any(
+            new == name and left.may_give(old) for old, new in spec.uid_map
+        )
+        if not to_come and not any(op.answers_to(name) for op in operators):
             raise UsageError(
                 f"the program has no operator {name!r}, for which a part of the answer is accepted",
                 hint=f"{ACCEPT_PARTIAL} UID; see the program's uids with: flinkish info APP.py",
             )
     for old, new in spec.uid_map:
-        if new not in uids:
+        if new not in uids and not left.may_give(old):
             raise UsageError(
                 f"the program has no operator with uid {new!r}, to which the uid map gives {old!r}",
                 hint="--uid-map OLD=NEW; see the program's uids with: flinkish info APP.py",

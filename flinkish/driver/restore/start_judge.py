@@ -11,18 +11,19 @@ from typing import Any, cast
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
-from flinkish.driver.plan.outputs import output_of, same_place, short_format
+from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
 from flinkish.errors import ConsentNeeded, StorageError, TableError
-from flinkish.launch.other_jobs import came_from, standing
+from flinkish.launch.known_jobs import came_from, standing
+from flinkish.messages.queries import QueryFacts
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryFacts
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.sinks import SinkMode
@@ -31,6 +32,7 @@ from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
     EarlierRun,
+    agreed_mode,
     checkpoint_not_read,
     is_read_again,
     judge_start,
@@ -64,6 +66,8 @@ class StartJudge:
         facts: WriterFacts,
         session: Any,
         location: str,
+        *,
+        again: bool,
     ) -> list[str]:
         """Let a query start, with its query id and its output taken for this job.
 
@@ -72,6 +76,8 @@ class StartJudge:
         location
             Its checkpoint, which may not exist yet. One whose first batch has another number than 0
             is made here.
+        again
+            Whether it goes on where the job's last driver left it.
 
         Returns
         -------
@@ -89,13 +95,20 @@ class StartJudge:
         try:
             begins, query_id = beginning(name, stateful, checkpoint)
         except StorageError as error:
-            self._others.take(name, sink, None, session, is_empty=True, checkpoint=checkpoint)
+            self._others.take(
+                name, sink, None, session, is_empty=lambda: True, checkpoint=checkpoint
+            )
             return [checkpoint_not_read(name, location, error).text]
-        before = file_sink_position(sink.format, sink.path, storage)
-        is_empty = before is None or before.newest_batch is None
         # First: where another job is at work, that is what the user has to know. What is judged
         # after it nobody changes any more: a job that held it has ended.
-        self._others.take(name, sink, query_id, session, is_empty=is_empty, checkpoint=checkpoint)
+        self._others.take(
+            name,
+            sink,
+            query_id,
+            session,
+            is_empty=lambda: _is_empty(sink),
+            checkpoint=checkpoint,
+        )
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
         position = start_position(sink, session, query_id)
@@ -116,7 +129,7 @@ class StartJudge:
                 stands=stands,
                 begun=begun,
                 named=self._job.launch.named,
-                mode=self._mode,
+                mode=agreed_mode(self._mode, again=again),
             )
 
         found = judged(None, None)
@@ -249,6 +262,12 @@ def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | Non
             return None
         return EarlierRun(each.name, each.job_id, planned, query.checkpoint_dir)
     return None
+
+
+def _is_empty(sink: NewSink) -> bool:
+    """Return whether a file sink has no batches, and another one none that it numbers."""
+    position = file_sink_position(sink.format, sink.path, storage)
+    return position is None or position.newest_batch is None
 
 
 def _signatures(known: QueryFacts) -> list[str]:

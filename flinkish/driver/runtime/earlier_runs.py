@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.outputs import one_name
 from flinkish.errors import ConsentNeeded, NoCommittedBatch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.history import saved_shift
 from flinkish.savepoint.format.contents import OperatorFacts
 
@@ -47,7 +48,7 @@ class EarlierRun:
     name: str
     checkpoint: str
     batch_id: int | None = None
-    plan: Mapping[str, Any] | None = None
+    plan: RestorePlan | None = None
     restored_batch: int | None = None
     meanings: Mapping[int, StateSemantics] = field(default_factory=dict)
     query_id: str = ""
@@ -126,9 +127,8 @@ def earlier_runs(registry: Registry, job: JobRecord) -> dict[str, EarlierRun]:
 
 def _planned(query: QueryStatus) -> int:
     """Return the shift in the plan of the restore: facts are recorded a moment after the start."""
-    rows = (query.plan or {}).get("queries", ())
-    row: Mapping[str, Any] = next((row for row in rows if row.get("name") == query.name), {})
-    return int((row.get("history") or {}).get("shift", 0))
+    row = query.planned
+    return row.history.shift if row is not None and row.history is not None else 0
 
 
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:

@@ -41,6 +41,8 @@ def file_sink_log_ready(
         return
 
     def complete(jsq: Any) -> None:
+        if spark_jvm.is_told_to_end(jsq):
+            return  # it was held, and the job's start is refused
         done = complete_log(jsq)
         if done is not None:
             log(f"query '{name}': {done}")

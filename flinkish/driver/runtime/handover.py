@@ -20,10 +20,10 @@ from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.rehearsal import Rehearsal
 from flinkish.errors import ProgramFailed, RegistryError, WrongState
 from flinkish.launch.job_origin import job_origin
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.rehearsals import RehearsalLimits
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.spec.launch import RestoreSpec
-from flinkish.spec.rehearsals import RehearsalLimits
 
 _POLL = 0.02
 #: Seconds until a registry that was unavailable is asked again.

@@ -38,9 +38,10 @@ from flinkish.driver.runtime.running_query import (
 )
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, GivenUp, ProgramFailed
+from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"
@@ -86,7 +87,7 @@ class Runtime:
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
-        mode = _agreed(job.launch, again=job.state is JobState.RESTARTING)
+        mode = job.launch.sink_ahead if spec is None else spec.sink_ahead
         self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
         self._preparer = Preparer(
             checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge, lost
@@ -190,9 +191,13 @@ class Runtime:
         """Return the present status of every query (asks the JVM).
 
         Not of one that is being started again: that its last run has ended would be taken for the
-        end of what it holds by now.
+        end of what it holds by now. Nor of one whose table has to go back first: a driver that is
+        killed before that has not begun with it, and the next one restores it anew.
         """
-        return [status_of(query) for query in self.queries() if query.name not in self._starting]
+        left = {*self._starting}
+        if self.restorer is not None:
+            left |= self.restorer.to_roll_back()
+        return [status_of(query) for query in self.queries() if query.name not in left]
 
     def report(self) -> JobState:
         """Write the heartbeat and, while Spark can be asked, the status of every query.
@@ -215,7 +220,10 @@ class Runtime:
         with self._reporting:
             statuses = [] if self.session_stopped else self.statuses()
             state = self.registry.heartbeat(self.job_id, statuses)
-            for query in self.queries() if statuses else ():
+            reported = {status.name for status in statuses}
+            for query in self.queries():
+                if query.name not in reported:
+                    continue
                 facts = lasting_facts(query)
                 if facts != query.recorded:
                     self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
@@ -223,13 +231,22 @@ class Runtime:
         return state, statuses
 
     @contextmanager
-    def _taking(self, name: str) -> Iterator[list[Any]]:
+    def _taking(self, name: str, session: Any) -> Iterator[list[Any]]:
         """Start query ``name`` inside the block, which appends Spark's handle of it.
 
         Before, the queries that have ended are reported: what they held is free for this one. What
         it has taken is given up if Spark does not start it.
+
+        Raises
+        ------
+        UsageError
+            A query of the name runs in another session. Spark only looks at the names of its own.
         """
         with self._reporting:
+            if self._is_taken(name, session):
+                error = _name_of_two(name)
+                self.fail(error)
+                raise error
             ended = [query for query in self.queries() if spark_jvm.has_ended(query.jsq)]
             if ended:
                 self.registry.heartbeat(self.job_id, [status_of(query) for query in ended])
@@ -243,6 +260,17 @@ class Runtime:
             raise
         finally:
             self._starting.remove(name)
+
+    def _is_taken(self, name: str, session: Any) -> bool:
+        """Return whether a query of another session has the name, and runs or is being started."""
+        if name in self._starting:
+            return True
+        own = session._jsparkSession
+        return any(
+            not query.session._jsparkSession.equals(own)
+            for query in self.queries()
+            if query.name == name and not spark_jvm.has_ended(query.jsq)
+        )
 
     def _give_up(self, name: str) -> None:
         """Give up what a query has taken that does not start, unless a run of it is at work."""
@@ -336,7 +364,7 @@ class Runtime:
         except FlinkishError as error:
             self.fail(error)
             raise
-        with self._taking(name) as handles:
+        with self._taking(name, session) as handles:
             query = self._begun(name, writer, facts, begin, handles)
             self._gate.add(query)
         self.start_phase.started(query.name)
@@ -389,6 +417,7 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Do what follows when queries that were held may run."""
+        self._beat()  # with those that were not reported while their tables had to go back
         self._running_if_started()
 
     def _running_if_started(self) -> None:
@@ -512,11 +541,9 @@ class Runtime:
             self.restorer.settle_claim(committed)
 
 
-def _agreed(launch: Launch, *, again: bool) -> str | None:
-    """Return what the user agreed to for a sink that is ahead.
-
-    Of a job that is started again only that output may be dropped: it may have ended before it had
-    come past the sink's batches.
-    """
-    mode = launch.sink_ahead if launch.restore is None else launch.restore.sink_ahead
-    return mode if mode == "accept" or not again else None
+def _name_of_two(name: str) -> UsageError:
+    """Return the refusal of a second query of a name: a job knows its queries by their names."""
+    return UsageError(
+        f"two queries of the program that run at once are named '{name}'",
+        hint="give each query a queryName of its own, also in another session (newSession)",
+    )

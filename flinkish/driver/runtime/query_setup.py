@@ -32,6 +32,7 @@ from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.left_out import LostOrigin
@@ -64,7 +65,7 @@ class Prepared:
     restored_batch: int | None
     planned: PlannedQuery | None
     notes: tuple[str, ...]
-    plan: Mapping[str, Any] | None = None
+    plan: RestorePlan | None = None
     own: str | None = None
 
 
@@ -154,13 +155,13 @@ class Preparer:
         )
         if run is not None:
             resumed = self._resumed(prepared, run, settings)
-            return self._admitted(resumed, facts, session, run.location)
+            return self._admitted(resumed, facts, session, run.location, again=True)
         placed = self._placed(prepared, facts, session)
         if placed.restored_batch is not None:
             return placed  # the plan of its restore has judged it
         location = placed.location or own
         assert location is not None
-        return self._admitted(placed, facts, session, location)
+        return self._admitted(placed, facts, session, location, again=False)
 
     def _generated(self, own: str | None, session: Any) -> str:
         """Return the name of a query that the program does not name.
@@ -182,12 +183,20 @@ class Preparer:
         return name
 
     def _admitted(
-        self, prepared: Prepared, facts: WriterFacts, session: Any, location: str
+        self,
+        prepared: Prepared,
+        facts: WriterFacts,
+        session: Any,
+        location: str,
+        *,
+        again: bool,
     ) -> Prepared:
         """Return a query that is not restored now, if it may start in that checkpoint."""
         if self._judge is None:
             return prepared
-        notes = self._judge.admit(prepared.name, prepared.planned, facts, session, location)
+        notes = self._judge.admit(
+            *(prepared.name, prepared.planned, facts, session, location), again=again
+        )
         for note in notes:
             log(note)
         return replace(prepared, notes=(*prepared.notes, *notes))

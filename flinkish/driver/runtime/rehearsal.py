@@ -38,11 +38,11 @@ from flinkish.driver.runtime.naming import directory_name
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Corrupt
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.launch import RestoreSpec
-from flinkish.spec.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
 
 _POLL = 0.05
 #: Seconds that a query without input gets to find some.

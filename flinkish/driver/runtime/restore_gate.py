@@ -5,7 +5,15 @@ So it does until each name in an option (``--reset-source`` and others) has been
 A program starts its queries one after the other. Whether it takes all state of the savepoint is
 known only when it has started the last one: it then waits for its queries, asks for the status of
 one, or does neither for a while. Until then the started queries are held, so a refused restore has
-processed nothing.
+processed nothing, and changed nothing outside the job: a table goes back to the savepoint
+(``--sink-ahead rollback``), and the log of a file sink is completed, only when nothing refuses the
+start any more, and before the first batch.
+
+A program that waits for a bounded query starts others behind it, which are not known before. What
+is judged then are the queries that it has started; only their tables go back, and they run. Later
+ones are judged, and their tables go back, at the program's next wait. Not all at the first: a later
+query's table may be what the earlier one writes to, or may be read only after that one, and the
+plan for it is made of the table as it then is.
 """
 
 from __future__ import annotations
@@ -14,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from flinkish.driver.restore.first_batch import FirstBatch
@@ -84,7 +93,9 @@ class RestoreGate:
         From its start the query is held if state, or a name in an option, waits for another. If it
         was given state, its plan is compared before its first commit.
         """
-        held = self._restorer is not None and self._restorer.is_waiting()
+        held = self._restorer is not None and (
+            self._restorer.is_waiting() or bool(self._restorer.to_roll_back())
+        )
         expected = None
         if prepared.restored_batch is not None and prepared.planned is not None:
             expected = [(op.ordinal, op.kind) for op in prepared.planned.operators]
@@ -105,17 +116,21 @@ class RestoreGate:
         try:
             # The watch begins before Spark plans a batch: after the start of the query has
             # returned, a slow driver could be too late for the comparison.
-            with at_start(session, prepared.name, lambda jsq: watch.start(jsq, held=held)):
+            begin = watch.hold if held else partial(watch.start, held=False)
+            with at_start(session, prepared.name, begin):
                 yield started
         except BaseException:
             watch.give_up()
             raise
 
     def open(self) -> None:
-        """Let all held queries continue."""
+        """Let all held queries continue, but for those whose tables have to go back first."""
+        left = frozenset[str]() if self._restorer is None else self._restorer.to_roll_back()
         for watch in self._watches:
-            watch.release()
-        self._held_since = None
+            if watch.name not in left:
+                watch.release()
+        if all(watch.is_released for watch in self._watches):
+            self._held_since = None
 
     def settle(self) -> None:
         """Check that all state of the savepoint has an owner, and let held queries continue.
@@ -128,8 +143,10 @@ class RestoreGate:
             State has no owner, and ``-n`` was not given.
         UsageError
             An option names what no query has or can still have.
+        TableError
+            A table cannot go back to the savepoint.
         """
-        if self._restorer is None or self._settled:
+        if self._restorer is None or (self._settled and not self.closed):
             return
         self._wait_for_starts(self._restorer)
         queries = self._queries()
@@ -137,6 +154,7 @@ class RestoreGate:
         more = any(query.facts.bounded for query in queries)
         try:
             notes = self._restorer.check(more_to_come=more)
+            self._restorer.roll_back([query.name for query in queries])
         except FlinkishError as error:
             self._fail(error)
             self._end_held()
@@ -150,9 +168,12 @@ class RestoreGate:
     def _wait_for_starts(self, restorer: Restorer) -> None:
         """Wait for queries that other threads of the program start.
 
-        A program with threads may wait for one query while it starts the next.
+        A program with threads may wait for one query while it starts the next. No table goes back
+        while Spark may still refuse to start its query.
         """
-        while self._held_since is not None and restorer.is_waiting():
+        while self._held_since is not None and (
+            restorer.is_waiting() or (self._starting and restorer.to_roll_back())
+        ):
             if not self._starting and time.monotonic() - self._held_since > _PATIENCE:
                 return
             time.sleep(0.05)
@@ -189,7 +210,7 @@ class RestoreGate:
         queries = self._queries()
         if notes and queries and self._restorer is not None:
             queries[-1].notes = (*queries[-1].notes, *notes)
-            queries[-1].plan = self._restorer.document()
+            queries[-1].plan = self._restorer.restore_plan()
 
     def close(self) -> None:
         """End the held queries and all watches when the job ends."""
@@ -197,17 +218,36 @@ class RestoreGate:
         for watch in self._watches:
             watch.give_up()
 
+    def end_or_open(self) -> None:
+        """Let held queries be ended by a request: those whose tables have not gone back run never.
+
+        Their first batch would be written to a table that has later ones.
+        """
+        if self._restorer is not None and self._restorer.to_roll_back():
+            self._end_held()
+        else:
+            self.open()
+
     def _end_held(self) -> None:
         """End held queries, so that they process nothing when they are released."""
         if not self.closed:
             return
-        queries = self._queries()
-        for query in queries:
-            threading.Thread(target=query.jsq.stop, name="flinkish-stop", daemon=True).start()
+        for watch in self._watches:
+            if watch.is_at_start and not watch.is_released:
+                watch.end()
+        every = [query.jsq for query in self._queries()]
+        told = [spark_jvm.is_told_to_end(jsq) for jsq in every]
+        others = [jsq for jsq, is_told in zip(every, told, strict=True) if not is_told]
+        for jsq in others:
+            threading.Thread(target=jsq.stop, name="flinkish-stop", daemon=True).start()
         deadline = time.monotonic() + _END_GRACE
-        for query in queries:
-            _keep_from_batches(query.jsq, deadline)
-        self.open()
+        for jsq in others:
+            _keep_from_batches(jsq, deadline)
+        for watch in self._watches:
+            watch.release()
+        self._held_since = None
+        while time.monotonic() < deadline and not all(map(spark_jvm.has_ended, every)):
+            time.sleep(0.01)
 
 
 def _keep_from_batches(jsq: Any, deadline: float) -> None:

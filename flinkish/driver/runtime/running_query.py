@@ -15,7 +15,8 @@ from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_
 from flinkish.driver.restore import history
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import StorageError
-from flinkish.registry.jobs import OperatorStatus, QueryFacts, QueryStatus
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
 
@@ -57,7 +58,7 @@ class ManagedQuery:
     restored_batch: int | None = None
     planned: PlannedQuery | None = None
     notes: tuple[str, ...] = ()
-    plan: Mapping[str, Any] | None = None
+    plan: RestorePlan | None = None
     own: str | None = None
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)
@@ -183,7 +184,7 @@ def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
 
 def sink_of(query: ManagedQuery) -> dict[str, Any]:
     """Return the description of the query's sink for a savepoint."""
-    return history.described(query.facts.describe_sink(), query.query_id)
+    return history.described(query.facts.describe_sink(query.session), query.query_id)
 
 
 def lasting_facts(query: ManagedQuery) -> QueryFacts:

@@ -7,6 +7,7 @@ in its sub-package ``runtime`` (4.x).
 
 from __future__ import annotations
 
+import functools
 import json
 from enum import Enum
 from typing import Any
@@ -16,17 +17,19 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _LOGS = ("offsetLog", "commitLog")
 
 
+@functools.cache
 def scala_object(jvm: Any, simple_name: str) -> Any:
     """Return the Scala object ``simple_name`` of Spark's streaming packages.
 
     Looks in the package of 4.x first, then in that of 3.5. Raises RuntimeError when neither has it.
     """
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    classes = getattr(jvm, "java.lang.Class")
+    loader = getattr(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     tried = []
     for package in (f"{_STREAMING}.runtime", _STREAMING):
         name = f"{package}.{simple_name}$"
         try:
-            return jvm.java.lang.Class.forName(name, True, loader).getField("MODULE$").get(None)
+            return classes.forName(name, True, loader).getField("MODULE$").get(None)
         except Exception as error:
             # py4j cannot be imported at module level in tests of the pure parts. So the error is
             # recognized by its text: only "no such class" continues with the next name.
@@ -96,6 +99,23 @@ def forbid_batches(jsq: Any) -> None:
                 field.setAccessible(True)
                 field.set(execution, None)
         declaring = declaring.getSuperclass()
+
+
+def let_start_return(jsq: Any) -> None:
+    """Let ``start`` return, while the query's own thread still posts the event of its start.
+
+    ``start`` waits for a latch that this thread opens behind that event (3.5 to 4.3).
+    """
+    execution = stream_execution(jsq)
+    declaring = execution.getClass()
+    while declaring is not None:
+        for field in declaring.getDeclaredFields():
+            if field.getName().rpartition("$")[2] == "startLatch":
+                field.setAccessible(True)
+                field.get(execution).countDown()
+                return
+        declaring = declaring.getSuperclass()
+    raise RuntimeError("this Spark's StreamExecution has no startLatch")
 
 
 def field_of(instance: Any, name: str) -> Any:

@@ -13,6 +13,11 @@ from flinkish.driver.tables.table import Table, table_errors
 from flinkish.errors import FlinkishError, TableError
 from flinkish.restore.plan.table_commits import version_at
 
+#: Where classes are from that a program may name in place of a format.
+_CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
+_FORMATS = ("avro", "csv", "delta", "iceberg", "json", "orc", "parquet", "text", "xml")
+#: Formats by the packages of their classes.
+_PACKAGES = {name: name for name in _FORMATS} | {"kafka010": "kafka"}
 #: A path of Delta as the name of a table: ``delta.`/path```.
 _PATH_TABLE = re.compile(r"delta\.`(?P<path>[^`]+)`")
 
@@ -24,7 +29,7 @@ class SinkPlace:
     Attributes
     ----------
     format
-        None for the session's default file format.
+        None for the session's default format (``spark.sql.sources.default``).
     path
         Its location, as the program gives it or as the catalog has it; None if it has none, or
         the table does not exist yet.
@@ -37,11 +42,29 @@ class SinkPlace:
     table: str | None = None
 
 
+def short_format(format: str) -> str:
+    """Return the short name of a format of Spark, Delta or Iceberg that is given by its class."""
+    if not format.startswith(_CLASSES):
+        return format
+    return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
+
+
+def with_format(place: SinkPlace, session: Any) -> SinkPlace:
+    """Return a place with the short name of its format, the session's default if it has none."""
+    given = place.format
+    if not given and session is not None:
+        given = str(session.conf.get("spark.sql.sources.default", "parquet"))
+    return replace(place, format=short_format(given) if given else None)
+
+
 def resolve(place: SinkPlace, session: Any) -> SinkPlace:
     """Return a place with the format and location that its catalog has of a table.
 
+    Without a table it has the format of :func:`with_format`.
+
     Raises TableError when the catalog cannot be asked, or a table has to be there and is not.
     """
+    place = with_format(place, session)
     named = _is_iceberg(place) and place.path is not None and not is_path(place.path)
     if named and place.table is None:  # format("iceberg").start("catalog.database.table")
         place = replace(place, path=None, table=place.path)

@@ -1,56 +1,54 @@
-"""The answer of a driver that carries out a single task: a JSON file, written last."""
+"""The call of a driver that carries out a single task, and its answer: a file each."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flinkish import storage
 from flinkish.config import Config
 from flinkish.errors import FlinkishError
-from flinkish.spec.codec import encode
+from flinkish.launch import secret_settings
+from flinkish.messages.calls import DriverCall, answer_path
+from flinkish.messages.codec import decode, encode
 
-#: The environment variable with the configuration, a JSON object.
-OPTIONS_VARIABLE = "FLINKISH_OPTIONS"
 _TRANSFERS = "execution.savepoint.transfers"
 
 
-def answer(variable: str, work: Callable[[str], object]) -> int:
-    """Do some work, and write its result (a dataclass) or the error that refused it.
+def take_call(path: str) -> DriverCall:
+    """Return the call in a file, and remove the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return decode(DriverCall, json.load(file))
+    finally:
+        secret_settings.remove(path)
 
-    Parameters
-    ----------
-    variable
-        The environment variable with the path of the answer.
-    work
-        Called with that path.
 
-    Returns
-    -------
-    int
-        The driver's exit status.
+def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object]) -> int:
+    """Do some work, write its result (a dataclass) or the error that refused it.
+
+    Returns the driver's exit status.
     """
-    path = os.environ[variable]
     error: FlinkishError | None = None
     found: object = None
     try:
-        options = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
         transfers = options.get(_TRANSFERS) or Config.load(environ={}).get(_TRANSFERS)
         storage.set_connections(int(str(transfers)))
-        found = work(path)
+        found = work()
     except FlinkishError as refused:
         error = refused
-    write_answer(path, found, error)
+    write_answer(call_path, found, error)
     return 0 if error is None else 1
 
 
-def write_answer(path: str, found: object, error: FlinkishError | None) -> None:
-    """Write the result of a driver or its error: a document of ``flinkish.spec``, with ``error``.
+def write_answer(call_path: str, found: object, error: FlinkishError | None) -> None:
+    """Write the result of a driver or its error: a document of ``messages``, with ``error``.
 
-    :func:`flinkish.launch.driver_call.call_driver` reads it.
+    :func:`flinkish.launch.driver_call.ask_driver` reads it.
     """
+    path = answer_path(call_path)
     if error is None:
         replace_file(path, {**encode(found), "error": None})
     else:

@@ -1,14 +1,12 @@
 """Describe mode: the user's program runs, its queries are planned, and none is started.
 
-``flinkish info`` starts the driver with ``FLINKISH_DESCRIBE`` naming the file that gets the result.
+``flinkish info`` and ``check`` ask for it (:class:`~flinkish.messages.calls.DescribeTask`).
 ``DataStreamWriter.start`` and ``toTable`` plan the query and return a query that has already ended.
 The rest of the program runs unchanged, to its end.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +31,8 @@ from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed, run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.errors import FlinkishError
+from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
+from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
@@ -40,39 +40,29 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.spec.calls import Described, RestoreQuestion
-from flinkish.spec.codec import decode
-from flinkish.spec.launch import RestoreSpec
 from flinkish.state.declared import DeclaredStates
 from flinkish.state.snapshots import class_name
 
-#: The environment variable with the path of the result; its presence selects this mode.
-RESULT_VARIABLE = "FLINKISH_DESCRIBE"
-#: The environment variable with the configuration, a JSON object.
-OPTIONS_VARIABLE = "FLINKISH_DESCRIBE_OPTIONS"
-#: The environment variable with the path of the restore to plan, a
-#: :class:`~flinkish.spec.calls.RestoreQuestion` as JSON. A variable's own size is limited.
-RESTORE_VARIABLE = "FLINKISH_DESCRIBE_RESTORE"
 
-
-def main(argv: Sequence[str]) -> int:
+def main(
+    task: DescribeTask, options: Mapping[str, str], call_path: str, argv: Sequence[str]
+) -> int:
     """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
 
-    Writes a :class:`~flinkish.spec.calls.Described` and returns the driver's exit status.
+    Writes a :class:`~flinkish.messages.calls.Described` and returns the driver's exit status.
     """
     error: FlinkishError | None
     status = 0
-    description = Description(json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}"))
+    description = Description(options)
     try:
-        if os.environ.get(RESTORE_VARIABLE):
-            with open(os.environ[RESTORE_VARIABLE], encoding="utf-8") as file:
-                description.plan_restore(decode(RestoreQuestion, json.load(file)))
+        if task.restore is not None:
+            description.plan_restore(task.restore)
         outcome = description.run(lambda: run_program(argv))
         error, status = description.failure(outcome), outcome.status
     except FlinkishError as refused:
         error = refused
     found = None if error is not None else description.found()
-    write_answer(os.environ[RESULT_VARIABLE], found, error)
+    write_answer(call_path, found, error)
     description.stop_session()
     return status or (0 if error is None else 1)
 
@@ -140,7 +130,7 @@ class Description:
     def found(self) -> Described:
         """Describe the queries, and plan the restore if one was requested."""
         queries = tuple(query_record(name, planned) for name, planned in self.queries)
-        plan = None if self._planner is None else self._planner.document(complete=True)
+        plan = None if self._planner is None else self._planner.restore_plan(complete=True)
         return Described(queries, plan)
 
     def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:

@@ -1,43 +1,33 @@
 """Migration: a driver without a program that makes a new savepoint from an old one.
 
-``flinkish migrate`` starts it with ``FLINKISH_MIGRATE`` naming the file that gets the result.
+``flinkish migrate`` asks it for that (:class:`~flinkish.messages.migration.Migration`).
 :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten` does the work.
 """
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Mapping
 from typing import Any
 
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.driver.tasks.answering import answer, replace_file
+from flinkish.messages.calls import progress_path
+from flinkish.messages.migration import Migration, MigrationResult
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.format.reader import OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.state.scratch import scratch_directory
-from flinkish.spec.codec import decode
-from flinkish.spec.migration import Migration, MigrationResult
 
-#: The environment variable with the path of the result; its presence selects this mode.
-RESULT_VARIABLE = "FLINKISH_MIGRATE"
-#: The environment variable with the :class:`~flinkish.spec.migration.Migration` as JSON.
-MIGRATION_VARIABLE = "FLINKISH_MIGRATION"
 #: The trigger in the new savepoint's metadata.
 TRIGGER = "migrate"
 
 
-def main() -> int:
+def main(migration: Migration, options: Mapping[str, str], call_path: str) -> int:
     """Run the driver in this mode and return its exit status.
 
-    Writes a :class:`~flinkish.spec.migration.MigrationResult`.
+    Writes a :class:`~flinkish.messages.migration.MigrationResult`.
     """
-    return answer(
-        RESULT_VARIABLE,
-        lambda path: migrate(
-            decode(Migration, json.loads(os.environ[MIGRATION_VARIABLE])), f"{path}.progress"
-        ),
-    )
+    return answer(call_path, options, lambda: migrate(migration, progress_path(call_path)))
 
 
 def migrate(migration: Migration, progress_path: str) -> MigrationResult:

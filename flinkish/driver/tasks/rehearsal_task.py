@@ -1,15 +1,13 @@
 """Rehearse mode: the user's program runs, and its queries run a few batches on copies of state.
 
-``flinkish rehearse`` starts the driver with ``FLINKISH_REHEARSE`` naming the file that gets the
-result. ``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one
+``flinkish rehearse`` asks the driver for it (:class:`~flinkish.messages.calls.RehearsalTask`).
+``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one
 query after the other, and return a query that has ended. The rest of the program runs unchanged, to
 its end. Output of a file sink goes into the directory of the rehearsal.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,17 +19,10 @@ from flinkish.driver.script import run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.driver.tasks.describe import Description, ended_query
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.messages.calls import RehearsalTask
+from flinkish.messages.rehearsals import Rehearsed, RehearsedQuery
 from flinkish.savepoint.directory.leases import Kind, Lease
-from flinkish.spec.codec import decode
-from flinkish.spec.rehearsals import RehearsalTask, Rehearsed, RehearsedQuery
 
-#: The environment variable with the path of the result; its presence selects this mode.
-RESULT_VARIABLE = "FLINKISH_REHEARSE"
-#: The environment variable with the path of the task, a
-#: :class:`~flinkish.spec.rehearsals.RehearsalTask` as JSON.
-TASK_VARIABLE = "FLINKISH_REHEARSE_TASK"
-#: The environment variable with the configuration, a JSON object.
-OPTIONS_VARIABLE = "FLINKISH_OPTIONS"
 #: The owner of the lease, as there is no job.
 OWNER = "flinkish rehearse"
 
@@ -40,14 +31,13 @@ _FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 _HARMLESS = frozenset({"noop", "console", "memory"})
 
 
-def main(argv: Sequence[str]) -> int:
+def main(
+    task: RehearsalTask, options: Mapping[str, str], call_path: str, argv: Sequence[str]
+) -> int:
     """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
 
-    Writes a :class:`~flinkish.spec.rehearsals.Rehearsed` and returns the driver's exit status.
+    Writes a :class:`~flinkish.messages.rehearsals.Rehearsed` and returns the driver's exit status.
     """
-    with open(os.environ[TASK_VARIABLE], encoding="utf-8") as file:
-        task = decode(RehearsalTask, json.load(file))
-    options = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
     error: FlinkishError | None
     status, found = 0, None
     program: RehearsedProgram | None = None
@@ -62,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     finally:
         if program is not None:
             program.close()
-    write_answer(os.environ[RESULT_VARIABLE], found, error)
+    write_answer(call_path, found, error)
     if program is not None:
         program.stop_session()
     return status or (0 if error is None else 1)
@@ -108,7 +98,9 @@ class RehearsedProgram(Description):
 
     def answer(self) -> Rehearsed:
         """Return what became of the queries, and the plan of the restore."""
-        return Rehearsed(tuple(self._rehearsed), self._rehearsal.planner.document(complete=True))
+        return Rehearsed(
+            tuple(self._rehearsed), self._rehearsal.planner.restore_plan(complete=True)
+        )
 
     def close(self) -> None:
         """Remove all that was written."""

@@ -1,44 +1,33 @@
 """State as data: a driver without a program that selects or exports rows of a savepoint's state.
 
-``flinkish state`` starts it with ``FLINKISH_STATE`` naming the file that gets the result. The
-savepoint is only read.
+``flinkish state`` asks for it (:class:`~flinkish.messages.calls.StateTask`); it is only read.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish import storage
 from flinkish.driver.tasks.answering import answer
 from flinkish.errors import LaunchFailed, UsageError
-from flinkish.spec.calls import StateAnswer, StateTask
-from flinkish.spec.codec import decode
+from flinkish.messages.calls import StateAnswer, StateTask
 from flinkish.state.shipping import ship_package
 
 if TYPE_CHECKING:
     from flinkish.savepoint.state.state_rows import SavedState
 
-#: The environment variable with the path of the result; its presence selects this mode.
-RESULT_VARIABLE = "FLINKISH_STATE"
-#: The environment variable with the :class:`~flinkish.spec.calls.StateTask` as JSON.
-TASK_VARIABLE = "FLINKISH_STATE_TASK"
 _SUCCESS = "_SUCCESS"
 
 
-def main() -> int:
+def main(task: StateTask, options: Mapping[str, str], call_path: str) -> int:
     """Run the driver in this mode and return its exit status.
 
-    Writes a :class:`~flinkish.spec.calls.StateAnswer`.
+    Writes a :class:`~flinkish.messages.calls.StateAnswer`.
     """
-    return answer(
-        RESULT_VARIABLE,
-        lambda _: run(_session(), decode(StateTask, json.loads(os.environ[TASK_VARIABLE]))),
-    )
+    return answer(call_path, options, lambda: run(_session(), task))
 
 
 def _session() -> Any:
@@ -143,8 +132,8 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
 
     The files are moved to their final place when all of them exist.
     """
-    from flinkish.engine.errors import EngineError
-    from flinkish.savepoint.state.state_directories import StorageDirectory
+    from flinkish.engine.errors import PERMANENT
+    from flinkish.storage.directory import StorageDirectory
 
     directory = StorageDirectory(target)
     attempts = "_temporary"
@@ -155,7 +144,7 @@ def _export_avro(context: Any, state: SavedState, target: str) -> int:
             _WriteAvro(state.source, state.table, directory, attempts)
         ).collect()
         for result in results:
-            if isinstance(result, EngineError):
+            if isinstance(result, PERMANENT):
                 raise result
         for partition, path, _ in results:
             directory.move(path, f"part-{partition:05}.avro")
@@ -178,7 +167,7 @@ class _WriteAvro:
     attempts: str
 
     def __call__(self, partitions: Iterable[int]) -> Iterator[Any]:
-        from flinkish.engine.errors import EngineError
+        from flinkish.engine.errors import PERMANENT
         from flinkish.engine.tables.table_files import write_table
 
         for partition in partitions:
@@ -186,7 +175,7 @@ class _WriteAvro:
             try:
                 with self.target.create(path) as file:
                     rows = write_table(file, self.source, self.table, partition)
-            except EngineError as error:
+            except PERMANENT as error:
                 yield error
             else:
                 yield partition, path, rows

@@ -3,17 +3,18 @@
 Each record is ``{key, value}``. The schema in the header is that of
 :func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool reads the rows. They are encoded
 whole columns at a time (:mod:`flinkish.engine.avro.encoder`), and decoded by fastavro. The
-container is written and read by :mod:`flinkish.engine.avro.container`: so errors have the offset of
-the damaged block, and fastavro does not convert values to Python's types.
+container is written and read with :mod:`flinkish.avro.container`: so errors have the offset of the
+damaged block, and fastavro does not convert values to Python's types.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -22,12 +23,28 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, to_parsing_canonical_form
 
+from flinkish.avro.container import (
+    COMPRESS,
+    DECOMPRESS,
+    MAGIC,
+    SYNC_BYTES,
+    Block,
+    ContainerReader,
+    encode_long,
+)
+from flinkish.avro.decoding import (
+    Decode,
+    compile_schema,
+    has_empty_items,
+    read_value,
+    takes_no_bytes,
+)
+from flinkish.avro.errors import DamagedAvro, UnsupportedAvro
 from flinkish.checkpoint.format.text import parse_json
-from flinkish.engine.avro.container import COMPRESS, MAGIC, ByteSource, decompress, zigzag
 from flinkish.engine.avro.encoder import encode_records
-from flinkish.engine.avro.null_arrays import count_empty, has_empty_items
 from flinkish.engine.avro.record_columns import Wire, compile_list, compile_wire
 from flinkish.engine.avro.schemas import avro_schema, spark_struct
+from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
 from flinkish.engine.rows.arrow_parts import build
 from flinkish.engine.rows.row_bytes import CannotEncode
@@ -45,6 +62,11 @@ BLOCK_ROWS: Final = 10_000
 BLOCK_BYTES: Final = 4 << 20
 #: The maximum number of rows in a block of a file that is read.
 _MAX_ROWS: Final = 1_000_000
+#: The maximum number of array elements without bytes in a block: 2^40 nulls take six bytes.
+_MAX_EMPTY: Final = 10_000_000
+_MAX_HEADER: Final = 1 << 26
+#: Bytes of a block, compressed or not.
+_MAX_BLOCK: Final = 1 << 30
 _NAME: Final = "flinkish.row"
 
 
@@ -139,7 +161,7 @@ def write_avro(
     if reserved:
         raise ValueError(f"the name {reserved[0]} is reserved in a file's metadata")
     form = _Form.of(key, value, lists)
-    sync = os.urandom(16)
+    sync = os.urandom(SYNC_BYTES)
     header = {
         "avro.codec": codec,
         "avro.schema": json.dumps(row_schema(key, value, lists=lists)),
@@ -147,16 +169,16 @@ def write_avro(
         FORMAT_KEY: FORMAT,
         **({LISTS_KEY: "true"} if lists else {}),
     }
-    file.write(MAGIC + zigzag(len(header)))
+    file.write(MAGIC + encode_long(len(header)))
     for name, text in header.items():
         for part in (name.encode(), text.encode()):
-            file.write(zigzag(len(part)) + part)
+            file.write(encode_long(len(part)) + part)
     file.write(b"\0" + sync)
     rows = 0
     for keys, values in batches:
         for count, data in form.encode(keys, values):
             packed = COMPRESS[codec](data)
-            file.write(b"".join((zigzag(count), zigzag(len(packed)), packed, sync)))
+            file.write(b"".join((encode_long(count), encode_long(len(packed)), packed, sync)))
             rows += count
     return rows
 
@@ -180,8 +202,8 @@ def read_avro(file: BinaryIO, name: str) -> AvroState:
     UnsupportedState
         The file has another version, codec or Avro version.
     """
-    source = ByteSource(file, name)
-    header, sync = source.header()
+    container = ContainerReader(file, max_header=_MAX_HEADER, max_block=_MAX_BLOCK)
+    header, sync = _header(container, name)
     found = header.get(FORMAT_KEY)
     if found is None:
         raise StateFormatError(name, 0, f"no canonical state: the metadata has no {FORMAT_KEY}")
@@ -189,12 +211,32 @@ def read_avro(file: BinaryIO, name: str) -> AvroState:
         reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
         raise UnsupportedState(name, 0, reason)
     codec = header.get("avro.codec", "null")
-    unpack = decompress(codec, name)
+    if codec not in DECOMPRESS:
+        raise UnsupportedState(name, 0, f"the codec {codec} is none of {', '.join(DECOMPRESS)}")
     lists = header.get(LISTS_KEY) == "true"
     key, value = _schemas(header.get("avro.schema", ""), name, lists)
     form = _Form.of(key, value, lists)
     metadata = {k: v for k, v in header.items() if not k.startswith("avro.")}
-    return AvroState(metadata, key, value, _blocks(source, sync, unpack, form))
+    blocks = container.blocks(sync, functools.partial(decompress, codec))
+    return AvroState(metadata, key, value, _batches(blocks, name, form))
+
+
+def _header(container: ContainerReader, name: str) -> tuple[dict[str, str], bytes]:
+    try:
+        metadata, sync = container.header()
+        return {key: value.decode() for key, value in metadata.items()}, sync
+    except DamagedAvro as error:
+        raise StateFormatError(name, 0, error.reason) from error
+    except UnsupportedAvro as error:
+        raise UnsupportedState(name, 0, error.message) from error
+    except UnicodeDecodeError as error:
+        reason = "the metadata is damaged: it is not UTF-8"
+        raise StateFormatError(name, 0, reason) from error
+
+
+def decompress(codec: str, packed: bytes) -> bytes:
+    """Return the content of a block; raise ValueError if it is damaged or larger than any."""
+    return DECOMPRESS[codec](packed, min(_MAX_BLOCK, most_of(len(packed))))
 
 
 def _schemas(text: str, name: str, lists: bool) -> tuple[Struct, Struct | None]:
@@ -219,20 +261,26 @@ def _canonical(schema: Any) -> str:
     return to_parsing_canonical_form(schema)
 
 
-def _blocks(
-    source: ByteSource, sync: bytes, unpack: Callable[[bytes], bytes], form: _Form
-) -> Iterator[tuple[Any, Any]]:
-    while (block := source.block(sync)) is not None:
-        offset, count, packed = block
+def _batches(blocks: Iterator[Block], name: str, form: _Form) -> Iterator[tuple[Any, Any]]:
+    while True:
         try:
-            data = unpack(packed)
+            block = next(blocks, None)
+        except DamagedAvro as error:
+            raise StateFormatError(name, error.offset, error.reason) from error
+        if block is None:
+            return
+        count = block.count
+        try:
             # Rows take bytes, unless they have no fields.
-            if count > max(len(data), BLOCK_ROWS) or count > _MAX_ROWS:
-                raise ValueError(f"{count} rows in {len(data)} bytes")
-            keys, values = form.decode(count, data)
-        except (ValueError, TypeError, EOFError, LookupError, ArithmeticError) as error:
+            if count > max(len(block.data), BLOCK_ROWS) or count > _MAX_ROWS:
+                raise ValueError(f"{count} rows in {len(block.data)} bytes")
+            keys, values = form.decode(count, block.data)
+        except (
+            *(ValueError, TypeError, EOFError, LookupError, ArithmeticError),
+            DamagedAvro,
+        ) as error:
             reason = f"a damaged block: {error or type(error).__name__}"
-            raise StateFormatError(source.name, offset, reason) from error
+            raise StateFormatError(name, block.offset, reason) from error
         for at in range(0, count, BLOCK_ROWS):
             part = None if values is None else values.slice(at, BLOCK_ROWS)
             yield keys.slice(at, BLOCK_ROWS), part
@@ -256,12 +304,16 @@ class _Form:
         Their Arrow types, by the same names.
     schema
         The schema of the record that is a block, as parsed by fastavro.
+    decode_bounded
+        What reads such a record in place of fastavro, and counts elements that take no bytes; None
+        where there are none.
     """
 
     types: tuple[Struct | Array, ...]
     parts: dict[str, Wire]
     arrows: dict[str, Any]
     schema: Any
+    decode_bounded: Decode | None
 
     @classmethod
     def of(cls, key: Struct, value: Struct | None, lists: bool) -> _Form:
@@ -276,8 +328,10 @@ class _Form:
         fields = [{"name": name, "type": wire.schema} for name, wire in parts.items()]
         row = {"type": "record", "name": "r1", "fields": fields}
         rows = {"name": "rows", "type": {"type": "array", "items": row}}
-        schema = parse_schema({"type": "record", "name": "r0", "fields": [rows]})
-        return cls(tuple(types.values()), parts, arrows, schema)
+        block = {"type": "record", "name": "r0", "fields": [rows]}
+        bounded = has_empty_items(block)
+        decode_bounded = compile_schema(block, counted=takes_no_bytes) if bounded else None
+        return cls(tuple(types.values()), parts, arrows, parse_schema(block), decode_bounded)
 
     def encode(self, keys: Any, values: Any) -> Iterator[tuple[int, bytes]]:
         """Yield the blocks of a pair of batches: the number of rows, and their bytes."""
@@ -296,17 +350,21 @@ class _Form:
     def decode(self, count: int, data: bytes) -> tuple[Any, Any]:
         """Return the batches of a block.
 
-        Raises ValueError, TypeError, EOFError, LookupError or ArithmeticError if the bytes do not
-        match the schema.
+        Raises ValueError, TypeError, EOFError, LookupError, ArithmeticError or DamagedAvro if the
+        bytes do not match the schema.
         """
-        whole = b"".join((zigzag(count), data, b"\0" if count else b""))
-        if has_empty_items(self.schema):
-            count_empty(self.schema, whole)
-        framed = io.BytesIO(whole)
+        whole = b"".join((encode_long(count), data, b"\0" if count else b""))
         # fastavro annotates a schemaless record as any JSON value; this one is always a dict.
-        block: Any = schemaless_reader(framed, self.schema, None)
+        block: Any
+        if self.decode_bounded is not None:
+            block = read_value(self.decode_bounded, whole, max_items=_MAX_EMPTY)
+            rest = b""
+        else:
+            framed = io.BytesIO(whole)
+            block = schemaless_reader(framed, self.schema, None)
+            rest = framed.read(1)
         rows = block["rows"]
-        if len(rows) != count or framed.read(1):
+        if len(rows) != count or rest:
             raise ValueError(f"its bytes are not those of {count} rows")
         batches = []
         for name, wire in self.parts.items():

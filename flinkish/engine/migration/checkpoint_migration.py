@@ -10,14 +10,9 @@ from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
 from flinkish.checkpoint.format.logs import StateIds
 from flinkish.checkpoint.format.names import COMMITS, METADATA, OFFSETS, SOURCES, numbers_among
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.engine.errors import engine_errors
+from flinkish.engine.errors import CannotMigrate
 from flinkish.engine.migration.migration_plan import OperatorMigration
-from flinkish.engine.migration.migration_planner import (
-    CannotMigrate,
-    TargetState,
-    for_spark,
-    plan_operator,
-)
+from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
 from flinkish.engine.migration.pins import target_pins
 from flinkish.engine.migration.pipeline import Progress, WrittenOperator, run_moves
 from flinkish.engine.migration.state_files import operator_files
@@ -136,7 +131,6 @@ def _state_ids(
     return {w.ordinal: w.unique_ids for w in written if w.unique_ids is not None}
 
 
-@engine_errors()
 def rewrite_checkpoint(
     context: Any,
     source: StateSource,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from flinkish.avro.container import COMPRESS
 from flinkish.checkpoint.format.names import CANONICAL, DEFAULT_STORE, HDFS, JOIN_STORES, ROCKSDB
 from flinkish.checkpoint.format.pins import (
     PIN_AGGREGATION_FORMAT,
@@ -21,9 +22,7 @@ from flinkish.checkpoint.format.pins import (
     pinned,
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas
-from flinkish.engine.avro.container import COMPRESS
-from flinkish.engine.errors import CannotMigrate as CannotMigrate
-from flinkish.engine.errors import StateFormatError
+from flinkish.engine.errors import CannotMigrate, StateFormatError
 from flinkish.engine.migration.evolution import EvolutionVerdict, Resolution, resolve
 from flinkish.engine.migration.join_formats import is_join, join_moves
 from flinkish.engine.migration.migration_plan import (

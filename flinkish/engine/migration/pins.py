@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flinkish.avro.container import COMPRESS
 from flinkish.checkpoint.format.names import CANONICAL, HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import (
     PIN_CODEC,
@@ -19,7 +20,6 @@ from flinkish.checkpoint.format.pins import (
     PROVIDERS,
     backend_of,
 )
-from flinkish.engine.avro.container import COMPRESS
 from flinkish.engine.migration.migration_planner import TargetState
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.format.names import STATE
-from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.errors import PERMANENT, EngineError, LostRows
 from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt, sum_digests
 from flinkish.engine.migration.migration_plan import (
     OperatorMigration,
@@ -168,7 +168,7 @@ def _run(context: Any, job: _Job, counters: _Counters) -> tuple[list[ReadRows], 
     finally:
         context.setJobDescription(None)
     for result in results:
-        if isinstance(result, EngineError):
+        if isinstance(result, PERMANENT):
             raise result
     read = [result for result in results if isinstance(result, ReadRows)]
     return read, [result for result in results if isinstance(result, WrittenStore)]
@@ -200,7 +200,7 @@ class _Direct:
             for task in tasks:
                 try:
                     yield from self._run(task)
-                except EngineError as error:  # a retry would fail again
+                except PERMANENT as error:  # a retry would fail again
                     yield error
 
     def _run(self, task: _Read) -> Iterator[Any]:
@@ -235,7 +235,7 @@ class _Reading:
             for task in tasks:
                 try:
                     yield from self._run(task)
-                except EngineError as error:
+                except PERMANENT as error:
                     yield self.job.count, pickle.dumps(error)
 
     def _run(self, task: _Read) -> Iterator[tuple[int, bytes]]:
@@ -269,7 +269,7 @@ class _Writing:
                     *(job.target, job.attempts, move, job.moves[move], store, partition),
                     (piece for _, piece in pieces),
                 )
-        except EngineError as error:
+        except PERMANENT as error:
             yield error
         else:
             self.counters.add(written)

@@ -15,7 +15,6 @@ from flinkish.checkpoint.format.operator_files import (
 )
 from flinkish.checkpoint.format.schema_files import NO_USER_KEY, FamilySchemas, write_schema_file
 from flinkish.checkpoint.format.text import spark_json
-from flinkish.engine.errors import engine_errors
 from flinkish.engine.migration.migration_plan import (
     FamilyMigration,
     OperatorMigration,
@@ -63,7 +62,6 @@ def operator_files(
     yield from _metadata(move, metadata, paths, shuffle_partitions, root)
 
 
-@engine_errors()
 def _schema(source: StateSource, move: OperatorMigration, name: str) -> tuple[str, bytes]:
     families = _families_of(move, name)
     old = _unmoved(move, name)
@@ -144,6 +142,4 @@ def _metadata(
     path = f"_metadata/v2/{move.operator.version - 1}" if with_paths else "_metadata/metadata"
     if with_paths and metadata.version == 2 and move.operator.metadata_path is not None:
         path = move.operator.metadata_path
-    with engine_errors():
-        content = write_operator_metadata(written)
-    yield f"{base}/{path}", content
+    yield f"{base}/{path}", write_operator_metadata(written)

@@ -177,6 +177,8 @@ def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCod
             return KeyCodec(whole, kind, parts, ordinals)
         if kind == RANGE_SCAN and encoder is not None:
             return _range_scan(whole, tuple(int(i) for i in encoder["orderingOrdinals"]))
+    except UnsupportedState:
+        raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UnsupportedState("", None, f"damaged key encoder {str(encoder)[:100]}") from error
     raise UnsupportedState("", None, f"keys by {kind[:60]!r} are not known")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from flinkish.engine.errors import EngineError
+from flinkish.errors import UnsupportedFormat
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*-?\d+\)")
 _VARIABLE = re.compile(r"(string|char|varchar|binary|variant|geometry|geography)\b.*")
@@ -29,7 +30,7 @@ _FIXED = re.compile(
 _MAX_LONG_DIGITS = 18
 
 
-class UnknownType(EngineError):
+class UnknownType(UnsupportedFormat, EngineError):
     """A type of a state schema that the engine does not know."""
 
 

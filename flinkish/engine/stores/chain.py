@@ -7,11 +7,10 @@ from collections.abc import Callable
 from flinkish.checkpoint.format import chains
 from flinkish.checkpoint.format.chains import Chain, Lineage
 from flinkish.checkpoint.format.names import HDFS, state_files_among
-from flinkish.engine.errors import UnsupportedState, engine_errors
+from flinkish.engine.errors import UnsupportedState
 from flinkish.engine.stores.files import StoreFiles
 
 
-@engine_errors()
 def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -> Chain:
     """Find the files that make up ``files.version``.
 

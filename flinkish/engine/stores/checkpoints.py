@@ -13,21 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from flinkish.checkpoint.format import state_layout
 from flinkish.checkpoint.format.logs import StateIds, parse_commit, parse_offsets
 from flinkish.checkpoint.format.names import (
     CANONICAL,
     COMMITS,
-    DEFAULT_STORE,
-    JOIN_STORES,
     METADATA_DIRECTORY,
-    NOT_STORES,
     OFFSETS,
     ROCKSDB,
-    SCHEMA_DIRECTORY,
     STATE,
     is_canonical,
     numbers_among,
-    schema_batch,
     state_files_among,
 )
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
@@ -39,7 +35,7 @@ from flinkish.checkpoint.format.pins import (
     pinned,
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
-from flinkish.engine.errors import EngineError, StateFormatError, engine_errors
+from flinkish.engine.errors import EngineError, MissingStateFile, StateFormatError
 from flinkish.engine.stores.directories import StateSource, read_bytes
 from flinkish.engine.stores.files import StoreFiles
 
@@ -142,7 +138,6 @@ class CheckpointState:
     operators: tuple[OperatorState, ...]
 
 
-@engine_errors()
 def read_checkpoint(source: StateSource, batch: int | None = None) -> CheckpointState:
     """Read the description of a checkpoint's state; no rows are read.
 
@@ -156,22 +151,22 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     Raises
     ------
     EngineError
-        No batch is committed, or the requested one is not.
+        No batch is committed.
     StateFormatError
-        A file is damaged or of an unknown version.
+        A file is damaged, missing (that of the requested batch, too), or of an unknown version.
     """
     committed = numbers_among(source.names(COMMITS))
     chosen = max(committed, default=None) if batch is None else batch
-    if chosen is None or chosen not in committed:
-        what = "no committed batch" if batch is None else f"no commit of batch {batch}"
-        raise EngineError(f"the checkpoint has {what}: there is no state to read")
+    if chosen is None:
+        raise EngineError("the checkpoint has no committed batch: there is no state to read")
     offsets, commit = f"{OFFSETS}/{chosen}", f"{COMMITS}/{chosen}"
+    if chosen not in committed:
+        raise MissingStateFile(commit, None, f"there is no commit of batch {chosen}")
     pins = parse_offsets(read_bytes(source, offsets), offsets).pins
     ids = parse_commit(read_bytes(source, commit), commit).state_ids
     return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
 
 
-@engine_errors()
 def read_operators(
     source: StateSource,
     batch: int,
@@ -210,21 +205,23 @@ def _operator(
     root = f"{STATE}/{ordinal}"
     partitions = numbers_among(source.names(root))
     if partitions != list(range(len(partitions))) or not partitions:
-        missing = next((i for i in range(len(partitions)) if i not in partitions), 0)
-        raise StateFormatError(f"{root}/{missing}", None, "the state partition is missing")
+        raise _missing_partition(
+            root, next((i for i in range(len(partitions)) if i not in partitions), 0)
+        )
     metadata_path, metadata = _metadata(source, root, batch)
-    inside = source.names(f"{root}/0")
-    stores = [n for n in inside if not n.startswith((".", "_")) and n not in NOT_STORES]
-    named = [name for name in stores if source.names(f"{root}/0/{name}")]
-    names = [n for n in JOIN_STORES if n in named] + [n for n in named if n not in JOIN_STORES]
-    found = tuple(_store(source, root, batch, name, metadata) for name in names or [DEFAULT_STORE])
+    names = state_layout.store_names(metadata, source.names(f"{root}/0"))
+    stores = tuple(_store(source, root, name, metadata) for name in names)
+    keys = [family.key for store in stores for family in store.families]
+    expected = state_layout.expected_partitions(pins, keys, len(partitions))
+    if len(partitions) < expected:
+        raise _missing_partition(root, len(partitions))
     return OperatorState(
         ordinal=ordinal,
         name=metadata.name if metadata else None,
         version=batch + 1,
-        backend=_backend(source, f"{root}/0/{found[0].directory}", pins),
+        backend=_backend(source, f"{root}/0/{stores[0].directory}", pins),
         partitions=len(partitions),
-        stores=found,
+        stores=stores,
         prefix_columns=max((s.prefix_columns for s in metadata.stores), default=0)
         if metadata
         else 0,
@@ -233,6 +230,10 @@ def _operator(
         unique_ids=ids,
         pins=dict(pins),
     )
+
+
+def _missing_partition(root: str, partition: int) -> StateFormatError:
+    return StateFormatError(f"{root}/{partition}", None, "the state partition is missing")
 
 
 def _backend(source: StateSource, directory: str, pins: Mapping[str, str]) -> str:
@@ -244,9 +245,7 @@ def _backend(source: StateSource, directory: str, pins: Mapping[str, str]) -> st
 def _metadata(
     source: StateSource, root: str, batch: int
 ) -> tuple[str | None, OperatorMetadata | None]:
-    versions = numbers_among(source.names(f"{root}/{METADATA_DIRECTORY}/v2"))
-    usable = [version for version in versions if version <= batch]
-    path = f"{METADATA_DIRECTORY}/" + (f"v2/{usable[-1]}" if usable else "metadata")
+    path = state_layout.metadata_path(source.names(f"{root}/{METADATA_DIRECTORY}/v2"), batch)
     try:
         data = read_bytes(source, f"{root}/{path}")
     except FileNotFoundError:
@@ -255,39 +254,16 @@ def _metadata(
 
 
 def _store(
-    source: StateSource, root: str, batch: int, name: str, metadata: OperatorMetadata | None
+    source: StateSource, root: str, name: str, metadata: OperatorMetadata | None
 ) -> StoreState:
-    directory = "" if name == DEFAULT_STORE else f"{name}/"
-    path = _schema_path(source, root, batch, name, directory, metadata)
+    path = state_layout.schema_path(metadata, name)
     try:
         data = read_bytes(source, f"{root}/{path}")
     except FileNotFoundError as error:
         raise StateFormatError(f"{root}/{path}", None, "the state schema is missing") from error
     families = parse_schema_file(data, f"{root}/{path}")
-    return StoreState(name, directory, families, path, schema_version(data, f"{root}/{path}"))
-
-
-def _schema_path(
-    source: StateSource,
-    root: str,
-    batch: int,
-    name: str,
-    directory: str,
-    metadata: OperatorMetadata | None,
-) -> str:
-    """Return the path of the newest schema file, relative to the operator's directory.
-
-    The operator's metadata names the file by a path that was absolute when it was written, so only
-    its last part is used.
-    """
-    listed = metadata.schema_file(name) if metadata else None
-    if listed is not None:
-        return f"{SCHEMA_DIRECTORY}/{name}/{listed}"
-    written = [(schema_batch(n), n) for n in source.names(f"{root}/{SCHEMA_DIRECTORY}/{name}")]
-    usable = [entry for entry in written if 0 <= entry[0] <= batch]
-    if usable:
-        return f"{SCHEMA_DIRECTORY}/{name}/{max(usable)[1]}"
-    return f"0/{directory}{METADATA_DIRECTORY}/schema"
+    version = schema_version(data, f"{root}/{path}")
+    return StoreState(name, state_layout.store_directory(name), families, path, version)
 
 
 def store_files(

@@ -7,13 +7,13 @@ the workers do not have anyway.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from flinkish.engine.bounds import MAX_SMALL
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.stores.regular_files import NotRegular, open_regular, read_up_to
-from flinkish.engine.stores.scratch import remove_below
+from flinkish.storage.deletion import remove_tree
+from flinkish.storage.directory import StorageDirectory
 
 
 class StateSource(Protocol):
@@ -48,45 +48,19 @@ class StateTarget(StateSource, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LocalDirectory:
-    """A directory that all workers reach by the same path."""
+class LocalDirectory(StorageDirectory):
+    """A directory that all workers reach by the same path, which may be a relative one."""
 
-    root: str
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self.root, path) if path else self.root
-
-    def names(self, path: str) -> list[str]:
-        """See :meth:`StateSource.names`."""
-        try:
-            return sorted(os.listdir(self._path(path)))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+    def _at(self, path: str) -> str:
+        return StorageDirectory(os.path.abspath(self.root))._at(path)
 
     def open(self, path: str) -> BinaryIO:
-        """See :meth:`StateSource.open`."""
-        return open_regular(self._path(path))
-
-    def local_path(self, path: str) -> str | None:
-        """See :meth:`StateSource.local_path`."""
-        return self._path(path)
-
-    def create(self, path: str) -> BinaryIO:
-        """See :meth:`StateTarget.create`."""
-        place = self._path(path)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        return open(place, "wb")
-
-    def move(self, path: str, target: str) -> None:
-        """See :meth:`StateTarget.move`."""
-        place = self._path(target)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        os.rename(self._path(path), place)
+        """Open a regular file for reading; raise FileNotFoundError if it does not exist."""
+        return open_regular(self._at(path))
 
     def remove(self, path: str) -> None:
-        """See :meth:`StateTarget.remove`."""
-        remove_below(self.root, path)
+        """Remove a file, or a directory with its content; do nothing if it does not exist."""
+        remove_tree(os.path.abspath(self.root), path)
 
 
 def read_bytes(source: StateSource, path: str) -> bytes:

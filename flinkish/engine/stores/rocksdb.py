@@ -10,11 +10,12 @@ import rocksdict
 
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.batches import in_pieces
+from flinkish.errors import FlinkishError
 
 
 @contextlib.contextmanager
 def rocksdb_errors(
-    what: str = "RocksDB", make: Callable[[str], EngineError] = EngineError
+    what: str = "RocksDB", make: Callable[[str], FlinkishError] = EngineError
 ) -> Iterator[None]:
     """Convert the binding's errors inside the block into errors of the engine.
 

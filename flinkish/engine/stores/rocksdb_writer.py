@@ -27,7 +27,7 @@ import rocksdict
 
 from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata
 from flinkish.checkpoint.format.names import SST_DIRECTORY
-from flinkish.engine.errors import EngineError, LostRows, engine_errors
+from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.rows.batches import MAX_ROWS, in_pieces
 from flinkish.engine.stores.rocksdb import rocksdb_errors
 from flinkish.engine.stores.scratch import make_scratch, remove_scratch
@@ -140,12 +140,11 @@ def write_pieces(
         internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
         total = sum(counts.values())
         shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
-        with engine_errors():
-            metadata = write_archive_metadata(
-                *(shared, total - internal, internal, families.ids, families.internal),
-                with_families=with_families,
-                version=version,
-            )
+        metadata = write_archive_metadata(
+            *(shared, total - internal, internal, families.ids, families.internal),
+            with_families=with_families,
+            version=version,
+        )
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
             for file in sorted(os.listdir(directory)):

@@ -16,7 +16,7 @@ from flinkish.checkpoint.format.archives import (
     parse_archive_metadata,
     read_archive_metadata,
 )
-from flinkish.engine.errors import StateFormatError, engine_errors
+from flinkish.engine.errors import StateFormatError
 from flinkish.engine.stores.files import StoreFiles, open_state_file
 from flinkish.engine.stores.sidecars import open_checked
 
@@ -47,14 +47,14 @@ def materialise(files: StoreFiles, name: str, directory: str) -> ArchiveMetadata
 
 def read_metadata(files: StoreFiles, name: str) -> ArchiveMetadata:
     """Return the metadata of the snapshot ``name``; errors are those of :func:`materialise`."""
-    with engine_errors(), open_checked(files, name) as file:
+    with open_checked(files, name) as file:
         return read_archive_metadata(file, name)
 
 
 @contextmanager
 def _open_archive(files: StoreFiles, name: str) -> Iterator[zipfile.ZipFile]:
     """Open a snapshot's archive; raise StateFormatError for damage found while it is open."""
-    with engine_errors(), open_checked(files, name) as file, open_archive(file, name) as archive:
+    with open_checked(files, name) as file, open_archive(file, name) as archive:
         yield archive
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from flinkish.checkpoint.format.chains import write_lineage
 from flinkish.checkpoint.format.text import write_utf
-from flinkish.engine.errors import EngineError, engine_errors
+from flinkish.engine.errors import EngineError
 from flinkish.engine.stores.compressors import compressor
 from flinkish.engine.stores.records import MERGE, PUT, REMOVE, Change
 
@@ -92,8 +92,7 @@ def write_changelog(
         raise EngineError(f"there is no changelog of version {version} {with_it} a lineage")
     head = b"" if version == 1 else write_utf(f"v{version}")
     if lineage is not None:
-        with engine_errors():
-            head += write_utf(write_lineage(lineage))
+        head += write_utf(write_lineage(lineage))
     if version in {1, 3}:
         return _write(file, _plain(_without_merges(changes)), codec, head, _NONE)
     return _write(file, _typed(changes), codec, head, b"\x00")

@@ -19,15 +19,10 @@ import xxhash
 
 from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.errors import PERMANENT, CannotMigrate, LostRows
 from flinkish.engine.migration.digests import sum_digests
 from flinkish.engine.migration.migration_plan import store_directory
-from flinkish.engine.migration.migration_planner import (
-    CannotMigrate,
-    TargetState,
-    for_spark,
-    plan_operator,
-)
+from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
 from flinkish.engine.migration.pipeline import WrittenOperator
 from flinkish.engine.migration.row_blocks import Rows, in_lists, unpack
 from flinkish.engine.migration.state_files import operator_files
@@ -220,7 +215,7 @@ def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
         arranged = pieces.partitionBy(job.count + 1, _itself)
         results = computed(arranged.mapPartitionsWithIndex(_Writing(job)).collect)
         for result in results:
-            if isinstance(result, EngineError):
+            if isinstance(result, PERMANENT):
                 raise result
         written = [r for r in results if isinstance(r, WrittenStore)]
         _compare(job, [r for r in results if isinstance(r, ReadRows)], written)
@@ -256,7 +251,7 @@ class _Writing:
             rows = _once(in_lists(rows), store)
         try:
             yield write_store(job.target, job.attempts, 0, job.move, store, partition, rows)
-        except EngineError as error:  # a retry would fail again
+        except PERMANENT as error:  # a retry would fail again
             yield error
 
 

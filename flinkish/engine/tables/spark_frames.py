@@ -38,7 +38,9 @@ _T = TypeVar("_T")
 _TIME: Final = parse_type("time")
 _LONG: Final = parse_type("long")
 #: The last lines of a Python traceback in Spark's error: class and message.
-_RAISED: Final = re.compile(r"^flinkish\.engine\.(?:\w+\.)+(\w+): (.*)$", re.MULTILINE)
+_RAISED: Final = re.compile(
+    r"^flinkish\.(?:engine|checkpoint\.format)\.(?:\w+\.)+(\w+): (.*)$", re.MULTILINE
+)
 _PLACE: Final = re.compile(r"(.*?)(?: at byte (\d+))?: (.*)")
 _CLASSES: Final = {c.__name__: c for c in (StateFormatError, MissingStateFile, UnsupportedState)}
 
@@ -148,7 +150,7 @@ def _cast(batch: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def error_in(error: BaseException) -> EngineError | None:
+def error_in(error: BaseException) -> EngineError | StateFormatError | None:
     """Return the engine's error that made a task fail, from Spark's error; None if it was another.
 
     Spark keeps only the text of an error that comes from Python (``PythonException``).

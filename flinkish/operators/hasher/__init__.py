@@ -99,10 +99,7 @@ def hash_v3(graph: OperatorGraph) -> dict[int, str]:
 def generated_v3(graph: OperatorGraph) -> dict[int, str]:
     """Return the v3 ids as if no operator had a uid: those of a program's state before it had uids.
 
-    Raises
-    ------
-    DuplicateUid, HashCollision
-        Uids repeat or collide; generated ids never do.
+    Raises DuplicateUid or HashCollision for repeated uids; generated ids never collide.
     """
     uids = _uid_ids(graph)
     _refuse_collisions(graph, uids)
@@ -132,12 +129,7 @@ def generated_v3(graph: OperatorGraph) -> dict[int, str]:
 def user_hashes(graph: OperatorGraph) -> dict[int, str]:
     """Return the given uid hashes by key, in lower case (Flink: ``StreamGraphUserHashHasher``).
 
-    Duplicates are not checked here.
-
-    Raises
-    ------
-    InvalidUid
-        A hash is not 32 hex digits.
+    Raises InvalidUid if a hash is not 32 hex digits. Duplicates are not checked here.
     """
     return {node.key: check_uid_hash(node.uid_hash) for node in graph if node.uid_hash is not None}
 

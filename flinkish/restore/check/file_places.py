@@ -6,7 +6,8 @@ Each directory is listed once, see :class:`~flinkish.restore.check.source_files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from flinkish import storage
@@ -14,13 +15,16 @@ from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offset
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.errors import StorageError
+from flinkish.restore.check.file_listing import TooManyDirectories, files_below
 from flinkish.restore.check.source_files import Directories, named_files
 from flinkish.restore.materialize.source_checkpoints import parsed, read_logs
 from flinkish.restore.materialize.source_logs import ReadFile, same_form
-from flinkish.restore.plan.file_positions import base_of, has_pattern
-from flinkish.restore.plan.source_row import FileMove, FileReading
+from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.restore.plan.file_positions import base_of, has_pattern, without_pattern
+from flinkish.restore.plan.source_row import NO_AGES, Cleaned, FileAges, FileMove, FileReading
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_inputs import SavedSource
+from flinkish.storage.listing import FileEntry
 
 
 def file_reading(
@@ -29,6 +33,9 @@ def file_reading(
     path: str,
     url: str,
     options: Mapping[str, str],
+    *,
+    archive: str | None = None,
+    gone_on: int | None = None,
 ) -> FileReading | None:
     """Return where the files of a saved position are.
 
@@ -42,6 +49,10 @@ def file_reading(
         The path that the program reads, and the URL of its part before any pattern.
     options
         The source's options, by their names in lower case.
+    archive
+        The URL of the directory to which the source moves files that it has read.
+    gone_on
+        The newest batch of another run of the query, if it is later than the savepoint's.
 
     Returns
     -------
@@ -60,7 +71,7 @@ def file_reading(
     if log_offset(position) is None:
         return None
     files = [
-        ReadFile(same_form(each.path), each.batch)
+        replace(each, path=same_form(each.path))
         for each in named_files(origin, saved.directory, position)
     ]
     newest = _number(committed_at)
@@ -79,7 +90,103 @@ def file_reading(
         only_batch=origin.batch_id == 0 and logs.planned is None,
         asked_outside=sum(asked < each.batch <= newest for each in outside),
     )
-    return _with_moved(found, outside, newest, saved, below.rstrip("/"))
+    found = _with_moved(found, outside, newest, saved, below.rstrip("/"))
+    there = _Place(below.rstrip("/"), path[len(without_pattern(path)) :] if found.pattern else "")
+    deep = _is_on(options, "recursivefilelookup")
+    return replace(
+        found,
+        ages=_ages(found, files, saved, there, options, deep=deep),
+        cleaned=_cleaned(files, there, archive, saved.options or options, gone_on, deep=deep),
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What a source reads: the URL of a directory, and the pattern that follows it."""
+
+    url: str
+    pattern: str
+
+    def files(self, *, deep: bool, above: str = "") -> dict[str, FileEntry] | None:
+        """Return the files that Spark finds; None where they are not known.
+
+        Parameters
+        ----------
+        above
+            A directory that has such files by their whole path. The names are as if they were here.
+        """
+        begins = f"{above}{_path_of(self.url)}" if above else self.url
+        try:
+            root = storage.locate(unquote(begins))
+            found = files_below(root, self.pattern, deep=deep)
+            return {f"{unquote(self.url)}/{name}": entry for name, entry in found}
+        except (StorageError, TooManyDirectories):
+            return None
+
+
+def _path_of(url: str) -> str:
+    """Return the path of a URL that has a scheme."""
+    return "/" + url.partition("://")[2].partition("/")[2]
+
+
+def _ages(
+    found: FileReading,
+    read: Sequence[ReadFile],
+    saved: SavedSource,
+    place: _Place,
+    options: Mapping[str, str],
+    *,
+    deep: bool,
+) -> FileAges:
+    """Return what becomes of files by their age.
+
+    The directory is listed only where the restore may change something: for another path, or a
+    source whose files of any age were read before.
+    """
+    now, move = max_age_of(options), found.move
+
+    def aged(path: str, time: int, batch: int = 0) -> AgedFile:
+        if move is not None and path.startswith(f"{move.old}/"):
+            path = move.new + path[len(move.old) :]
+        plain = unquote(path)
+        return AgedFile(plain.rpartition("/")[2] if found.by_name else plain, time, batch)
+
+    logged = [aged(each.path, each.time, each.batch) for each in read]
+    before = None if found.outside else age_before(logged, saved.options, now)
+    if now is None or (before is not None and before <= now):
+        return NO_AGES
+    listed = []
+    for name, entry in (place.files(deep=deep) or {}).items():
+        with suppress(FileNotFoundError):  # gone since it was listed
+            time = int(entry.modified() * 1000)
+            listed.append(AgedFile(name.rpartition("/")[2] if found.by_name else name, time))
+    return file_ages(logged, listed, now, before)
+
+
+def _cleaned(
+    read: Sequence[ReadFile],
+    place: _Place,
+    archive: str | None,
+    options: Mapping[str, str],
+    gone_on: int | None,
+    *,
+    deep: bool,
+) -> Cleaned | None:
+    """Return what others have archived or deleted since the position, which has not read it.
+
+    A remote archive is listed only where another run is known to have gone on.
+    """
+    mode = options.get("cleansource", "off").strip().lower()
+    if mode not in ("archive", "delete"):
+        return None
+    if archive is not None and gone_on is None and not archive.startswith("file:"):
+        return None
+    known = {unquote(each.path) for each in read}
+    there = None if mode == "delete" or archive is None else place.files(deep=deep, above=archive)
+    if there is None:
+        return None if gone_on is None else Cleaned(mode, gone_on=gone_on)
+    archived = len(there.keys() - known)
+    return Cleaned(mode, archived, unquote(archive or ""), gone_on) if archived else None
 
 
 def _with_moved(

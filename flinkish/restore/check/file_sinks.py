@@ -10,7 +10,7 @@ from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
 from flinkish.errors import StorageError
 from flinkish.restore.plan.file_sink_log import batch_of
 from flinkish.restore.plan.sinks import SinkPosition
-from flinkish.storage import locate
+from flinkish.storage import is_local, locate
 
 FILE_LOG = "_spark_metadata"
 #: Sinks of Spark and others that keep no batch numbers, or none that flinkish can read.
@@ -59,13 +59,20 @@ def file_sink_position(
     try:
         log = os.path.join(locate(path), FILE_LOG)  # Spark knows places that flinkish does not
         names = storage.list_names(log)
-        newest = max((n for name in names if (n := batch_of(name)) is not None), default=None)
+        batches = {n: name for name in names if (n := batch_of(name)) is not None}
+        newest = max(batches, default=None)
+        written = None if newest is None else _written(os.path.join(log, batches[newest]))
         empty = newest is not None and not _has_files(log, names, storage)
     except FileNotFoundError:  # an entry was compacted away meanwhile
-        empty = False
+        empty, written = False, None
     except StorageError as error:
         return SinkPosition(kind, path, unreadable=error.message)
-    return SinkPosition(kind, path, newest, has_files=not empty)
+    return SinkPosition(kind, path, newest, has_files=not empty, written=written)
+
+
+def _written(entry: str) -> float | None:
+    """Return when an entry of a local log was written."""
+    return os.stat(entry).st_mtime if is_local(entry) else None
 
 
 def _has_files(log: str, names: Iterable[str], storage: Storage) -> bool:

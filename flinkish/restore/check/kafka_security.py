@@ -42,7 +42,7 @@ def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """
     protocol = options.get("kafka.security.protocol", PLAINTEXT).strip().upper()
     if protocol not in _PROTOCOLS:
-        raise CannotLogIn(f"it takes {protocol}, which is not known")
+        raise CannotLogIn(f"it uses {protocol}, which is not supported")
     found: dict[str, Any] = {"security_protocol": protocol}
     if protocol.startswith("SASL"):
         found.update(_sasl(options))
@@ -56,7 +56,7 @@ def _sasl(options: Mapping[str, str]) -> dict[str, str]:
     module = _MECHANISMS.get(mechanism)
     if module is None:
         raise CannotLogIn(
-            f"it logs in by {mechanism}, and only {', '.join(_MECHANISMS)} can be used so far"
+            f"it logs in by {mechanism}, but only {', '.join(_MECHANISMS)} are supported"
         )
     config = options.get("kafka.sasl.jaas.config", "")
     given = {
@@ -64,8 +64,8 @@ def _sasl(options: Mapping[str, str]) -> dict[str, str]:
     }
     if module not in config or not {"username", "password"} <= given.keys():
         raise CannotLogIn(
-            f"it logs in by {mechanism}, and its option kafka.sasl.jaas.config has no name and "
-            f"password of {module}"
+            f"it logs in by {mechanism}, but its option kafka.sasl.jaas.config has no "
+            f"username and password for {module}"
         )
     plain = {key: re.sub(r"\\(.)", r"\1", value) for key, value in given.items()}
     return {
@@ -84,7 +84,7 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext:
         if own is not None:
             context.load_cert_chain(own, password=options.get("kafka.ssl.key.password") or "")
     except (OSError, ValueError) as error:
-        raise CannotLogIn(f"its certificates cannot be read: {error}") from error
+        raise CannotLogIn(f"cannot read its certificates: {error}") from error
     if not options.get("kafka.ssl.endpoint.identification.algorithm", "https").strip():
         context.check_hostname = False
     return context
@@ -95,5 +95,5 @@ def _pem(options: Mapping[str, str], store: str) -> str | None:
     path = options.get(f"kafka.ssl.{store}.location")
     kind = options.get(f"kafka.ssl.{store}.type", "JKS").strip().upper()
     if path is not None and kind != "PEM":
-        raise CannotLogIn(f"its {store} is of type {kind}, and only PEM can be read so far")
+        raise CannotLogIn(f"its {store} is of type {kind}, but only PEM is supported")
     return path

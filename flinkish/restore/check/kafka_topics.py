@@ -50,7 +50,7 @@ def ask_for(
     given = {name.lower(): value for name, value in source.options.items()}
     servers = given.get("kafka.bootstrap.servers")
     if not servers:
-        return BrokerAnswer(None, "the source's bootstrap servers are not known")
+        return BrokerAnswer(None, "the source's bootstrap servers are unknown")
     try:
         login = client_settings(given)
     except CannotLogIn as why:
@@ -185,7 +185,7 @@ def _client(servers: str, timeout: float, login: Mapping[str, Any] | None = None
         from kafka.errors import KafkaError
     except ImportError as error:
         raise BrokerError(
-            "there is no client for Kafka (kafka-python) in this Python",
+            "this Python has no Kafka client (kafka-python)",
             hint="install it with: pip install 'flinkish[kafka]'",
         ) from error
     limit = max(1, int(timeout * 1000))
@@ -239,4 +239,4 @@ def _check(topic: Mapping[str, Any], servers: str) -> None:
         from kafka.errors import for_code
 
         word = for_code(topic["error_code"]).__name__
-        raise BrokerError(f"{servers} tells nothing of topic {topic['name']}: {word}")
+        raise BrokerError(f"{servers} does not describe topic {topic['name']}: {word}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
@@ -20,6 +19,7 @@ from flinkish.compat.model import SPARK, Rewrite
 from flinkish.compat.uses import uses_of
 from flinkish.compat.versions import parse_version
 from flinkish.errors import FlinkishError, Incompatible, UsageError
+from flinkish.messages.plan import SparkLimitation, SparkVersions
 from flinkish.restore.materialize.source_checkpoints import read_logs
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
@@ -34,13 +34,11 @@ class Gate:
 
     Attributes
     ----------
-    record
-        Plain data: ``from``, ``to``, ``verdict``, ``limitations``.
     error
         The refusal, or None.
     """
 
-    record: dict[str, Any]
+    versions: SparkVersions
     check: Check
     error: Incompatible | None = None
 
@@ -59,31 +57,27 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     try:
         if created is None or spark is None:
             who = (
-                "the checkpoint does not say which Spark wrote it"
+                "the checkpoint does not record which Spark wrote it"
                 if created is None
-                else ("the version of the Spark that will run is not known")
+                else ("the version of the Spark to be run is unknown")
             )
             return _unknown(created, spark, who)
         judgement = _judge(offers, created, spark)
     except UsageError as error:  # a version that cannot be parsed: a private build
         return _unknown(created, spark, error.message)
     found = check_versions(judgement)
-    record = {
-        "from": created,
-        "to": spark,
-        "verdict": judgement.verdict.value,
-        "limitations": [{"id": one.id, "text": one.text} for one in judgement.limitations],
-    }
+    limitations = (SparkLimitation(one.id, one.text) for one in judgement.limitations)
+    versions = SparkVersions(created, spark, judgement.verdict.value, tuple(limitations))
     outcome = {
         Exit.FINE: RestoreOutcome.NOTE,
         Exit.WARNED: RestoreOutcome.WARNING,
         Exit.REFUSED: RestoreOutcome.REFUSED,
     }
-    text = found.message or f"Spark {spark} resumes savepoints of Spark {created}"
+    text = found.message or f"Spark {spark} can resume savepoints of Spark {created}"
     check = Check(
         CHECK_ID, outcome[found.exit] if found.message else RestoreOutcome.OK, text, found.hint
     )
-    return Gate(record, check, found.error())
+    return Gate(versions, check, found.error())
 
 
 def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
@@ -128,14 +122,9 @@ def _judge(offers: RestoreSource, created: str, spark: str) -> Judgement:
 
 
 def _unknown(created: str | None, spark: str | None, why: str) -> Gate:
-    record: dict[str, Any] = {
-        "from": created,
-        "to": spark,
-        "verdict": "unknown",
-        "limitations": [],
-    }
-    text = f"whether this Spark can resume it was not looked up: {why}"
-    return Gate(record, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
+    versions = SparkVersions(created, spark, "unknown")
+    text = f"whether this Spark can resume it was not checked: {why}"
+    return Gate(versions, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
 
 
 def _uses(offers: RestoreSource) -> Sequence[Use]:

@@ -64,8 +64,8 @@ def empty_snapshot(codec: str | None) -> bytes:
     content = _SNAPSHOTS.get(short_codec(codec))
     if content is None:
         raise Incompatible(
-            f"cannot write an empty state compressed by {codec}",
-            hint=f"flinkish knows Spark's codecs {', '.join(_SNAPSHOTS)} ({PIN_CODEC})",
+            f"cannot write an empty state with compression codec {codec}",
+            hint=f"flinkish supports Spark's codecs {', '.join(_SNAPSHOTS)} ({PIN_CODEC})",
             setting=PIN_CODEC,
             reasons=["empty-state"],
         )
@@ -99,7 +99,7 @@ def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
     if backend is None and provider:
         raise Incompatible(
             f"cannot write an empty state for the state store provider {provider}",
-            hint="flinkish knows Spark's HDFS-backed and RocksDB state stores",
+            hint="flinkish supports Spark's HDFS-backed and RocksDB state stores",
             setting=PIN_PROVIDER,
             reasons=["empty-state"],
         )

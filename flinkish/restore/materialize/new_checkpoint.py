@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from flinkish import storage
+from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.format.log_rewrites import with_commit, with_pins, with_query_id
 from flinkish.checkpoint.format.logs import StateIds
 from flinkish.checkpoint.format.names import (
@@ -136,6 +137,18 @@ def check_free(final: str) -> None:
             hint="choose another checkpoint directory, or remove that one",
             path=final,
         )
+
+
+def remove_unused(recipe: Recipe, target: str) -> None:
+    """Remove a checkpoint that an earlier driver of the job has made, and Spark has not gone on in.
+
+    That driver was killed before it could record the query. A checkpoint with a batch of its own
+    stays, and is refused by :func:`make_checkpoint`.
+    """
+    planned = recipe.batch_id + (1 if recipe.replays_planned else 0)
+    found = newest_planned_batch(target), newest_committed_batch(target)
+    if found[0] in (None, planned) and found[1] in (None, recipe.batch_id):
+        storage.remove_tree(*storage.split(storage.locate(target)))
 
 
 def _make_local(recipe: Recipe, final: str) -> None:

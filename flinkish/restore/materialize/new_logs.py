@@ -172,7 +172,7 @@ def _lines(
 def _offset_at(entry: OffsetEntry, source: TakenSource, origin: SourceCheckpointLogs) -> str:
     if not 0 <= source.entry < len(entry.offsets):
         raise Corrupt(
-            f"the offset log of {origin.describe()} has {len(entry.offsets)} sources, "
+            f"the offset log of {origin.describe()} has {len(entry.offsets)} sources, but "
             f"no source {source.entry}",
             path=origin.origin.root,
         )
@@ -196,8 +196,8 @@ def _named_line(entry: OffsetEntry, source: TakenSource, place: int) -> LogLine:
 
 def _refusal(why: str) -> Incompatible:
     return Incompatible(
-        f"the positions of the sources cannot be taken over: {why}",
-        hint="keep the sources as they are, or start the queries anew with "
+        f"the sources' positions cannot be carried over: {why}",
+        hint="keep the sources as they are, or start the queries from scratch with "
         "spark.sql.streaming.offsetLog.formatVersion=1",
         reasons=["offset-log"],
     )

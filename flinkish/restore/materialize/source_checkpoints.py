@@ -117,7 +117,7 @@ def not_as_recorded(origin: SourceCheckpoint, path: str, reason: str) -> Corrupt
     """Return the error for a file of a savepoint that is not the one that was recorded."""
     return Corrupt(
         f"{origin.at(path)} {reason}",
-        hint="use another savepoint, or put the file back from a copy",
+        hint="use another savepoint, or restore the file from a copy",
         path=origin.at(path),
     )
 
@@ -211,11 +211,11 @@ def _disagree(
     setting: str, base: SourceCheckpointLogs, ours: str, other: SourceCheckpointLogs, theirs: str
 ) -> Incompatible:
     return Incompatible(
-        f"state that was written with different settings cannot be brought together: {setting} is "
+        f"state written with different settings cannot be merged: {setting} is "
         f"{ours or 'unknown'} in {base.describe()}, and {theirs or 'unknown'} in "
         f"{other.describe()}",
-        hint=f"{setting} is fixed at the first start of a query: start the two with the same value "
-        "from the beginning, or keep them apart",
+        hint=f"{setting} is fixed at the first start of a query: start both with the same "
+        "value from the beginning, or keep them separate",
         setting=setting,
         values=[ours, theirs],
         reasons=["state-settings"],

@@ -41,26 +41,32 @@ class ReadFile:
         A URL with percent escapes.
     batch
         The number of the *log's* batch, which is independent of the query's.
+    time
+        When the file was last changed, in milliseconds since the epoch.
     """
 
     path: str
     batch: int
+    time: int = 0
 
 
 def read_files(data: bytes, name: str) -> list[ReadFile]:
     """Return the files of a log entry, compacted or not; CheckpointFormatError if it is damaged."""
-    return [ReadFile(path, batch) for path, batch, _ in _parsed(data, name)[1]]
+    return [ReadFile(path, batch, time) for path, batch, time, _ in _parsed(data, name)[1]]
 
 
-def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, bytes]]]:
-    """Return the first line, and the path, the batch and the text of every other line."""
+def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, int, bytes]]]:
+    """Return the first line, and the path, batch, time and text of every other line."""
     head, _, body = data.partition(b"\n")
     try:
         if not head.startswith(b"v"):
             reason = f"the first line is {head[:20]!r}, not a version"
             raise CheckpointFormatError(name, 0, reason)
         lines = [(json.loads(line), line) for line in body.split(b"\n") if line]
-        return head, [(str(e["path"]), int(e["batchId"]), line) for e, line in lines]
+        return head, [
+            (str(e["path"]), int(e["batchId"]), int(e.get("timestamp", 0)), line)
+            for e, line in lines
+        ]
     except CheckpointFormatError:
         raise
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
@@ -118,7 +124,7 @@ def with_moved_files(data: bytes, name: str, move: tuple[str, str]) -> bytes:
     old, new = move
     head, entries = _parsed(data, name)
     lines = [head]
-    for path, _, line in entries:
+    for path, _, _, line in entries:
         place = same_form(path)
         if place.startswith(f"{old}/"):
             entry = json.loads(line) | {"path": new + place[len(old) :]}
@@ -143,7 +149,7 @@ def read_by_spark(names: Sequence[str]) -> Sequence[str]:
 def _merged(names: Sequence[str], read: Callable[[str], bytes]) -> bytes:
     """Return entries as one compacted entry."""
     parsed = [_parsed(read(name), name) for name in read_by_spark(names)]
-    return b"\n".join([parsed[0][0], *(line for _, lines in parsed for _, _, line in lines)])
+    return b"\n".join([parsed[0][0], *(line for _, lines in parsed for _, _, _, line in lines)])
 
 
 def compacted_until(data: bytes, name: str, limit: int) -> bytes:
@@ -153,4 +159,4 @@ def compacted_until(data: bytes, name: str, limit: int) -> bytes:
     interval from the only compacted file (some divisor of ``limit`` + 1), whatever the setting.
     """
     head, entries = _parsed(data, name)
-    return b"\n".join([head, *(line for _, batch, line in entries if batch <= limit)])
+    return b"\n".join([head, *(line for _, batch, _, line in entries if batch <= limit)])

@@ -109,12 +109,12 @@ def _main(name: str) -> str:
 def _check_movable(file: VersionedFile, path: str) -> None:
     if file.kind == "changelog" and file.unique_id is not None:
         raise Incompatible(
-            "state cannot be brought to another batch (of another query, or of a sink that is "
-            f"ahead): {path} holds a lineage of state versions (changelog checkpointing with "
-            "checkpoint format 2)",
+            "state cannot be moved to another batch (of another query, or of a sink that "
+            f"is ahead): {path} holds a lineage of state versions (changelog "
+            "checkpointing with checkpoint format 2)",
             hint="take the savepoint again without "
-            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled, or while the "
-            "queries stand at the same batch",
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled, or "
+            "while the queries are at the same batch",
             path=path,
             reasons=["state-lineage"],
         )

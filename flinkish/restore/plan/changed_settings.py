@@ -161,6 +161,8 @@ def _effect(setting: str, *, several: bool, certain: bool) -> str:
         return f"{verb} where a map has a key twice"
     if setting == TIME_ZONE and not certain:
         return f"{verb} where the texts name no zone"
+    if not certain:
+        return f"{verb} for some of the values"
     return f"{verb}, and state from before does not go on with the rows to come"
 
 

@@ -126,7 +126,9 @@ def plan_query(
         taken = matches.taken.get(operator.ordinal)
         plans.append(judge_operator(operator, taken, base, partitions, rules))
         if taken is None and base is not None:
-            notes.append(f"query '{new.name}': {operator.describe()} has no state, it starts empty")
+            notes.append(
+                f"query '{new.name}': {operator.describe()} has no saved state and starts empty"
+            )
         elif taken is not None and taken.query not in (new.name, None):
             notes.append(f"query '{new.name}': {operator.describe()} takes {taken.describe()}")
     if base is None:
@@ -150,14 +152,14 @@ def _unread(new: NewQuery, own: SavedQueryFacts | None, reset: Collection[str]) 
         return QueryPlan(new.name, None, operators=None, notes=(note,))
     if reset:
         raise Incompatible(
-            f"the plan of query '{new.name}' cannot be read, so that none of its sources can start "
-            "afresh alone",
+            f"the plan of query '{new.name}' cannot be read, so none of its sources can "
+            "be reset individually",
             hint="the job's log says why its plan could not be read",
         )
     if any(op.operator_id_v3 for op in own.operators):
         raise Incompatible(
-            f"the operators of query '{new.name}' cannot be read, so the state in the savepoint "
-            "cannot be given to them",
+            f"the operators of query '{new.name}' cannot be read, so the savepoint's "
+            "state cannot be assigned to them",
             hint="the job's log says why its plan could not be read",
         )
     return QueryPlan(new.name, own, own=True, operators=None)

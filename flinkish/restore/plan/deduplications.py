@@ -86,31 +86,33 @@ def convert_deduplication(
     delay = new.meaning.delay_ms
     if not watermark or delay is None:
         text = (
-            "it was dropDuplicates and is dropDuplicatesWithinWatermark; the savepoint has no "
-            "watermark, so nobody knows when the keys that it has seen may be forgotten"
+            "it was dropDuplicates and is now dropDuplicatesWithinWatermark; the "
+            "savepoint has no watermark, so the expiry of the keys it has seen is unknown"
         )
         advice = (
-            "give the program before a watermark (withWatermark), let it go on and take another "
-            f"savepoint; {KEEP_OR_DROP}"
+            "add a watermark (withWatermark) to the old program, let it run and take "
+            f"another savepoint; {KEEP_OR_DROP}"
         )
         change = StateChange("", Verdict.INCOMPATIBLE, DEDUPLICATION_CHANGED, text, advice)
         return Conversion(compared, change, None)
     expires_ms = watermark + 2 * delay
     text = (
-        "it was dropDuplicates and is dropDuplicatesWithinWatermark: the keys that it has seen are "
-        f"forgotten once the watermark is {_time(expires_ms)}, two delays from where it is"
+        "it was dropDuplicates and is now dropDuplicatesWithinWatermark: the keys it has "
+        f"seen are forgotten once the watermark reaches {_time(expires_ms)}, two delays "
+        "from now"
     )
     return Conversion(compared, _change(text, partial=True), expires_ms * 1000)
 
 
 def _kept_for_ever(new: NewOperator) -> StateChange:
     by_time = any(column.event_time for store in new.stores for column in _columns(store, new))
-    was = "it was dropDuplicatesWithinWatermark and is dropDuplicates"
+    was = "it was dropDuplicatesWithinWatermark and is now dropDuplicates"
     if by_time:  # what has expired is late, and is dropped for that
-        return _change(f"{was}, by the event time too: no key is lost", partial=False)
+        return _change(
+            f"{was}, with the event time among its columns: no key is lost", partial=False
+        )
     return _change(
-        f"{was}: keys that have expired count as new once more, those that have not are kept for "
-        "ever",
+        f"{was}: expired keys count as new again, the others are kept for ever",
         partial=True,
     )
 

@@ -66,24 +66,27 @@ class DeltaAnswer:
         position = parse_delta_position(offset)
         if position is None:
             return
-        again = f"start it afresh and keep the state: {consent.reset}"
+        again = f"start it from scratch and keep the state: {consent.reset}"
         if self.table_id is None:
-            yield Finding("table-missing", RestoreOutcome.REFUSED, "the table is gone", again)
+            yield Finding(
+                "table-missing", RestoreOutcome.REFUSED, "the table no longer exists", again
+            )
         elif self.table_id != position.table_id:
             yield Finding(
                 "table-made-again",
                 RestoreOutcome.CONSENT,
-                "the table there is another one than the position was taken in (its id differs): "
-                "the query would fail",
+                "the table is not the one that the saved position refers to (its id "
+                "differs): the query would fail",
                 again,
             )
         elif position.version < self.oldest:
             yield Finding(
                 "versions-gone",
                 RestoreOutcome.CONSENT,
-                f"version {position.version} is to be read next, and the table's log begins with "
-                f"{self.oldest}: the query would fail, also with failOnDataLoss=false",
-                f"{again}; keep the log longer by the table's delta.logRetentionDuration",
+                f"version {position.version} must be read next, but the table's log "
+                f"begins with {self.oldest}: the query would fail, even with "
+                "failOnDataLoss=false",
+                f"{again}; to keep the log longer, set the table's delta.logRetentionDuration",
             )
         else:
             yield from self._ahead(position)
@@ -95,7 +98,7 @@ class DeltaAnswer:
     def _ahead(self, position: DeltaPosition) -> Iterator[Finding]:
         waiting = self.newest - position.version + 1
         if waiting > 0:
-            text = f"versions that wait for it: {waiting:,}"
+            text = f"unread versions: {waiting:,}"
             yield Finding("table-lag", RestoreOutcome.NOTE, text)
         later = {v: word for v, word in self.operations.items() if v >= position.version}
         changed = [v for v, word in sorted(later.items()) if word in _CHANGES]
@@ -105,9 +108,9 @@ class DeltaAnswer:
             yield Finding(
                 "rows-changed",
                 RestoreOutcome.WARNING,
-                f"versions after the position have removed or rewritten rows: {listed}: the query "
-                "fails when it comes to them",
-                "set skipChangeCommits on the source, which passes over them",
+                f"versions after the position have removed or rewritten rows: {listed}: "
+                "the query fails when it reaches them",
+                "set skipChangeCommits on the source to skip them",
             )
         schema = [v for v, word in sorted(later.items()) if _is_schema(word)]
         if schema:
@@ -115,9 +118,9 @@ class DeltaAnswer:
                 "schema-changed",
                 RestoreOutcome.WARNING,
                 f"the table's schema changed after the position, in version {schema[0]} "
-                f"({later[schema[0]]}): the query may end there once, and goes on when it is "
-                "started again",
-                "use a restart strategy, or restart the job when it has ended",
+                f"({later[schema[0]]}): the query may fail there once, and continues "
+                "after a restart",
+                "use a restart strategy, or restart the job after it has failed",
             )
 
 

@@ -1,28 +1,45 @@
-"""A restore plan as plain data, for ``check --json`` and ``plan.json``. Pure."""
+"""The plan of a restore as recorded, shown and saved (:mod:`flinkish.messages.plan`). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from flinkish.errors import ConsentNeeded, Incompatible
+from flinkish.messages.plan import (
+    HistoryShift,
+    KeptQueryId,
+    OperatorOrigin,
+    OperatorRow,
+    PinRow,
+    PlanVerdict,
+    QueryRow,
+    Refusal,
+    RestorePlan,
+    SinkRow,
+    SourceOrigin,
+    SourceRow,
+)
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
+from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.source.restore_inputs import SavedOperator
 
-OK, CONSENT, INCOMPATIBLE = "ok", "consent-needed", "incompatible"
+OK: PlanVerdict = "ok"
+CONSENT: PlanVerdict = "consent-needed"
+INCOMPATIBLE: PlanVerdict = "incompatible"
 #: The exit code for each verdict on a whole restore.
 EXIT_CODES = {OK: 0, CONSENT: 5, INCOMPATIBLE: 4}
 _ORDER = (OK, CONSENT, INCOMPATIBLE)
 
 
-def document(
+def restore_plan(
     queries: Sequence[QueryRestore], left: NonRestored, options: RestoreOptions
-) -> dict[str, Any]:
+) -> RestorePlan:
     """Return the plan of a whole restore.
 
     Parameters
@@ -30,68 +47,60 @@ def document(
     left
         The parts of the savepoint that no query takes.
     """
-    operators = [row for query in queries for row in _operators(query, options)]
-    operators += [_dropped(op, options) for op in _left_operators(left)]
-    found: dict[str, Any] = {
-        "queries": [_query(query) for query in queries],
-        "operators": operators,
-        "sources": [
+    plan = RestorePlan(
+        queries=tuple(_query(query) for query in queries),
+        operators=(
+            *(row for query in queries for row in _operators(query, options)),
+            *(_dropped(op, options) for op in _left_operators(left)),
+        ),
+        sources=(
             *(_source(query.name, row) for query in queries for row in query.sources),
             *_left_sources(queries, left),
-        ],
-        "sinks": [_sink(query) for query in queries if query.sink is not None],
-        "pins": [
-            {
-                "query": query.name,
-                "key": pin.key,
-                "name": pin.name,
-                "pinned": pin.pinned,
-                "asked": pin.asked,
-                "verdict": pin.verdict,
-                "text": pin.text,
-                "advice": pin.advice,
-            }
-            for query in queries
-            for pin in query.pins
-        ],
-        "checks": [c.to_json() | {"query": q.name} for q in queries for c in q.checks],
-    }
+        ),
+        sinks=tuple(_sink(q.name, q.sink) for q in queries if q.sink is not None),
+        pins=tuple(_pin(query.name, pin) for query in queries for pin in query.pins),
+        checks=tuple(replace(check, query=q.name) for q in queries for check in q.checks),
+    )
     verdicts = [_verdict_of(query) for query in queries]
     if left and not options.allow_non_restored:
         verdicts.append(CONSENT)
-    return conclude(found, verdicts)
+    return _concluded(plan, verdicts)
 
 
-def conclude(found: Mapping[str, Any], verdicts: Iterable[str]) -> dict[str, Any]:
-    """Return the document with the most severe of ``verdicts`` put first."""
+def _concluded(plan: RestorePlan, verdicts: Iterable[PlanVerdict]) -> RestorePlan:
+    """Return the plan with the most severe of ``verdicts``."""
     verdict = max(verdicts, key=_ORDER.index, default=OK)
-    return {"verdict": verdict, "exit_code": EXIT_CODES[verdict], **found}
+    return replace(plan, verdict=verdict, exit_code=EXIT_CODES[verdict])
 
 
-def with_checks(plan: Mapping[str, Any], checks: Sequence[Check]) -> dict[str, Any]:
-    """Return the document with checks of the whole restore (versions, formats) put first."""
+def with_checks(plan: RestorePlan, checks: Sequence[Check]) -> RestorePlan:
+    """Return the plan with checks of the whole restore (versions, formats) put first."""
     words = {RestoreOutcome.REFUSED: INCOMPATIBLE, RestoreOutcome.CONSENT: CONSENT}
-    verdicts = [str(plan["verdict"]), *(words.get(check.outcome, OK) for check in checks)]
-    rest = {key: value for key, value in plan.items() if key not in ("verdict", "exit_code")}
-    rest["checks"] = [*(check.to_json() for check in checks), *rest.get("checks", ())]
-    return conclude(rest, verdicts)
+    verdicts = [plan.verdict, *(words.get(check.outcome, OK) for check in checks)]
+    return _concluded(replace(plan, checks=(*checks, *plan.checks)), verdicts)
 
 
-def merged(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Merge the documents of several queries; return None if there are none.
+def merged(plans: Sequence[RestorePlan]) -> RestorePlan | None:
+    """Merge the plans of several queries; return None if there are none.
 
-    A document of all queries (``complete``) is returned as it is.
+    A plan of all queries (``complete``) is returned as it is.
     """
-    whole = next((each for each in documents if each.get("complete")), None)
-    if whole is not None or not documents:
-        return dict(whole) if whole is not None else None
-    lists = [key for key, value in documents[0].items() if isinstance(value, list)]
-    found = {key: [row for each in documents for row in each[key]] for key in lists}
-    return conclude(found, [str(each["verdict"]) for each in documents])
+    whole = next((each for each in plans if each.complete), None)
+    if whole is not None or not plans:
+        return whole
+    found = RestorePlan(
+        queries=tuple(row for each in plans for row in each.queries),
+        operators=tuple(row for each in plans for row in each.operators),
+        sources=tuple(row for each in plans for row in each.sources),
+        sinks=tuple(row for each in plans for row in each.sinks),
+        pins=tuple(row for each in plans for row in each.pins),
+        checks=tuple(row for each in plans for row in each.checks),
+    )
+    return _concluded(found, [each.verdict for each in plans])
 
 
 def compare_with_expected(
-    found: Mapping[str, Any], expected: Mapping[str, Any] | None, name: str
+    found: RestorePlan, expected: RestorePlan | None, name: str
 ) -> Incompatible | None:
     """Return the refusal when a query's plan differs from the plan the user has seen, or None.
 
@@ -100,101 +109,100 @@ def compare_with_expected(
     found
         The current plan of the query ``name``.
     expected
-        The saved document (``check -o``) of all queries; None allows any plan.
+        The saved plan (``check -o``) of all queries; None allows any plan.
     """
     if expected is None:
         return None
-    for key in _DECISIONS:
-        now = [_decision(row) for row in found[key] if row.get("query", row.get("name")) == name]
-        then = [
-            _decision(row)
-            for row in expected.get(key, ())
-            if row.get("query", row.get("name")) == name and row.get("verdict") != "dropped"
-        ]
-        if [row for row in now if row["verdict"] != "dropped"] != then:
+    now, then = _decisions(found, name), _decisions(expected, name)
+    for key in now:
+        if now[key] != then[key]:
             return Incompatible(
-                f"query '{name}': the restore is not the one that was planned: its {key} are "
-                "others now",
+                f"query '{name}': the restore is not the planned one: its {key} have changed",
                 hint="make a new plan with: flinkish check -o plan.json",
             )
     return None
 
 
-#: The parts of a plan that hold decisions; the rest is text.
-_DECISIONS = ("queries", "operators", "sources", "sinks", "pins")
-_DECIDING = ("name", "uid", "operator_id", "kind", "ordinal", "verdict", "reason", "from")
-_DECIDING_MORE = ("signature", "entry", "newest_batch", "pinned", "asked", "batch_id")
+def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ...]]]:
+    """Return what a plan decides for one query; the rest is text, and what is left behind."""
+    dropped = Verdict.DROPPED.value
+    return {
+        "queries": [
+            (row.name, row.verdict, row.origin, row.batch_id)
+            for row in plan.queries
+            if row.name == query
+        ],
+        "operators": [
+            (
+                *(row.name, row.uid, row.operator_id, row.kind, row.ordinal),
+                *(row.verdict, row.reason, row.origin),
+            )
+            for row in plan.operators
+            if row.query == query and row.verdict != dropped
+        ],
+        "sources": [
+            (row.uid, row.signature, row.entry, row.verdict, row.reason, row.origin)
+            for row in plan.sources
+            if row.query == query and row.verdict != dropped
+        ],
+        "sinks": [
+            (row.verdict, row.reason, row.newest_batch) for row in plan.sinks if row.query == query
+        ],
+        "pins": [
+            (row.name, row.verdict, row.pinned, row.asked)
+            for row in plan.pins
+            if row.query == query
+        ],
+    }
 
 
-def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in (*_DECIDING, *_DECIDING_MORE) if key in row}
-
-
-def _verdict_of(query: QueryRestore) -> str:
+def _verdict_of(query: QueryRestore) -> PlanVerdict:
     if query.refusal is None:
         return OK
     return CONSENT if isinstance(query.refusal, ConsentNeeded) else INCOMPATIBLE
 
 
-def _query(query: QueryRestore) -> dict[str, Any]:
-    plan, refusal = query.plan, query.refusal
-    base = plan.base if plan is not None else None
-    batch = query.recipe.batch_id if query.recipe is not None else None
-    return {
-        "name": query.name,
-        "verdict": _verdict_of(query),
-        "from": base.key if base is not None else None,
-        "from_batch": base.batch_id if base is not None else None,
-        "batch_id": batch,
-        "query_id": None
-        if query.identity is None
-        else {"keep": query.identity.keep, "reason": query.identity.reason},
-        "history": None
-        if query.history is None
-        else {"shift": query.history.shift, "keep": query.history.kept},
-        "writes": query.writes,
-        "notes": list(query.notes),
-        "refusal": None
-        if refusal is None
-        else {"message": refusal.message, "hint": refusal.hint, "id": refusal.id},
-    }
+def _query(query: QueryRestore) -> QueryRow:
+    base = query.plan.base if query.plan is not None else None
+    identity, history, refusal = query.identity, query.history, query.refusal
+    return QueryRow(
+        name=query.name,
+        verdict=_verdict_of(query),
+        origin=base.key if base is not None else None,
+        from_batch=base.batch_id if base is not None else None,
+        batch_id=query.recipe.batch_id if query.recipe is not None else None,
+        query_id=None if identity is None else KeptQueryId(identity.keep, identity.reason),
+        history=None if history is None else HistoryShift(history.shift, history.kept),
+        writes=query.writes,
+        notes=query.notes,
+        refusal=None if refusal is None else Refusal(refusal.message, refusal.hint, refusal.id),
+    )
 
 
-def _operators(query: QueryRestore, options: RestoreOptions) -> Iterator[dict[str, Any]]:
+def _operators(query: QueryRestore, options: RestoreOptions) -> Iterator[OperatorRow]:
     for plan in (query.plan.operators if query.plan is not None else None) or ():
         yield _operator(query.name, plan, options)
 
 
-def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> dict[str, Any]:
+def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> OperatorRow:
     taken = plan.taken
-    executable = plan.executable(options.executors)
-    return {
-        "query": query,
-        "name": plan.operator.name,
-        "uid": plan.operator.uid,
-        "operator_id": plan.operator.lookup_ids[-1],
-        "kind": plan.operator.kind,
-        "ordinal": plan.operator.ordinal,
-        "verdict": _operator_verdict(plan, options),
-        "executable": executable,
-        "reason": plan.reason,
-        "text": plan.text,
-        "advice": advice_for(plan, options.executors, options.accept_partial),
-        "rows": taken.rows if taken is not None else None,
-        "bytes": taken.bytes if taken is not None else None,
-        "from": None if taken is None else _origin(taken),
-        "changes": [
-            {
-                "store": change.store,
-                "verdict": change.verdict.value,
-                "reason": change.reason,
-                "text": change.text,
-                "advice": change.advice,
-                "partial": change.partial,
-            }
-            for change in plan.changes
-        ],
-    }
+    return OperatorRow(
+        query=query,
+        name=plan.operator.name,
+        uid=plan.operator.uid,
+        operator_id=plan.operator.lookup_ids[-1],
+        kind=plan.operator.kind,
+        ordinal=plan.operator.ordinal,
+        verdict=_operator_verdict(plan, options),
+        executable=plan.executable(options.executors),
+        reason=plan.reason,
+        text=plan.text,
+        advice=advice_for(plan, options.executors, options.accept_partial),
+        rows=taken.rows if taken is not None else None,
+        bytes=taken.bytes if taken is not None else None,
+        origin=None if taken is None else _origin(taken),
+        changes=plan.changes,
+    )
 
 
 def _operator_verdict(plan: OperatorJudgement, options: RestoreOptions) -> str:
@@ -205,66 +213,55 @@ def _operator_verdict(plan: OperatorJudgement, options: RestoreOptions) -> str:
     return CONSENT if asked else plan.verdict.value
 
 
-def _origin(saved: SavedOperator) -> dict[str, Any]:
-    return {
-        "query": saved.query,
-        "ordinal": saved.ordinal,
-        "uid": saved.uid,
-        "partitions": saved.partitions,
-    }
+def _origin(saved: SavedOperator) -> OperatorOrigin:
+    return OperatorOrigin(saved.query, saved.ordinal, saved.uid, saved.partitions)
 
 
 def _left_operators(left: NonRestored) -> list[SavedOperator]:
     return [op for query in left.queries for op in query.operators] + list(left.operators)
 
 
-def _dropped(saved: SavedOperator, options: RestoreOptions) -> dict[str, Any]:
+def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
     agreed = options.allow_non_restored
-    return {
-        "query": saved.query,
-        "name": saved.uid or f"operator {saved.ordinal}",
-        "uid": saved.uid,
-        "operator_id": saved.operator_id_v3,
-        "kind": saved.kind,
-        "ordinal": None,
-        "verdict": Verdict.DROPPED.value,
-        "executable": agreed,
-        "reason": "no-operator",
-        "text": "no operator of the program takes this state",
-        "advice": ""
-        if agreed
-        else "give -n to drop it, or tell who takes it with --uid-map OLD=NEW",
-        "rows": saved.rows,
-        "bytes": saved.bytes,
-        "from": _origin(saved),
-        "changes": [],
-    }
+    advice = "use -n to drop it, or name the operator that takes it with --uid-map OLD=NEW"
+    return OperatorRow(
+        query=saved.query,
+        name=saved.uid or f"operator {saved.ordinal}",
+        uid=saved.uid,
+        operator_id=saved.operator_id_v3,
+        kind=saved.kind,
+        verdict=Verdict.DROPPED.value,
+        executable=agreed,
+        reason="no-operator",
+        text="no operator of the program takes this state",
+        advice="" if agreed else advice,
+        rows=saved.rows,
+        bytes=saved.bytes,
+        origin=_origin(saved),
+    )
 
 
-def _source(query: str, row: SourcePlan) -> dict[str, Any]:
+def _source(query: str, row: SourcePlan) -> SourceRow:
     new, saved = row.new, row.saved
-    uid = new.uid if new is not None else saved.uid if saved is not None else None
-    signature = new.signature if new is not None else saved.signature if saved is not None else None
-    return {
-        "query": query,
-        "uid": uid,
-        "signature": signature,
-        "entry": new.entry if new is not None else None,
-        "verdict": row.verdict,
-        "reason": row.reason,
-        "text": row.text,
-        "advice": row.advice,
-        "lost_rows": row.lost_rows,
-        "repeated_rows": row.repeated_rows,
-        "set_to": row.set_to,
-        "moves": [asdict(move) for move in row.moves],
-        "from": None
-        if saved is None
-        else {"query": saved.query, "entry": saved.entry, "offset": saved.offset},
-    }
+    known = new if new is not None else saved
+    return SourceRow(
+        query=query,
+        uid=known.uid if known is not None else None,
+        signature=known.signature if known is not None else None,
+        entry=new.entry if new is not None else None,
+        verdict=row.verdict,
+        reason=row.reason,
+        text=row.text,
+        advice=row.advice,
+        lost_rows=row.lost_rows,
+        repeated_rows=row.repeated_rows,
+        set_to=row.set_to,
+        moves=row.moves,
+        origin=None if saved is None else SourceOrigin(saved.query, saved.entry, saved.offset),
+    )
 
 
-def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterator[dict[str, Any]]:
+def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterator[SourceRow]:
     """Yield the positions that no query takes, unless the rows of a query show them already."""
     shown = {
         (row.saved.query, row.saved.entry)
@@ -274,21 +271,33 @@ def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterato
     }
     for source in [s for q in left.queries for s in q.sources or ()] + list(left.sources):
         if (source.query, source.entry) not in shown:
-            text = f"{source.describe()} is left behind"
-            row = SourcePlan(None, source, "dropped", "source-dropped", text, "give -n to drop it")
+            text = f"{source.describe()} is no longer read"
+            row = SourcePlan(None, source, "dropped", "source-dropped", text, "use -n to drop it")
             yield _source(str(source.query), row)
 
 
-def _sink(query: QueryRestore) -> dict[str, Any]:
-    assert query.sink is not None
-    return {
-        "query": query.name,
-        "format": query.sink.format,
-        "path": query.sink.path,
-        "newest_batch": query.sink.newest_batch,
-        "rollback_to": query.sink.rollback_to,
-        "verdict": query.sink.verdict,
-        "reason": query.sink.reason,
-        "text": query.sink.text,
-        "advice": query.sink.advice,
-    }
+def _sink(query: str, sink: SinkPlan) -> SinkRow:
+    return SinkRow(
+        query=query,
+        format=sink.format,
+        path=sink.path,
+        newest_batch=sink.newest_batch,
+        rollback_to=sink.rollback_to,
+        verdict=sink.verdict,
+        reason=sink.reason,
+        text=sink.text,
+        advice=sink.advice,
+    )
+
+
+def _pin(query: str, pin: PinPlan) -> PinRow:
+    return PinRow(
+        query=query,
+        key=pin.key,
+        name=pin.name,
+        pinned=pin.pinned,
+        asked=pin.asked,
+        verdict=pin.verdict,
+        text=pin.text,
+        advice=pin.advice,
+    )

@@ -31,9 +31,9 @@ def event_time_changes(
         store,
         Verdict.INCOMPATIBLE,
         "event-time-changed",
-        f"{part.subject}: its event time was {_named(before)} and is {_named(after)}; joins of "
-        "state format 4 keep the rows that wait by that time, and would remove them too early or "
-        "too late",
+        f"{part.subject}: its event time was {_named(before)} and is now {_named(after)}; "
+        "joins of state format 4 store waiting rows by that time, and would remove them "
+        "too early or too late",
         f"keep the watermark on the column that had it; {KEEP_OR_DROP}",
     )
 

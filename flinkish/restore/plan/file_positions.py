@@ -21,9 +21,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
+from flinkish.restore.plan.file_ages import files_of, lie_of, with_ages, with_cleaned
 from flinkish.restore.plan.new_offsets import MOVED, Target
 from flinkish.restore.plan.positions import SET, name_option, reset_flag
-from flinkish.restore.plan.source_row import FileReading, SourcePlan, change_of
+from flinkish.restore.plan.source_row import (
+    NO_FACTS,
+    BrokerFacts,
+    FileReading,
+    SourcePlan,
+    change_of,
+)
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
@@ -32,8 +39,10 @@ _PATTERN = re.compile(r"[{}\[\]*?\\]")
 SOURCE_MOVED = "source-moved"
 
 
-def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) -> SourcePlan:
-    """Return the row of a file source, with what becomes of the files that it has read.
+def judge_files(
+    row: SourcePlan, reading: FileReading, target: Target | None, facts: BrokerFacts = NO_FACTS
+) -> SourcePlan:
+    """Return the row of a file source, with what becomes of its files.
 
     Parameters
     ----------
@@ -43,7 +52,17 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
         Where its files are.
     target
         Where the user moves it to, if that is ``moved``.
+    facts
+        What the user agrees to.
     """
+    placed = _placed(row, reading, target)
+    if placed.new is None or placed.blocks or placed.verdict == "reset":
+        return placed
+    return with_cleaned(with_ages(placed, placed.new, reading, facts), placed.new, reading, facts)
+
+
+def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> SourcePlan:
+    """Return the row of a file source, with what becomes of the files that it has read."""
     source, saved = row.new, row.saved
     if source is None or saved is None or row.blocks:
         return row
@@ -63,8 +82,8 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
             row,
             verdict="consent-needed",
             reason=SOURCE_MOVED,
-            text=f"{begins}: {_files(reading.planned_outside)} of the batch that is planned, and "
-            f"that Spark reads first, {_lie(reading.planned_outside)} not lie below "
+            text=f"{begins}: {files_of(reading.planned_outside)} of the batch that is planned, and "
+            f"that Spark reads first, {lie_of(reading.planned_outside)} not lie below "
             f"{reading.path}: it would fail (Wrong basePath), or skip them",
             advice=f"{keep}; or {again}"
             if reading.planned_moved >= reading.planned_outside
@@ -76,7 +95,7 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
             verdict="consent-needed",
             reason=SOURCE_MOVED,
             text=f"{begins}: Spark asks for the files of the only batch again, and "
-            f"{_files(reading.outside)} of it {_lie(reading.outside)} not lie below "
+            f"{files_of(reading.outside)} of it {lie_of(reading.outside)} not lie below "
             f"{reading.path}: it would fail (Wrong basePath)",
             advice=f"{keep}; or {again}" if reading.moved else again,
         )
@@ -88,8 +107,8 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
             row,
             verdict="consent-needed",
             reason=SOURCE_MOVED,
-            text=f"{begins}: {reading.moved} of the {_files(reading.outside)} that were read from "
-            f"another path lie below {reading.path} now, and Spark knows files by their full "
+            text=f"{begins}: {reading.moved} of the {files_of(reading.outside)} that were read "
+            f"from another path lie below {reading.path} now, and Spark knows files by their full "
             "paths: it would read them again",
             advice=f"{keep}; or {again}",
         )
@@ -97,13 +116,15 @@ def judge_files(row: SourcePlan, reading: FileReading, target: Target | None) ->
         return replace(row, text=f"{begins}: {_ALL_NEW}", advice=f"{keep}; or {again}")
     return replace(
         row,
-        text=f"{begins}: none of the {_files(reading.outside)} that were read from another path "
+        text=f"{begins}: none of the {files_of(reading.outside)} that were read from another path "
         f"lies below {reading.path}, so every file there is new and will be read",
         advice=f"make sure that only new files are there, or start it afresh: {reset_flag(source)}",
     )
 
 
-def judge_unknown(row: SourcePlan, reading: FileReading | None) -> SourcePlan:
+def judge_unknown(
+    row: SourcePlan, reading: FileReading | None, facts: BrokerFacts = NO_FACTS
+) -> SourcePlan:
     """Return the row of a file source whose saved position is not described: of plain checkpoints.
 
     The logs of the checkpoint go on as they are, so that Spark may ask for files elsewhere.
@@ -112,6 +133,7 @@ def judge_unknown(row: SourcePlan, reading: FileReading | None) -> SourcePlan:
     if source is None or reading is None:
         return row
     row = replace(row, checks=(*row.checks, *_too_deep(source, reading)))
+    row = with_cleaned(with_ages(row, source, reading, facts), source, reading, facts)
     outside = reading.planned_outside or reading.asked_outside
     if not outside or (reading.pattern and not reading.planned_moved):
         return row
@@ -119,7 +141,7 @@ def judge_unknown(row: SourcePlan, reading: FileReading | None) -> SourcePlan:
         row,
         verdict="incompatible",
         reason=SOURCE_MOVED,
-        text=f"{source.describe()}: Spark reads {_files(outside)} of the checkpoint again, and "
+        text=f"{source.describe()}: Spark reads {files_of(outside)} of the checkpoint again, and "
         f"{_they(outside)} not lie below {reading.path}: it would fail (Wrong basePath), or skip "
         f"{'it' if outside == 1 else 'them'}",
         advice="let the program read the old path with flinkish (a link there will do), take a "
@@ -144,8 +166,8 @@ def _covered(
     known = "by their names" if reading.by_name else "by their full paths"
     return replace(
         row,
-        text=f"{change_of(source, saved)}: the {_files(reading.files)} that were read lie there as "
-        f"before, are known {known} and are not read again; others there are new",
+        text=f"{change_of(source, saved)}: the {files_of(reading.files)} that were read lie there "
+        f"as before, are known {known} and are not read again; others there are new",
         advice="",
     )
 
@@ -157,9 +179,9 @@ def _moved(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePl
     if not reading.moved or reading.planned_moved < reading.planned_outside:
         missing = reading.planned_outside - reading.planned_moved
         why = (
-            f"none of the {_files(reading.outside)} that were read lies below {reading.path}"
+            f"none of the {files_of(reading.outside)} that were read lies below {reading.path}"
             if not reading.moved
-            else f"{_files(missing)} of the planned batch {_lie(missing)} not lie below "
+            else f"{files_of(missing)} of the planned batch {lie_of(missing)} not lie below "
             f"{reading.path}"
         )
         return replace(
@@ -173,7 +195,7 @@ def _moved(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePl
         row,
         verdict="set",
         reason=SOURCE_MOVED,
-        text=f"{source.describe()} goes on behind the {_files(reading.outside)} that were moved "
+        text=f"{source.describe()} goes on behind the {files_of(reading.outside)} that were moved "
         f"from {unquote(reading.move.old)} to {unquote(reading.move.new)}",
         advice="",
         move=reading.move,
@@ -186,7 +208,7 @@ def _reset(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePl
     if not again or not reading.known:
         return row
     text = (
-        f"{source.describe()} starts afresh: up to {again} of the {_files(reading.files)} that "
+        f"{source.describe()} starts afresh: up to {again} of the {files_of(reading.files)} that "
         "were read are there, and are read again"
     )
     return replace(row, checks=(*row.checks, Check("files-reset", RestoreOutcome.NOTE, text)))
@@ -253,13 +275,5 @@ def base_of(urls: Sequence[str], path: str | None) -> str | None:
     return "/".join(common)
 
 
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count:,} files"
-
-
 def _they(count: int) -> str:
     return "it does" if count == 1 else "they do"
-
-
-def _lie(count: int) -> str:
-    return "does" if count == 1 else "do"

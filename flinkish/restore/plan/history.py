@@ -94,11 +94,11 @@ def decide_history(
     """
     reason = "" if identity.keep else identity.reason
     if not reason and replay.planned and not replay.again:
-        reason = f"batch {saved_batch + 1} was begun, and has other input now"
+        reason = f"batch {saved_batch + 1} had been started, and now has different input"
     begun = max((_newest(run) for run in runs), default=-1)
     known = saved_batch + (1 if replay.again else 0)
     if not reason and begun > known:
-        reason = f"another run had begun batch {begun}"
+        reason = f"another run had started batch {begun}"
     if not reason:
         moved = 0 if replay.rebase_to is None else replay.rebase_to - saved_batch
         return HistoryPlan(saved - moved, True)
@@ -133,13 +133,14 @@ def check_foreach_batch(
         return Check(
             "foreach-batch",
             RestoreOutcome.OK,
-            f"{who}: no batch is run again; its function goes on after history batch {number}",
+            f"{who}: no batch runs again; its function continues after history batch {number}",
         )
     parts = []
     if replay.again:
         parts.append(
-            f"batch {saved_batch + 1}, which was begun when the savepoint was taken, is run again "
-            "with the same input" + (" and the same history batch" if identity.keep else "")
+            f"batch {saved_batch + 1}, which had been started when the savepoint was "
+            "taken, runs again with the same input"
+            + (" and the same history batch" if identity.keep else "")
         )
     if newest > saved_batch + (1 if replay.again else 0) or open_run is not None:
         many = (
@@ -147,22 +148,22 @@ def check_foreach_batch(
             if newest > saved_batch
             else "the input of batches"
         )
-        more = "" if open_run is None else ", and of those that it still runs,"
+        more = "" if open_run is None else ", and of those still running,"
         parts.append(
-            f"{many} after batch {saved_batch} that another run has run{more} is run again, in "
-            "batches with new history numbers"
+            f"{many} after batch {saved_batch} that another run has processed{more} is "
+            "processed again, in batches with new history numbers"
         )
     return Check(
         "foreach-batch",
         RestoreOutcome.NOTE,
         f"{who}: {'; '.join(parts)}",
-        f"{_ADVICE}; what the function wrote after the savepoint has history batches above "
-        f"{number}: remove it before, or it is there twice",
+        f"{_ADVICE}; what the function wrote after the savepoint has history batches "
+        f"above {number}: remove it first, or it will be there twice",
     )
 
 
 _ADVICE = (
-    "make the function idempotent by flinkish.history_batch(batch_id): for Delta "
+    "make the function idempotent with flinkish.history_batch(batch_id): for Delta, set "
     "option('txnAppId', a name that never changes) and option('txnVersion', "
-    "history_batch(batch_id)), for databases replace the rows of that history batch"
+    "history_batch(batch_id)); for databases, replace the rows of that history batch"
 )

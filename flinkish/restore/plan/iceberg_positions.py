@@ -121,52 +121,52 @@ class IcebergAnswer:
         if self.before:
             text += f": {_rows(self.before)} {'is' if self.before == 1 else 'are'} read again"
         if not self.whole:
-            text += ", and what expired snapshots had added is not read"
+            text += ", and rows added by expired snapshots are not read"
         return text
 
     def _position(self, consent: Consent) -> Iterator[Finding]:
         """Yield what keeps the source from going on at the position."""
         snapshot = self.position.snapshot
         afresh = (
-            f"start it afresh and keep the state: {consent.reset} (with {FROM_TIME} it begins at a "
-            "time)"
+            f"start it from scratch and keep the state: {consent.reset} ({FROM_TIME} sets "
+            "the time to start at)"
         )
         if snapshot is None:
             if self.has_snapshots and not self.whole:
                 yield _loss(
                     "snapshots-expired",
-                    "nothing was read of its table yet, and snapshots that have expired since are "
-                    "never read",
+                    "nothing of its table was read yet, and snapshots that have expired "
+                    "since are never read",
                     consent,
                 )
             return
         if not self.has_snapshots:
             yield _loss(
                 "table-recreated",
-                f"the table has no snapshot, and was read up to {snapshot}: it was deleted and "
-                "made again, and Spark reads the new one from its beginning",
+                f"the table has no snapshot but was read up to {snapshot}: it was "
+                "recreated, and Spark reads the new one from its beginning",
                 consent,
             )
         elif not self.there:
             why = (
-                "that snapshot has expired, or the table was deleted and made again"
+                "that snapshot has expired, or the table was recreated"
                 if not self.whole
-                else "the table was deleted and made again, or brought back to an earlier snapshot"
+                else "the table was recreated, or rolled back to an earlier snapshot"
             )
             yield Finding(
                 "snapshot-gone",
                 RestoreOutcome.CONSENT,
-                f"its table was read up to snapshot {snapshot}, and no longer has it: {why}; Spark "
-                "fails for it, also if all of it was read",
+                f"its table was read up to snapshot {snapshot}, which it no longer has: "
+                f"{why}; Spark would fail, even if all of it was read",
                 afresh,
             )
         elif not self.ancestor:
             yield Finding(
                 "snapshot-not-current",
                 RestoreOutcome.CONSENT,
-                f"its table was read up to snapshot {snapshot}, which does not lead to the current "
-                "one: the table was brought back to an earlier snapshot, or those in between have "
-                "expired; Spark fails for it",
+                f"its table was read up to snapshot {snapshot}, which does not lead to "
+                "the current one: the table was rolled back to an earlier snapshot, or "
+                "those in between have expired; Spark would fail",
                 afresh,
             )
 
@@ -181,14 +181,14 @@ class IcebergAnswer:
                 yield Finding(
                     f"table-{operation}",
                     RestoreOutcome.REFUSED,
-                    f"since the position its table has {names} of operation {operation}, at which "
-                    "Spark fails",
-                    f"let the program pass over such snapshots: option {option}=true",
+                    f"after the position its table has {names} of operation {operation}, "
+                    "where Spark fails",
+                    f"let the program skip such snapshots: option {option}=true",
                 )
                 continue
             known = [each.rows for each in met]
             rows = None if None in known else sum(each or 0 for each in known)
-            text = f"it passes over {names} of operation {operation} ({option})"
+            text = f"it skips {names} of operation {operation} ({option})"
             if rows:
                 text += f", which added {_rows(rows)}"
             yield Finding(f"table-{operation}", RestoreOutcome.WARNING, text, rows=rows or None)
@@ -198,7 +198,7 @@ class IcebergAnswer:
         rows = sum(each.rows or 0 for each in appended)
         if rows:
             many = f"{len(appended)} snapshot{'s' if len(appended) != 1 else ''}"
-            text = f"rows that wait for it: {rows:,} in {many}"
+            text = f"unread rows: {rows:,} in {many}"
             yield Finding("table-lag", RestoreOutcome.NOTE, text)
 
     def _given(self, name: str) -> str | None:
@@ -213,7 +213,7 @@ def _loss(reason: str, text: str, consent: Consent) -> Finding:
     if consent.lost_rows:
         return Finding(reason, RestoreOutcome.WARNING, text)
     return Finding(
-        reason, RestoreOutcome.CONSENT, text, f"agree that rows are lost: {ACCEPT_LOST_ROWS}"
+        reason, RestoreOutcome.CONSENT, text, f"accept the loss of rows: {ACCEPT_LOST_ROWS}"
     )
 
 

@@ -44,7 +44,7 @@ _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.en
 #: The reason of a rewrite for the Spark that will run; the program's own state is the same.
 FOR_ANOTHER_SPARK = "spark-version"
 #: The reason why state that could be rewritten is not.
-WITHOUT_ENGINE = "the driver's Python lacks what that needs (pip install 'flinkish[engine]')"
+WITHOUT_ENGINE = "the driver's Python lacks the requirements (pip install 'flinkish[engine]')"
 #: Kinds whose values have fields named by the user, so that the name identifies the content.
 #: The values of other kinds (buffers of aggregates) have Spark's names: two sums are both ``sum``.
 _NAMED_BY_USER = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
@@ -142,8 +142,8 @@ def judge_operator(
             Verdict.INCOMPATIBLE,
             taken,
             "other-kind",
-            f"{operator.describe()} takes the state of {taken.describe()}, which is an operator "
-            "of another kind",
+            f"{operator.describe()} takes the state of {taken.describe()}, an operator of "
+            "another kind",
             "give the new operator another uid, and -n to drop the old one's state",
         )
     typed = resolve_typed_states(operator, taken, rules)
@@ -194,7 +194,8 @@ def _judge_taken(
             taken,
             FOR_ANOTHER_SPARK,
             taken.rewritten,
-            advice="install flinkish[engine] for the driver's Python, or stay on the Spark before",
+            advice="install flinkish[engine] for the driver's Python, or stay on the previous "
+            "Spark",
             changes=changes,
         )
     # One partition is never the user's choice: global limits and aggregations without key have it.
@@ -205,7 +206,7 @@ def _judge_taken(
             taken,
             "partitions-changed",
             f"its state has {taken.partitions} partitions, and {partitions} were asked for",
-            f"leave -p out, or give -p {taken.partitions}",
+            f"omit -p, or use -p {taken.partitions}",
             changes,
         )
     text = "; ".join(change.text for change in changes)
@@ -216,7 +217,7 @@ def _judge_taken(
     if base is not None and taken.query != base.key:
         reason, how = "other-query", f"taken from query '{taken.query}'"
     else:
-        reason, how = "other-ordinal", f"operator {taken.ordinal} is {operator.ordinal} now"
+        reason, how = "other-ordinal", f"operator {taken.ordinal} is now {operator.ordinal}"
     text = f"{how}; {text}" if text else how
     reason = asked or reason
     return OperatorJudgement(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
@@ -358,12 +359,12 @@ def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
     what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
     why = WITHOUT_ENGINE
     if plan.verdict in executors:
-        why = "which of its columns is which is not known"
+        why = "the identity of its columns is unknown"
         if plan.taken is not None and plan.taken.regrouped:
-            why = "it is rewritten for this Spark too: first restore the program as it was"
+            why = "it must be rewritten for this Spark too: first restore the unchanged program"
         elif plan.operator.kind in BY_MEANING:
-            why += ": a savepoint of the program as it was, with this flinkish, knows it"
-    return f"the state would have to be {what}: {why}"
+            why += ": a savepoint of the unchanged program, taken with this flinkish, records it"
+    return f"the state must be {what}: {why}"
 
 
 def _columns(schema: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:

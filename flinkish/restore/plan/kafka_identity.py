@@ -94,11 +94,11 @@ def unknown(saved: Identities, now: Identities) -> list[str]:
 def _difference(saved: TopicIdentity, now: TopicIdentity) -> str:
     if saved.topic_id is not None and now.topic_id is not None:
         other = saved.topic_id != now.topic_id
-        return f"its id was {saved.topic_id}, and is {now.topic_id}" if other else ""
+        return f"its id was {saved.topic_id} and is now {now.topic_id}" if other else ""
     for n in sorted(saved.first.keys() & now.first.keys()):
         before, after = saved.first[n], now.first[n]
         if after.offset < before.offset:
-            return f"partition {n} began at offset {before.offset}, and begins at {after.offset}"
+            return f"partition {n} began at offset {before.offset} and now begins at {after.offset}"
         if after.offset == before.offset and after.time_ms != before.time_ms:
-            return f"the first row of partition {n} has another time than it had"
+            return f"the time of the first row of partition {n} has changed"
     return ""

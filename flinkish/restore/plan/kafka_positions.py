@@ -74,10 +74,10 @@ def _with_broker(
         yield Finding(
             "topic-missing",
             RestoreOutcome.REFUSED,
-            f"the broker has no {_words(missing)}, and Spark fails for a topic of {reading.how} "
-            "that is not there, also with failOnDataLoss=false",
-            f"make the topic, or take it out of {reading.how}; to plan without the broker: "
-            f"{OFFLINE}",
+            f"the broker has no {_words(missing)}, and Spark fails if a topic of "
+            f"{reading.how} is missing, even with failOnDataLoss=false",
+            f"create the topic, or remove it from {reading.how}; to plan without the "
+            f"broker: {OFFLINE}",
         )
     there = {(topic, n) for topic, partitions in topics.items() for n in partitions}
     now = {(topic, n) for topic, n in there if reading.reads(topic, n)}
@@ -121,9 +121,9 @@ def _gone(
     where = _words(names)
     if any((topic, n) not in places for topic in names for n in position[topic]):
         where = _listed("partition", [f"{topic}-{n}" for topic, n in places])
-    waiting = f" ({_rows(rows)} there that were not read)" if here else ""
+    waiting = f" ({_rows(rows)} there were not read)" if here else ""
     known = rows if len(here) == len(places) else None
-    text = f"the position is in {where}, not read any more{waiting}"
+    text = f"the position is in {where}, which is no longer read{waiting}"
     cure = "subscribe to it as well, or"
     return _loss("topics-gone", text, known, reading, consent, cure=cure)
 
@@ -143,8 +143,8 @@ def _moved_bounds(
         rows = sum(has[n].end - has[n].begin for n in beyond)
         yield _loss(
             "topic-recreated",
-            f"topic {topic} was deleted and made again, or cut: {_bounds(beyond, saved, has)}; "
-            f"what it has there ({_rows(rows)}) counts as read",
+            f"topic {topic} was recreated or truncated: {_bounds(beyond, saved, has)}; "
+            f"its rows ({_rows(rows)}) count as read",
             *(rows, reading, consent),
         )
     before = [n for n in numbers if saved[n] < has[n].begin]
@@ -152,8 +152,8 @@ def _moved_bounds(
         rows = sum(has[n].begin - saved[n] for n in before)
         yield _loss(
             "rows-expired",
-            f"{_rows(rows)} of topic {topic} that were not read are deleted (retention): "
-            f"{_bounds(before, saved, has)}",
+            f"{_rows(rows)} of topic {topic} were deleted by retention before they were "
+            f"read: {_bounds(before, saved, has)}",
             *(rows, reading, consent),
         )
 
@@ -169,11 +169,14 @@ def _unnoticed(
     """Return the finding for a topic that was made again, and is as long as the position."""
     rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
     text = (
-        f"topic {topic} was deleted and made again: {why}; the query would go on in the middle of "
-        f"it, and {_rows(rows)} that it has there before the position would count as read, which "
-        "Spark does not notice"
+        f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "
+        f"and {_rows(rows)} before the position would count as read, without Spark "
+        "noticing"
     )
-    advice = f"start it afresh and keep the state: {consent.reset}; or agree: {ACCEPT_LOST_ROWS}"
+    advice = (
+        f"start it from scratch and keep the state: {consent.reset}; or accept the loss: "
+        f"{ACCEPT_LOST_ROWS}"
+    )
     outcome = RestoreOutcome.WARNING if consent.lost_rows else RestoreOutcome.CONSENT
     return Finding("topic-recreated", outcome, text, "" if consent.lost_rows else advice, rows)
 
@@ -194,24 +197,26 @@ def _added(
     if late and was_read:
         yield _loss(
             "rows-expired",
-            f"{names} of topic {topic} {_is(new)} new, and the first {_rows(rows)} there are "
-            "deleted (retention)",
+            f"{names} of topic {topic} {_is(new)} new, and retention has deleted the "
+            f"first {_rows(rows)} there",
             *(rows, reading, consent),
         )
     elif late and reading.fail_on_data_loss is not False:
         yield Finding(
             "new-topic-starts-late",
             RestoreOutcome.CONSENT if reading.fail_on_data_loss else RestoreOutcome.WARNING,
-            f"{what} is new to it and does not begin at offset 0 ({_rows(rows)} deleted there "
-            "before): Spark takes that for lost data, and fails unless failOnDataLoss is false",
-            f"set failOnDataLoss to false, or start it afresh and keep the state: {consent.reset}",
+            f"{what} is new to it and does not begin at offset 0 ({_rows(rows)} were "
+            "deleted there): Spark treats this as lost data, and fails unless "
+            "failOnDataLoss is false",
+            "set failOnDataLoss to false, or start it from scratch and keep the state: "
+            f"{consent.reset}",
         )
     waiting = sum(has[n].end - has[n].begin for n in new)
     yield Finding(
         "partitions-new" if was_read else "topic-new",
         RestoreOutcome.NOTE,
-        f"{what} {_is(new if was_read else [0])} new to it and read from the beginning, whatever "
-        f"startingOffsets says: {_rows(waiting)}",
+        f"{what} {_is(new if was_read else [0])} new to it and read from the beginning, "
+        f"regardless of startingOffsets: {_rows(waiting)}",
     )
 
 
@@ -227,16 +232,16 @@ def _loss(
     """Return the finding for rows that are not read: Spark fails for them, or skips them."""
     if not rows and rows is not None and reading.fail_on_data_loss is False:
         return Finding(reason, RestoreOutcome.WARNING, text)
-    afresh = f"start it afresh and keep the state: {consent.reset}"
+    afresh = f"start it from scratch and keep the state: {consent.reset}"
     advice = f"{cure} {afresh}".strip()
     if reading.fail_on_data_loss is None:
-        text += "; Spark fails for it, or skips without a word with failOnDataLoss=false"
+        text += "; Spark would fail, or silently skip them with failOnDataLoss=false"
     elif reading.fail_on_data_loss:
-        text += "; Spark fails for it, as failOnDataLoss is true"
-        advice += f"; or set failOnDataLoss to false and give {ACCEPT_LOST_ROWS}"
+        text += "; Spark would fail, because failOnDataLoss is true"
+        advice += f"; or set failOnDataLoss to false and use {ACCEPT_LOST_ROWS}"
     else:
-        text += "; Spark skips it without a word, as failOnDataLoss is false"
-        advice += f"; or agree: {ACCEPT_LOST_ROWS}"
+        text += "; Spark would silently skip them, because failOnDataLoss is false"
+        advice += f"; or accept the loss: {ACCEPT_LOST_ROWS}"
     agreed = consent.lost_rows and reading.fail_on_data_loss is False
     outcome = RestoreOutcome.WARNING if agreed else RestoreOutcome.CONSENT
     return Finding(reason, outcome, text, "" if agreed else advice, rows)
@@ -286,7 +291,7 @@ def reset_cost(
     )
     starts = None if topics is None else _starts(reading, topics, word)
     if topics is None or starts is None:
-        return f"it starts {begins}: how many rows that skips or reads again is not known"
+        return f"it starts {begins}; the number of rows skipped or read again is unknown"
     skipped = again = 0
     for (topic, n), start in starts.items():
         has = topics[topic][n]
@@ -295,9 +300,9 @@ def reset_cost(
             saved = None
         skipped += max(0, start - max(has.begin, has.begin if saved is None else saved))
         again += 0 if saved is None else max(0, saved - max(has.begin, start))
-    said = [f"skips {_rows(skipped)} that were not read" if skipped else ""]
+    said = [f"skips {_rows(skipped)}" if skipped else ""]
     said += [f"reads {_rows(again)} again" if again else ""]
-    cost = " and ".join(filter(None, said)) or "continues where its position is"
+    cost = " and ".join(filter(None, said)) or "continues at its position"
     until = ", and skips what arrives before it runs" if word.lower() == "latest" else ""
     return f"it starts {begins}: it {cost}{until}"
 

@@ -36,10 +36,10 @@ def check_replay(new: NewQuery, recipe: Recipe, spark: str) -> Check | None:
             return Check(
                 "kafka-replay-fails",
                 RestoreOutcome.WARNING,
-                f"query '{new.name}': {source.describe()} replays a planned batch, and the Kafka "
-                "connector of Spark 4.1.1 fails when that is committed (SPARK-55271, "
-                "NullPointerException in KafkaMicroBatchStream.metrics)",
-                "nothing is lost when it is started again: run it with --restart-strategy "
-                "fixed-delay, or restart the job when it has failed",
+                f"query '{new.name}': {source.describe()} replays a planned batch; the "
+                "Kafka connector of Spark 4.1.1 fails when that batch is committed "
+                "(SPARK-55271, NullPointerException in KafkaMicroBatchStream.metrics)",
+                "a restart loses nothing: run it with --restart-strategy fixed-delay, or "
+                "restart the job after it has failed",
             )
     return None

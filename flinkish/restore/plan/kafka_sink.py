@@ -16,7 +16,6 @@ not be the same ones again: only a planned batch has its range fixed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flinkish.restore.plan.query_id import OtherRun
@@ -24,23 +23,6 @@ from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 
 #: The id of the check.
 KAFKA_SINK = "kafka-sink"
-
-
-@dataclass(frozen=True)
-class WrittenAgain(Check):
-    """The check of a Kafka sink.
-
-    Attributes
-    ----------
-    batches
-        How many batches at most are written to it again; None when nobody knows, as a job goes on.
-    """
-
-    batches: int | None = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, with the number of batches."""
-        return {**super().to_json(), "batches": self.batches}
 
 
 def judge_kafka_sink(
@@ -51,7 +33,7 @@ def judge_kafka_sink(
     runs: Sequence[OtherRun],
     *,
     planned: bool,
-) -> WrittenAgain | None:
+) -> Check | None:
     """Return what is written to a Kafka sink again; None for another sink.
 
     Parameters
@@ -70,35 +52,43 @@ def judge_kafka_sink(
     if (format or "").lower() != "kafka":
         return None
     about = f"query '{query}': the Kafka sink is at-least-once"
-    if saved_format is not None and saved_format.lower() != "kafka":
-        text = f"{about}; the savepoint's query wrote to {saved_format}, so that it repeats nothing"
-        return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
+    if not may_be_kafka(saved_format):
+        text = f"{about}; the saved query wrote to {saved_format}, so nothing is repeated"
+        return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
     running = [run for run in runs if not run.state.is_final]
     if running:
-        return WrittenAgain(
+        return Check(
             KAFKA_SINK,
             RestoreOutcome.WARNING,
-            f"{about}: what job {running[0].job_id}, which is {running[0].state.value}, writes "
-            f"after batch {batch} is written to it again",
+            f"{about}: whatever job {running[0].job_id}, which is "
+            f"{running[0].state.value}, writes after batch {batch} is written again",
             "stop the job first, or let the program write to another topic",
-            None,
+            batches=None,
         )
     last = max((_last(run, batch) for run in runs), default=batch)
     last = max(last, batch + 1 if planned else batch)
     if last == batch:
         text = (
-            f"{about}; no batch after {batch} was begun by the jobs that ran it, so that it "
-            "repeats none; a fork is not one of them"
+            f"{about}; the jobs that ran it started no batch after {batch}, so none is "
+            "repeated (forks do not count)"
         )
-        return WrittenAgain(KAFKA_SINK, RestoreOutcome.NOTE, text)
-    return WrittenAgain(
+        return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
+    return Check(
         KAFKA_SINK,
         RestoreOutcome.WARNING,
-        f"{about}: what it already has of {_batches(batch + 1, last)} is written to it again "
+        f"{about}: what it already has of {_batches(batch + 1, last)} is written again "
         f"({_why(runs, batch, planned=planned)})",
-        "let whoever reads the topic ignore rows that are there twice, or write to another topic",
-        last - batch,
+        "make the topic's readers ignore duplicates, or write to another topic",
+        batches=last - batch,
     )
+
+
+def may_be_kafka(saved_format: str | None) -> bool:
+    """Return whether a saved query may have written to Kafka, by the format of its sink.
+
+    Earlier versions recorded the class where the program named that.
+    """
+    return saved_format is None or "kafka" in saved_format.lower()
 
 
 def sink_format(sink: Mapping[str, Any]) -> str | None:
@@ -131,14 +121,16 @@ def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
         last = _last(run, batch)
         if last > batch and run.since is not None:
             what = f"job {run.job_id} went back to batch {run.since} under another query id"
-            found.append(f"{what} and may have begun {_count(last - max(run.since, batch))}")
+            found.append(f"{what} and may have started {_count(last - max(run.since, batch))}")
         elif last > batch:
             committed = run.last_batch if run.last_batch is not None else batch
             what = f"job {run.job_id} "
-            what += f"went on to batch {committed}" if committed > batch else "ended with that one"
+            what += (
+                f"continued to batch {committed}" if committed > batch else "ended with that batch"
+            )
             if last > committed:
-                what += f" and may have begun batch {last}"
+                what += f" and may have started batch {last}"
             found.append(what)
     if planned:
-        found.append(f"batch {batch + 1} was planned, and is replayed")
+        found.append(f"batch {batch + 1} was planned and is replayed")
     return "; ".join(found)

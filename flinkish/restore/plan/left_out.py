@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.requests import LeftOut
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome
-from flinkish.spec.requests import LeftOut
 
-_CONSENT = "give -n to start it from the beginning, or restore a later savepoint"
+_CONSENT = "use -n to start it from the beginning, or restore a later savepoint"
 
 
 def check_left_out(
@@ -43,7 +43,7 @@ def check_left_out(
     advice = "" if agreed else _CONSENT
     found = next((each for each in left_out if each.query == name), None)
     if found is not None:
-        text = f"query '{name}' was a query of the saved job, and the savepoint is without it: "
+        text = f"query '{name}' of the saved job is not in the savepoint: "
         text += f"{found.reason}; it starts empty"
         if not found.pending:
             return Check("left-out", RestoreOutcome.NOTE, text)
@@ -75,9 +75,10 @@ class LostOrigin:
     def refusal(self, name: str) -> ConsentNeeded:
         """Return the refusal to start a query that the job has not started before."""
         return ConsentNeeded(
-            f"job {self.job_id} began with {self.path}, which is gone, and was ended before it had "
-            f"started all queries of that: '{name}' may be one of them, and would start empty",
-            hint="go on from a savepoint that has it with: flinkish restart "
-            f"{self.job_id} --from SAVEPOINT",
+            f"job {self.job_id} was started from {self.path}, which no longer exists, and "
+            f"ended before it had started all its queries: '{name}' may be one of them, "
+            "and would start empty",
+            hint=f"restart from a savepoint that has it with: flinkish restart {self.job_id} "
+            "--from SAVEPOINT",
             reasons=["left-out"],
         )

@@ -81,8 +81,8 @@ def match_operators(
         by_id = {op.operator_id_v3: op for op in own.operators}
         taken = {op.ordinal: by_id[op.generated_id] for op in operators}
         notes.append(
-            f"query '{new.name}' had no uids when it was saved: its state was found by the ids its "
-            "operators had then"
+            f"query '{new.name}' had no uids when it was saved: its state was matched by "
+            "the operator ids of that time"
         )
     _refuse_shared(operators, taken)
     return OperatorMatches(taken, tuple(notes))
@@ -113,11 +113,11 @@ class _Index:
         UsageError
             Several operators have the name, and nothing says which one is meant.
         """
-        found = _named(self._own, old) or _named(self._others, old)
+        found = named_operators(self._own, old) or named_operators(self._others, old)
         if len(found) > 1:
             raise UsageError(
-                f"the uid map is ambiguous: several operators of the savepoint are {old!r}, of the "
-                "queries " + ", ".join(str(op.query) for op in found),
+                "the uid map is ambiguous: several operators of the savepoint are named "
+                f"{old!r}, in the queries " + ", ".join(str(op.query) for op in found),
                 hint=f"name it with its query: --uid-map {found[0].query}/{found[0].ordinal}=NEW",
             )
         return found[0] if found else None
@@ -127,7 +127,8 @@ class _Index:
         return operator.operator_id_v2 if v2 else operator.operator_id_v3
 
 
-def _named(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
+def named_operators(operators: Sequence[SavedOperator], old: str) -> list[SavedOperator]:
+    """Return the saved operators that a name of the user's may mean: as ``by_old_name``."""
     wanted = old.lower()
     return (
         [op for op in operators if op.uid == old]
@@ -148,12 +149,13 @@ def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) 
     """Raise UsageError when ``--uid-map`` names an operator or source that the savepoint lacks."""
     every = [op for query in saved for op in query.operators]
     for new, old in uid_map.items():
-        if not _named(every, old) and not any(
+        if not named_operators(every, old) and not any(
             source.uid == old for query in saved for source in query.sources or ()
         ):
             known = sorted({op.uid for query in saved for op in query.operators if op.uid})
             raise UsageError(
-                f"the savepoint has no operator {old!r}, whose state the uid map gives to {new!r}",
+                f"the savepoint has no operator {old!r}, whose state the uid map assigns "
+                f"to {new!r}",
                 hint=f"--uid-map OLD=NEW: it has {', '.join(known) or 'no uids'}; see flinkish "
                 "savepoint show",
             )
@@ -213,7 +215,7 @@ def _refuse_shared(
             raise Incompatible(
                 f"{other.describe()} and {operator.describe()} both take the state of "
                 f"{found.describe()}",
-                hint="take the uid hash or the --uid-map off one of them",
+                hint="remove the uid hash or the --uid-map of one of them",
             )
 
 
@@ -230,15 +232,15 @@ def _by_position(
         had = ", ".join(f"{op.ordinal} {op.kind or '?'}" for op in saved)
         has = ", ".join(f"{op.ordinal} {op.kind}" for op in wanted) or "none"
         raise Incompatible(
-            f"the checkpoint's operators ({had}) are not the program's ({has}), and it does not "
-            "say which is which",
-            hint="run the program as it was, with uids, from this checkpoint; take a savepoint of "
-            "it, and restore the changed program from that",
+            f"the checkpoint's operators ({had}) differ from the program's ({has}), and "
+            "it does not identify them",
+            hint="run the old program, with uids, from this checkpoint; take a savepoint, and "
+            "restore the changed program from that",
         )
     if uid_map:
         raise UsageError(
-            "a uid map needs a savepoint that has operator ids; this checkpoint has none",
-            hint="leave out --uid-map",
+            "a uid map needs operator ids, which this checkpoint does not have",
+            hint="omit --uid-map",
         )
     taken = {new.ordinal: old for new, old in zip(wanted, saved, strict=True)}
     return OperatorMatches(dict(taken))

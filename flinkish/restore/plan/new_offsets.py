@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
 from flinkish.restore.plan.kafka_positions import OFFLINE
 from flinkish.restore.plan.kafka_reading import (
     Available,
@@ -100,7 +101,9 @@ def parse_target(text: str) -> Target:
     if isinstance(found, dict) or type(found) is int:
         return Target("offsets", offsets=found)
     shown = word if len(word) <= 60 else word[:60] + " ..."
-    raise UsageError(f"{shown!r} says no offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}")
+    raise UsageError(
+        f"{shown!r} does not specify offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}"
+    )
 
 
 def _milliseconds(text: str) -> int:
@@ -113,35 +116,13 @@ def _milliseconds(text: str) -> int:
         found = None
     if found is None:
         hint = "write 2026-01-31T10:00:00Z, or milliseconds since 1970"
-        raise UsageError(f"{text!r} is no time", hint=hint)
+        raise UsageError(f"{text!r} is not a time", hint=hint)
     if found.tzinfo is None:
-        raise UsageError(f"the time {text!r} has no zone", hint=f"write {text}Z for UTC")
+        raise UsageError(f"the time {text!r} has no time zone", hint=f"write {text}Z for UTC")
     since = found - datetime(1970, 1, 1, tzinfo=timezone.utc)
     if since.days < 0:
         raise UsageError(f"the time {text!r} is before 1970")
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
-
-
-@dataclass(frozen=True)
-class Move:
-    """One partition that is moved.
-
-    Attributes
-    ----------
-    before
-        The saved offset; None for a partition that the savepoint does not know.
-    after
-        None for a partition that is not read any more.
-    skipped, repeated
-        The rows, at most, that are never read, and that are read again.
-    """
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int | None
-    skipped: int = 0
-    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,9 +171,9 @@ class NewOffsets:
     def cost(self) -> str:
         """Return what it costs as the end of a sentence."""
         if not self.known:
-            return "how many rows are skipped or read again is not known"
+            return "the number of rows skipped or read again is unknown"
         if not self.moves:
-            return "it is there already"
+            return "it is already there"
         parts = [
             f"{_rows(count)} {what}" + _where(self.moves, key)
             for count, what, key in (
@@ -239,13 +220,13 @@ def kafka_offsets(
             return given
         after = {**saved, **given}
     elif target.how == MOVED:
-        text = "has no files that could have been moved: it is of kafka"
-        return Unresolved("set-offsets-form", text, f"leave out {SET} for it")
+        text = "has no files that could have been moved: it is a Kafka source"
+        return Unresolved("set-offsets-form", text, f"omit {SET} for it")
     elif topics is None or (target.how == "timestamp" and answer.at is None):
         return _needs_broker(f"where {target.describe()} is", answer)
     elif not read:
         text = "cannot be moved: the broker has none of the topics that it reads"
-        return Unresolved("set-offsets-topic", text, "make the topics first")
+        return Unresolved("set-offsets-topic", text, "create the topics first")
     else:
         after = {place: _at(target, place, each, answer) for place, each in read.items()}
     moves = [_move(place, saved.get(place), at, has.get(place)) for place, at in after.items()]
@@ -268,16 +249,14 @@ def _given(
         form = (
             'write {"TOPIC": {"PARTITION": OFFSET}}, with -2 for the earliest and -1 for the latest'
         )
-        return Unresolved(
-            "set-offsets-form", "cannot be moved: these are no offsets of Kafka", form
-        )
+        return Unresolved("set-offsets-form", "cannot be moved: these are not Kafka offsets", form)
     known = answer.topics is not None
     strange = [p for p in places if (p not in read if known else not reading.reads(*p))]
     if strange:
         names = _names(strange)
         there = "does not read it, or the broker does not have it" if known else "does not read it"
         text = f"cannot be moved in {names}: it {there}"
-        return Unresolved("set-offsets-topic", text, "name partitions that it reads")
+        return Unresolved("set-offsets-topic", text, "use partitions that it reads")
     if not known and min(places.values()) < 0:
         return _needs_broker("what -2 (earliest) and -1 (latest) are", answer)
     resolved: dict[tuple[str, int], int] = {}
@@ -290,7 +269,7 @@ def _given(
                 "set-offsets-range",
                 f"cannot be moved to offset {at} of {_names([place])}: the broker has {has.begin} "
                 f"to {has.end} there",
-                "name an offset that is there: -2 is the earliest, -1 the latest",
+                "use an offset in that range; -2 is the earliest, -1 the latest",
             )
         resolved[place] = at
     return resolved
@@ -301,7 +280,7 @@ def _needs_broker(what: str, answer: BrokerAnswer) -> Unresolved:
     return Unresolved(
         "set-offsets-broker",
         f"cannot be moved: only the broker knows {what}, and it was not asked{why}",
-        f"leave out {OFFLINE}, see that the broker answers, or give offsets in a file",
+        f"omit {OFFLINE}, make sure that the broker answers, or give offsets in a file",
     )
 
 
@@ -350,11 +329,14 @@ def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresol
         ``file``, ``rate`` ...
     """
     if target.how == MOVED:
-        text = f"has no files that could have been moved: it is of {kind}"
-        return Unresolved("set-offsets-form", text, f"leave out {SET} for it")
+        text = f"has no files that could have been moved: it is a {kind} source"
+        return Unresolved("set-offsets-form", text, f"omit {SET} for it")
     if target.how != "offsets":
-        text = f"cannot be moved to {target.describe()}: that is for Kafka, and it is of {kind}"
-        advice = f"give offsets in the form of the saved ones, which are {saved}"
+        text = (
+            f"cannot be moved to {target.describe()}: that is for Kafka, and this is a {kind} "
+            "source"
+        )
+        advice = f"give offsets in the form of the saved ones: {saved}"
         return Unresolved("set-offsets-form", text, advice)
     try:
         found = json.loads(saved)

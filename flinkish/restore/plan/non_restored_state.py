@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from flinkish.errors import NonRestoredState
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.matching import named_operators
 from flinkish.restore.source.restore_inputs import (
     QueryKey,
     SavedOperator,
@@ -44,6 +45,28 @@ class NonRestored:
         found += [op.describe() for op in self.operators]
         return found + [source.describe() for source in self.sources]
 
+    @property
+    def has_positions(self) -> bool:
+        """Whether a later query may have a source with a saved position."""
+        return bool(self.queries or self.sources)
+
+    def may_give(self, old: str) -> bool:
+        """Return whether a later query may take what ``--uid-map`` calls by this name."""
+        sources = [*self.sources, *(s for q in self.queries for s in q.sources or ())]
+        return bool(named_operators(self._every, old)) or any(s.uid == old for s in sources)
+
+    def may_be_of(self, name: str) -> bool:
+        """Return whether a later query may have an operator of this name that takes saved state.
+
+        One that was saved without a uid may have any name by now.
+        """
+        ids = {each for op in self._every for each in (op.operator_id_v2, op.operator_id_v3)}
+        return name in ids or any(op.uid in (None, name) for op in self._every)
+
+    @property
+    def _every(self) -> list[SavedOperator]:
+        return [*self.operators, *(op for query in self.queries for op in query.operators)]
+
     def error(self) -> NonRestoredState:
         """Return the refusal to continue without this state."""
         names = ", ".join(f"'{q.key}'" for q in self.queries)
@@ -51,11 +74,11 @@ class NonRestored:
             f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
         )
         if any(op.movable for op in self.operators):
-            hint += "tell which operator takes it with --uid-map OLD=NEW; or "
+            hint += "name the operator that takes it with --uid-map OLD=NEW; or "
         return NonRestoredState(
             "no operator of the program takes this state of the savepoint: "
             + "; ".join(self.lines()),
-            hint=hint + "give -n (--allowNonRestoredState) to drop it on purpose",
+            hint=hint + "use -n (--allowNonRestoredState) to drop it on purpose",
             unmatched=self.lines(),
             operators=[_facts(op) for q in self.queries for op in q.operators]
             + [_facts(op) for op in self.operators],

@@ -62,7 +62,9 @@ class PinPlan:
     def text(self) -> str:
         """A description such as ``shuffle partitions: pinned 200, asked 64: rescale``."""
         outcome = "stays as pinned" if self.verdict == "pinned" else self.verdict
-        return f"{self.name}: pinned {_short(self.pinned)}, asked {_short(self.asked)}: {outcome}"
+        return (
+            f"{self.name}: pinned {_short(self.pinned)}, requested {_short(self.asked)}: {outcome}"
+        )
 
 
 def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
@@ -115,14 +117,14 @@ def pin_plans(
         if key == PIN_SHUFFLE_PARTITIONS and partitions is not None:
             asked = str(partitions)
             if asked != pinned:
-                advice = f"leave -p out, or give -p {pinned}"
+                advice = f"omit -p, or use -p {pinned}"
                 found.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
         elif key == PIN_PROVIDER and asked is not None and asked == provider:
             found.append(PinPlan(key, _NAMES[key], pinned, asked, "migrate"))
         elif key in formats:
             found.append(PinPlan(key, _NAMES[key], pinned, formats[key], "migrate"))
         elif asked is not None and asked.lower() != pinned.lower():
-            advice = "ask for it with -p to have the state rescaled" * (
+            advice = "request it with -p to have the state rescaled" * (
                 key == PIN_SHUFFLE_PARTITIONS
             )
             found.append(PinPlan(key, _NAMES.get(key, key), pinned, asked, "pinned", advice))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from flinkish.messages.plan import RestoreOutcome, RestorePlan
 from flinkish.units import size_text
 from flinkish.units import table as aligned
 
@@ -12,23 +12,20 @@ from flinkish.units import table as aligned
 HEAD = ("QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY")
 
 
-def plan_rows(plan: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def plan_rows(plan: RestorePlan) -> list[tuple[str, ...]]:
     """Return the rows of the table: operators, then sources, then sinks."""
     rows: list[tuple[str, ...]] = []
-    for op in plan["operators"]:
-        name = op["uid"] or f'"{op["name"]}"'
-        verdict = op["verdict"]
-        state = "-" if op["bytes"] is None else _state(op["rows"], op["bytes"])
-        rows.append((str(op["query"]), name, op["kind"] or "-", verdict, state, _why(op)))
-    for source in plan["sources"]:
-        name = source["uid"] or source["signature"] or f"source {source['entry']}"
-        why = "" if source["verdict"] == "as-is" else source["text"]
-        rows.append((str(source["query"]), name, "source", source["verdict"], "-", why))
-    for sink in plan["sinks"]:
-        why = "" if sink["reason"] in _QUIET else sink["text"]
-        rows.append(
-            (str(sink["query"]), sink["path"], f"{sink['format']} sink", sink["verdict"], "-", why)
-        )
+    for op in plan.operators:
+        name = op.uid or f'"{op.name}"'
+        state = "-" if op.bytes is None else _state(op.rows, op.bytes)
+        why = "starts empty" if op.verdict == "new" else op.text
+        rows.append((str(op.query), name, op.kind or "-", op.verdict, state, why))
+    for source in plan.sources:
+        why = "" if source.verdict == "as-is" else source.text
+        rows.append((str(source.query), source.label, "source", source.verdict, "-", why))
+    for sink in plan.sinks:
+        why = "" if sink.reason in _QUIET else sink.text
+        rows.append((sink.query, sink.path, f"{sink.format} sink", sink.verdict, "-", why))
     return rows
 
 
@@ -42,12 +39,6 @@ def _state(rows: int | None, size: int) -> str:
     return size_text(size) if rows is None else f"{rows:,} rows"
 
 
-def _why(op: Mapping[str, Any]) -> str:
-    if op["verdict"] == "new":
-        return "starts empty"
-    return str(op["text"])
-
-
 def of_query(query: str, text: str, count: int) -> str:
     """Return a note on a query with its name in front, where the job has several queries. Pure.
 
@@ -56,7 +47,7 @@ def of_query(query: str, text: str, count: int) -> str:
     return text if count < 2 or f"'{query}'" in text else f"query '{query}': {text}"
 
 
-def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
+def plan_lines(plan: RestorePlan, *, table: bool = True) -> list[str]:
     """Return the plan as lines of text.
 
     Parameters
@@ -64,32 +55,31 @@ def plan_lines(plan: Mapping[str, Any], *, table: bool = True) -> list[str]:
     table
         Whether to include the table, before the other lines.
     """
-    rows = plan_rows(plan)
+    rows, count = plan_rows(plan), len(plan.queries)
     lines = aligned(HEAD, rows) if table and rows else []
     shown = {row[0] for row in rows}
-    for query in plan["queries"]:  # a query without operators, sources and sinks has no row
-        notes = [] if query["name"] in shown else query["notes"]
-        lines += [of_query(query["name"], note, len(plan["queries"])) for note in notes]
-    lines += [f"setting: {pin['text']}" for pin in plan["pins"]]
-    for check in plan["checks"]:
-        if check["outcome"] != "ok":
-            text = of_query(str(check.get("query")), check["text"], len(plan["queries"]))
-            lines.append(f"{check['outcome']} [{check['id']}]: {text}")
-            lines += _advice(check)
+    for query in plan.queries:  # a query without operators, sources and sinks has no row
+        notes = () if query.name in shown else query.notes
+        lines += [of_query(query.name, note, count) for note in notes]
+    lines += [f"setting: {pin.text}" for pin in plan.pins]
+    for check in plan.checks:
+        if check.outcome is not RestoreOutcome.OK:
+            text = of_query(str(check.query), check.text, count)
+            lines.append(f"{check.outcome.value} [{check.id}]: {text}")
+            lines += [f"  {check.advice}"] if check.advice else []
     together: dict[tuple[str, str], list[str]] = {}
-    for row in (*plan["operators"], *plan["sources"], *plan["sinks"]):
-        if row["verdict"] in _STOPS and row["advice"]:
-            name = row.get("uid") or row.get("signature") or row.get("path") or row.get("name")
-            who = f"{row['query']}/{name}" if len(plan["queries"]) > 1 else str(name)
-            together.setdefault((row["reason"], row["advice"]), []).append(who)
+    for row in plan.rows:
+        if row.verdict in _STOPS and row.advice:
+            who = f"{row.query}/{row.label}" if count > 1 else row.label
+            together.setdefault((row.reason, row.advice), []).append(who)
     lines += [
         f"{_listed(names)} [{reason}]: {advice}" for (reason, advice), names in together.items()
     ]
-    for query in plan["queries"]:
-        refusal = query["refusal"]
-        if refusal is not None and not _told(plan, query["name"]):
-            lines.append(f"query '{query['name']}': {refusal['message']}")
-            lines += [f"  {refusal['hint']}"] if refusal["hint"] else []
+    for query in plan.queries:
+        refusal = query.refusal
+        if refusal is not None and not _told(plan, query.name):
+            lines.append(f"query '{query.name}': {refusal.message}")
+            lines += [f"  {refusal.hint}"] if refusal.hint else []
     return lines
 
 
@@ -110,31 +100,27 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(each[:_NAMED] + more)
 
 
-def _told(plan: Mapping[str, Any], query: str) -> bool:
+def _told(plan: RestorePlan, query: str) -> bool:
     """Return whether a row of the query explains why it is refused."""
-    rows = (*plan["operators"], *plan["sources"], *plan["sinks"])
     return any(
-        row["query"] == query and row["verdict"] in _STOPS and row["verdict"] != "dropped"
-        for row in rows
-    ) or any(c.get("query") == query and c["outcome"] == "incompatible" for c in plan["checks"])
+        row.query == query and row.verdict in _STOPS and row.verdict != "dropped"
+        for row in plan.rows
+    ) or any(
+        check.query == query and check.outcome is RestoreOutcome.REFUSED for check in plan.checks
+    )
 
 
-def verdict_line(plan: Mapping[str, Any]) -> str:
+def verdict_line(plan: RestorePlan) -> str:
     """Return the plan's verdict as a sentence."""
     words = {
         "ok": "the savepoint can be restored",
         "consent-needed": "the savepoint can be restored with your consent",
         "incompatible": "the savepoint cannot be restored like this",
     }
-    if plan.get("job_id") is not None:
+    if plan.job_id is not None:
         words = {
-            "ok": "the program would go on from the job",
-            "consent-needed": "the program would go on from the job with your consent",
-            "incompatible": "the program cannot go on from the job like this",
+            "ok": "the program can resume from the job",
+            "consent-needed": "the program can resume from the job with your consent",
+            "incompatible": "the program cannot resume from the job like this",
         }
-    return f"verdict: {plan['verdict']}: {words[plan['verdict']]}"
-
-
-def _advice(check: Mapping[str, Any]) -> Iterator[str]:
-    if check["advice"]:
-        yield f"  {check['advice']}"
+    return f"verdict: {plan.verdict}: {words[plan.verdict]}"

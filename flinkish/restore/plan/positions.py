@@ -96,9 +96,9 @@ def match_sources(
     if own is not None and origins == [own] and (own.sources is None or new.sources is None):
         if afresh:
             raise Incompatible(
-                f"what {own.describe()} reads is not known, so that none of its sources can start "
-                "afresh alone",
-                hint="run it with flinkish on this checkpoint, and take a savepoint of that job",
+                f"what {own.describe()} reads is unknown, so none of its sources can be "
+                "reset individually",
+                hint="run it with flinkish from this checkpoint, and take a savepoint of that job",
             )
         return SourceMatches()
     if not origins and not _any_uid(new, saved):
@@ -107,8 +107,8 @@ def match_sources(
     if unknown or new.sources is None:
         who = unknown[0].describe() if unknown else f"query '{new.name}'"
         raise Incompatible(
-            f"state comes from more than one query, and what {who} reads is not known",
-            hint="take a new savepoint with this flinkish, of a job that it runs",
+            f"state comes from more than one query, and what {who} reads is unknown",
+            hint="run the job with this flinkish, and take a new savepoint",
         )
     finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)
     matched = finder.find()
@@ -118,7 +118,7 @@ def match_sources(
     )
     notes = tuple(
         f"query '{new.name}': {source.describe()} "
-        + ("starts afresh (--reset-source)" if old else "is new, it starts afresh")
+        + ("starts from scratch (--reset-source)" if old else "is new and starts from scratch")
         for source, old, position in zip(new.sources, matched, positions, strict=True)
         if position is None
     )
@@ -129,7 +129,7 @@ def match_sources(
 
 #: The options that name sources, and what becomes of those.
 RESET, SET = "--reset-source", "--set-offsets"
-_BECOMES = {RESET: "is to start anew", SET: "is to get other offsets"}
+_BECOMES = {RESET: "should start from scratch", SET: "should get other offsets"}
 
 
 def reset_entries(
@@ -240,8 +240,9 @@ def check_inputs(
             now = {i for o, i in source.inputs if o == ordinal}
             if before and now and not before & now:
                 raise Incompatible(
-                    f"{source.describe()} was input {_numbers(before)} of {operator.describe()} "
-                    f"and is input {_numbers(now)} now: the state holds the rows of each input",
+                    f"{source.describe()} was input {_numbers(before)} of "
+                    f"{operator.describe()} and is now input {_numbers(now)}: the state "
+                    "holds the rows of each input",
                     hint="put the inputs back in their order, or give the operator another uid "
                     "and drop its state with -n",
                     uid=operator.uid,
@@ -368,10 +369,10 @@ class _Finder:
             listed = ", ".join(f"{s.offset} in query '{s.query}'" for s in same)
             flag = reset_flag(source)
             raise ConsentNeeded(
-                f"{source.describe()} stands before states that were saved at different positions "
+                f"{source.describe()} feeds states that were saved at different positions "
                 f"of it: {listed}",
-                hint="read it once for each of the operators that take that state, or start it "
-                f"afresh and keep the state: {flag}",
+                hint="read it separately for each of these operators, or start it from "
+                f"scratch and keep the state: {flag}",
                 reasons=["positions-differ"],
             )
         return same[0] if same else None

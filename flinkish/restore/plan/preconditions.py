@@ -32,8 +32,8 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
             yield Check(
                 "state-mode",
                 RestoreOutcome.REFUSED,
-                f"{saved.describe()} was saved while {mode}: its state and offsets are not of one "
-                "batch",
+                f"{saved.describe()} was saved while {mode}: its state and offsets do not "
+                "belong to one batch",
                 "switch that off, let the job run a batch, and take another savepoint",
             )
         yield from _output_mode(new, saved)
@@ -41,9 +41,9 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
             yield Check(
                 "drained",
                 RestoreOutcome.WARNING,
-                f"{saved.describe()} was drained: its watermark is at the end of time, so every "
-                "row with an event time is late",
-                "start without this savepoint when more data is to come",
+                f"{saved.describe()} was drained: its watermark is at the maximum, so "
+                "every row with an event time is late",
+                "to process more data, start without this savepoint",
             )
     if new.sink.problem is not None:
         text, advice = new.sink.problem
@@ -59,8 +59,8 @@ def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Chec
         yield Check(
             "state-schema-check",
             RestoreOutcome.WARNING,
-            f"{SETTING_SCHEMA_CHECK} is false: Spark does not compare the state's types with the "
-            "program's, and reads wrong bytes where they differ",
+            f"{SETTING_SCHEMA_CHECK} is false: Spark does not compare the state's types "
+            "with the program's, and misreads bytes where they differ",
             "leave it at true",
         )
 
@@ -89,13 +89,14 @@ def _output_mode(new: NewQuery, saved: SavedQueryFacts) -> Iterator[Check]:
         yield Check(
             "output-mode",
             RestoreOutcome.REFUSED,
-            f"the output mode was {before} and is complete: groups that the watermark has closed "
-            "are no longer in the state, and would be missing from the complete result",
-            f"go on in {before} mode, or start without the savepoint",
+            f"the output mode was {before} and is now complete: groups that the watermark "
+            "has closed are no longer in the state, and would be missing from the "
+            "complete result",
+            f"keep {before} mode, or start without the savepoint",
         )
     else:
         yield Check(
             "output-mode",
             RestoreOutcome.NOTE,
-            f"the output mode was {before} and is {now}",
+            f"the output mode was {before} and is now {now}",
         )

@@ -23,7 +23,7 @@ class RunState(Protocol):
 
 
 class CommittingQuery(Protocol):
-    """A job's query as the registry knows it (``flinkish.spec.queries.QueryStatus``)."""
+    """A job's query as the registry knows it (``flinkish.messages.queries.QueryStatus``)."""
 
     @property
     def checkpoint_dir(self) -> str:
@@ -87,7 +87,7 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
     """
     running = next((run for run in runs if not run.state.is_final), None)
     if fork:
-        return QueryIdentity(False, "asked for by --fork", in_use=running is not None)
+        return QueryIdentity(False, "requested by --fork", in_use=running is not None)
     if running is not None:
         why = f"job {running.job_id} is still {running.state.value} with it"
         return QueryIdentity(False, why, in_use=True)

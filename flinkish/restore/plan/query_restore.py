@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flinkish.errors import FlinkishError
+from flinkish.messages.launch import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
@@ -17,7 +18,6 @@ from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import Recipe
-from flinkish.spec.launch import SINK_MODES
 
 
 @dataclass(frozen=True)

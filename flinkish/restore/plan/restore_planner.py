@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
-from flinkish.restore.plan import document
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
     Replay,
     check_foreach_batch,
@@ -25,7 +26,7 @@ from flinkish.restore.plan.history import (
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.kafka_replay import check_replay
-from flinkish.restore.plan.kafka_sink import WrittenAgain, judge_kafka_sink, sink_format
+from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.new_offsets import Target
@@ -159,8 +160,8 @@ class RestorePlanner:
             return QueryRestore(new.name, refusal=error)
         targets = self._targets(new, plan)
         if plan.base is None and targets:
-            text = f"query '{new.name}' has no saved offsets that could be set to others"
-            none = Incompatible(text, hint=f"leave out {SET}", reasons=["set-offsets-new"])
+            text = f"query '{new.name}' has no saved offsets that could be changed"
+            none = Incompatible(text, hint=f"omit {SET}", reasons=["set-offsets-new"])
             return QueryRestore(new.name, plan, refusal=none)
         if plan.base is None:
             return self._without_state(new, plan)
@@ -329,13 +330,13 @@ class RestorePlanner:
 
     def _identity(self, plan: QueryPlan, offer: RestorableQuery) -> QueryIdentity:
         if not plan.own:
-            return QueryIdentity(False, f"its state was that of query '{offer.query.key}'")
+            return QueryIdentity(False, f"its state comes from query '{offer.query.key}'")
         runs = self._environment.other_runs(offer.query_id)
         return decide_query_id(offer.query.batch_id, runs, fork=self.options.fork)
 
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
-    ) -> WrittenAgain | None:
+    ) -> Check | None:
         """Return what a Kafka sink gets again; a running job would end with what it has planned."""
         runs: list[OtherRun] = []
         if plan.own and not offer.live and (new.sink.format or "").lower() == "kafka":
@@ -365,12 +366,12 @@ class RestorePlanner:
             tuple(source for source in left.sources if source.query not in refused),
         )
 
-    def document_of(self, restore: QueryRestore) -> dict[str, Any]:
-        """Return the plan of one query as plain data."""
-        return document.document([restore], NonRestored(), self.options)
+    def restore_plan_of(self, restore: QueryRestore) -> RestorePlan:
+        """Return one query's part of the plan."""
+        return restore_plan([restore], NonRestored(), self.options)
 
-    def document(self, *, complete: bool) -> dict[str, Any]:
-        """Return the plan so far as plain data (:mod:`flinkish.restore.plan.document`).
+    def restore_plan(self, *, complete: bool) -> RestorePlan:
+        """Return the plan so far.
 
         Parameters
         ----------
@@ -378,8 +379,7 @@ class RestorePlanner:
             Whether the program has started all its queries, so that non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
-        found = document.document(self.queries, left, self.options)
-        return {**found, "complete": True} if complete else found
+        return replace(restore_plan(self.queries, left, self.options), complete=complete)
 
 
 def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
@@ -398,20 +398,20 @@ def _cannot_rewrite(
 ) -> Incompatible | None:
     """Return why state cannot be rewritten during the restore, whatever its operators, or None."""
     if not rewrite.canonical:
-        text = f"the state has to be rewritten for this Spark, and {WITHOUT_ENGINE}"
+        text = f"the state must be rewritten for this Spark, but {WITHOUT_ENGINE}"
         return None if options.executors else Incompatible(text, reasons=["no-engine"])
-    hint = "make a native one of it first: flinkish migrate PATH TARGET --type native"
+    hint = "convert it to a native one first: flinkish migrate PATH TARGET --type native"
     if not options.executors:
         return Incompatible(
-            "the savepoint is canonical, and the driver's Python lacks what writing its state for "
-            "Spark needs (pip install 'flinkish[engine]')",
+            "the savepoint is canonical, but the driver's Python lacks the requirements "
+            "for writing its state (pip install 'flinkish[engine]')",
             hint=hint,
             reasons=["canonical"],
         )
     if any(origin.batch_id != recipe.batch_id for origin in recipe.origins):
         return Incompatible(
-            "the savepoint is canonical: its state cannot be brought to another batch (of another "
-            "query, or of a sink that is ahead)",
+            "the savepoint is canonical: its state cannot be moved to another batch (of "
+            "another query, or of a sink that is ahead)",
             hint=hint,
             reasons=["canonical"],
         )

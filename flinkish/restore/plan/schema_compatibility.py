@@ -118,7 +118,7 @@ def compare_states(
         changes += _store(kind, *stores, *meanings, nulls_known, rows_by_time)
     unseen = schema_messages.unseen(kind)
     if saved_meaning is None and unseen and new_meaning.keys:
-        text = f"the checkpoint does not say {unseen}: they are taken in their order"
+        text = f"the checkpoint does not record {unseen}: they are matched in order"
         changes.append(StateChange("", Verdict.AS_IS, "meaning-unknown", text))
     if not schema_by_version:
         changes = [_with_a_new_schema(change) for change in changes]
@@ -146,7 +146,7 @@ def _traits(kind: str, saved: StateSemantics | None, new: StateSemantics) -> Ite
                 "",
                 Verdict.INCOMPATIBLE,
                 trait.split(" of ")[0].replace(" ", "-") + "-changed",
-                f"the {trait} was {before} and is {after}: "
+                f"the {trait} was {before} and is now {after}: "
                 f"{schema_messages.why_trait(kind, trait)}",
                 KEEP_OR_DROP,
             )
@@ -226,8 +226,8 @@ def _compare(
             Verdict.MIGRATE,
             "key-reordered" if is_key else "columns-reordered",
             f"{part.subject} has its {part.columns} in another order ({old}; now {now}); "
-            f"{part.because}. Spark would not notice where types are alike",
-            "put them back in their order, or let the state be rewritten",
+            f"{part.because}. Spark does not notice if the types are the same",
+            "restore their order, or let the state be rewritten",
         )
     for field in saved:
         if field.name in same:
@@ -248,7 +248,7 @@ def _lost_and_gained(
         return
     if is_key:
         old, now = _listed(f.shown for f in saved), _listed(f.shown for f in new)
-        text = f"{part.subject} was ({old}) and is ({now}); {part.because}"
+        text = f"{part.subject} was ({old}) and is now ({now}); {part.because}"
         yield StateChange(store, Verdict.INCOMPATIBLE, "key-changed", text, KEEP_OR_DROP)
         return
     places = {f.name: i for i, f in enumerate(saved)}
@@ -312,21 +312,21 @@ def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | Non
     if part.buffers:
         if field.initial is None:
             return (
-                f"{part.because}, and Spark does not tell with which value this one begins",
+                f"{part.because}, and Spark does not say which initial value this one has",
                 KEEP_OR_DROP,
             )
-        return f"`{field.whole}` begins with the restore for keys that exist", None
+        return f"`{field.whole}` starts at the restore for existing keys", None
     if field.event_time:
         return (
-            "rows that wait have no such time, so that they would wait for ever",
+            "waiting rows have no such time, so they would wait for ever",
             f"keep the event time as it was; {KEEP_OR_DROP}",
         )
     if not field.has_nulls:
         return (
-            "it is never null in the program, and rows that wait have no value of it",
-            f"let it be null there, for example by reading it without coalesce; {KEEP_OR_DROP}",
+            "it is never null in the program, but waiting rows have no value for it",
+            f"make it nullable there, for example by reading it without coalesce; {KEEP_OR_DROP}",
         )
-    return f"`{field.whole}` is null in the rows that wait", None
+    return f"`{field.whole}` is null in waiting rows", None
 
 
 def _same_column(
@@ -339,7 +339,7 @@ def _same_column(
     widened = new.nullable and not saved.nullable
     yield from _nullability(store, part, saved.shown, narrowed=narrowed, widened=widened)
     if saved.detail != new.detail:
-        what = "cut in another way"
+        what = "cut differently"
         if part.buffers:
             what = f"computed from another type ({saved.detail}; now {new.detail})"
         text = f"{part.subject}: `{saved.shown}` is {what}; {part.because}"
@@ -398,16 +398,16 @@ def _nullability(
             store,
             Verdict.INCOMPATIBLE,
             "nullability-narrowed",
-            f"{part.subject}: `{name}` could be null and no longer can; {part.because}",
-            "let it be null again, for example with coalesce behind the operator; " + KEEP_OR_DROP,
+            f"{part.subject}: `{name}` was nullable and no longer is; {part.because}",
+            "make it nullable again, for example with coalesce after the operator; " + KEEP_OR_DROP,
         )
     elif widened:
         yield StateChange(
             store,
             Verdict.MIGRATE,
             NULLABILITY_WIDENED,
-            f"{part.subject}: `{name}` could not be null and now can; {part.because}",
-            "let the state be rewritten, or keep it from being null, for example with coalesce",
+            f"{part.subject}: `{name}` was not nullable and now is; {part.because}",
+            "let the state be rewritten, or make it non-nullable, for example with coalesce",
         )
 
 
@@ -420,7 +420,7 @@ def _type_change(
         store,
         Verdict.MIGRATE if wider else Verdict.INCOMPATIBLE,
         "type-widened" if wider else "type-changed",
-        f"{part.subject}: `{name}` was {_type(saved)} and is {_type(new)}; {part.because}",
+        f"{part.subject}: `{name}` was {_type(saved)} and is now {_type(new)}; {part.because}",
         "let the state be rewritten, or cast it back" if wider else f"cast it back; {KEEP_OR_DROP}",
     )
 

@@ -73,8 +73,7 @@ _KEYS = {
     "symmetricHashJoin": ("the join's {side} key", "the join's state is found by it"),
 }
 _USED_BEHIND = (
-    "read it behind the operator again (Spark leaves out what nobody reads), or let the state be "
-    "rewritten"
+    "read it after the operator again (Spark prunes unread columns), or let the state be rewritten"
 )
 _VALUES = {
     "stateStoreSave": StatePart(
@@ -94,14 +93,14 @@ _VALUES = {
         buffers=True,
     ),
     "applyInPandasWithState": StatePart(
-        "the function's state", "it is kept as the state type says", "field", "fields"
+        "the function's state", "it is stored as the state type says", "field", "fields"
     ),
 }
-_AGGREGATES = "which column each of its aggregates is computed from"
+_AGGREGATES = "the input columns of its aggregates"
 _UNSEEN = {
     "stateStoreSave": _AGGREGATES,
     "sessionWindowStateStoreSaveExec": _AGGREGATES,
-    "symmetricHashJoin": "which columns the keys of the join are",
+    "symmetricHashJoin": "the key columns of the join",
 }
 
 
@@ -124,7 +123,7 @@ def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
         )
     if kind.startswith("transformWithState"):
         subject = f"state variable `{store}`"
-        return StatePart(subject, "it is kept as its schema says", "field", "fields")
+        return StatePart(subject, "it is stored as its schema says", "field", "fields")
     return _VALUES.get(kind, StatePart("the operator", "its state holds it"))
 
 
@@ -136,5 +135,5 @@ def unseen(kind: str) -> str:
 def why_trait(kind: str, trait: str) -> str:
     """Return the reason why a trait of an operator must not change."""
     if kind == "symmetricHashJoin":
-        return "the state has kept and dropped rows as the old type needs it"
-    return "Spark refuses to go on with state that was written under the other"
+        return "the state has kept and dropped rows as the old type requires"
+    return "Spark refuses state that was written under the other"

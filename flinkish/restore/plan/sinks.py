@@ -82,6 +82,8 @@ class SinkPosition:
         (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
     drift
         What others have done to a table since the savepoint.
+    written
+        When the newest batch of a local file sink was written, in seconds since the epoch.
     """
 
     format: str
@@ -94,6 +96,7 @@ class SinkPosition:
     computes_skipped: bool = False
     has_files: bool = True
     drift: Drift = field(default_factory=Drift)
+    written: float | None = None
 
 
 @dataclass(frozen=True)
@@ -184,14 +187,14 @@ def judge_sink(
     newest, saved = position.newest_batch, query.saved_batch
     where = f"the {position.format} sink {position.path}"
     if position.unreadable is not None and mode == "rollback":
-        text = f"{where} cannot go back to the savepoint: {position.unreadable}"
+        text = f"{where} cannot be rolled back to the savepoint: {position.unreadable}"
         return _ahead(position, query, "sink-cannot-go-back", text, ("rebase",))
     if position.unreadable is not None:
         return _plan(
             position,
             "unreadable",
             "sink-unreadable",
-            f"which batches {where} has is not known: {position.unreadable}",
+            f"the batches of {where} are unknown: {position.unreadable}",
             f"if it has batches after {saved}, use --sink-ahead or another path",
         )
     if position.drift.undone:
@@ -203,13 +206,13 @@ def judge_sink(
             return _judge_shared(position, query, mode, where)
         if newest < saved and not position.by_query_id:
             text = (
-                f"{where} ends at batch {newest}, and the query goes on after batch {saved}: it is "
-                "not the place that the batches between were written to, or has lost them"
+                f"{where} ends at batch {newest}, but the query resumes after batch "
+                f"{saved}: the batches in between were written elsewhere, or are lost"
             )
             return _plan(position, "as-is", "sink-behind", text)
         return _plan(position, "as-is", "sink-not-ahead", f"{where} has batch {newest}")
     if query.job_at is not None and newest <= query.job_at:
-        text = f"{where} has batch {newest}: the job has gone on"
+        text = f"{where} has batch {newest}: the job has continued"
         return _plan(position, "as-is", "sink-of-running-job", text)
     if not position.has_files:
         text = (
@@ -218,7 +221,7 @@ def judge_sink(
         return _plan(position, "rebase", "sink-without-rows", text, rebase_to=newest)
     if position.by_query_id and not query.keeps_query_id:
         if not query.goes_back and mode != "rollback":
-            text = f"{where} has batch {newest}, of another query id than now"
+            text = f"{where} has batch {newest}, of another query id"
             return _plan(position, "as-is", "sink-other-id", text)
         return _judge_new_id(position, query, mode, where)
     has_planned = query.replays_planned and newest == saved + 1
@@ -231,7 +234,7 @@ def judge_sink(
             f"{where} has batch {newest}, which was not committed and is replayed with the same "
             "input: the sink skips it",
         )
-    skipped = f"{where} has batch {newest}, and the query goes on after batch {saved}"
+    skipped = f"{where} has batch {newest}, but the query resumes after batch {saved}"
     if mode == "rebase":
         # The sink has the planned batch. With the number of the sink's newest batch it is skipped,
         # not written twice. But a skipped batch is not computed, and state needs it computed.
@@ -240,18 +243,18 @@ def judge_sink(
             position,
             "rebase",
             "sink-ahead",
-            f"{skipped}: it continues as batch {newest + 1}; what the sink already has of the time "
-            "after the savepoint is written to it again",
+            f"{skipped}: it continues as batch {newest + 1}; output that the sink has "
+            "from after the savepoint is written again",
             rebase_to=newest - 1 if planned_skipped else newest,
         )
     if mode == "rollback":
         return _roll_back(position, query, skipped)
-    lost = f"{skipped}: it would drop the output up to batch {newest} without a word"
+    lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
     if mode == "accept" and not breaks:
         return _plan(position, "accept", "sink-ahead", f"{lost}, as accepted")
     if breaks:
         reason = "sink-has-planned" if has_planned else "sink-ahead-state"
-        lost += ", and the query would fail after it: no state is written by batches that it skips"
+        lost += ", and the query would then fail, because skipped batches write no state"
         return _ahead(position, query, reason, lost, ("rebase", "rollback"))
     return _ahead(position, query, "sink-ahead", lost, _ALL)
 
@@ -265,15 +268,15 @@ def _judge_undone(
     """
     newest = position.newest_batch
     back = (
-        f"{where} was brought back to before the savepoint, so that it lacks what the batches up "
-        f"to {query.saved_batch} wrote after that, and has what was written since"
+        f"{where} was rolled back to a version before the savepoint: it lacks output of "
+        f"the batches up to {query.saved_batch}, and has what was written since"
     )
     skips = newest is not None and newest > query.saved_batch and query.keeps_query_id
     if mode == "rollback":
         return _roll_back(position, query, back, "sink-undone")
     if mode == "rebase" or (mode == "accept" and not skips):
         verdict: SinkVerdict = "rebase" if mode == "rebase" else "accept"
-        text = f"{back}: it goes on with the table as it is, as accepted"
+        text = f"{back}: it continues with the table as it is, as accepted"
         return _plan(position, verdict, "sink-undone", text, rebase_to=newest if skips else None)
     modes: tuple[SinkMode, ...] = ("rebase" if skips else "accept", "rollback")
     return _ahead(position, query, "sink-undone", back, modes, _AS_IT_IS)
@@ -284,20 +287,21 @@ def _judge_shared(
 ) -> SinkPlan:
     """Judge a table that has all batches of the query, and commits of others after them."""
     since = position.drift
-    text = f"{where} has batch {position.newest_batch}, and others have written to it since"
+    text = f"{where} has batch {position.newest_batch}, but others have written to it since"
     if not since.new_writers and not since.replaced:
         return _plan(position, "as-is", "sink-shared", f"{text}: {listed(since.others)}")
     why = []
     if since.new_writers:
         why.append(
-            f"{listed(since.new_writers)} of a query that had not before: if its job went on from "
-            "this savepoint or an earlier one, what is read again will be there twice"
+            f"{listed(since.new_writers)} of a query that had not written to it before: "
+            "if its job resumed from this savepoint or an earlier one, input that is "
+            "read again will be there twice"
         )
     if since.replaced:
-        why.append(f"{listed(since.replaced)} put other rows in place of all that were there")
+        why.append(f"{listed(since.replaced)} replaced all rows")
     text = f"{text}: {'; '.join(why)}"
     if mode in ("accept", "rebase"):
-        return _plan(position, mode, "sink-shared", f"{text}; it goes on, as accepted")
+        return _plan(position, mode, "sink-shared", f"{text}; it continues, as accepted")
     if mode == "rollback":
         return _roll_back(position, query, text, "sink-shared")
     return _ahead(position, query, "sink-shared", text, ("accept",), _AS_IT_IS)
@@ -308,13 +312,13 @@ def _judge_new_id(
 ) -> SinkPlan:
     """Judge a sink that takes the batches of the new query id as new, though it has their rows."""
     newest, saved = position.newest_batch, query.saved_batch
-    has = f"{where} has the batches up to {newest} of the job that went on after batch {saved}"
+    has = f"{where} has the batches up to {newest} of the job that continued after batch {saved}"
     if mode == "rebase":
         return _plan(
             position,
             "rebase",
             "sink-ahead",
-            f"{has}: they stay, and what is read again is written again, under a new query id",
+            f"{has}: they stay, and input that is read again is written again under a new query id",
         )
     if mode == "rollback":
         return _roll_back(position, query, has)
@@ -328,7 +332,7 @@ def _judge_new_id(
             "as accepted",
             keeps_query_id=True,
         )
-    twice = f"{has}: with a new query id, what is read again would be there twice"
+    twice = f"{has}: with a new query id, input that is read again would be there twice"
     modes: tuple[SinkMode, ...] = ("rebase", "rollback") if breaks else _ALL
     return _ahead(position, query, "sink-ahead", twice, modes)
 
@@ -339,20 +343,24 @@ def _roll_back(
     """Return the plan to bring a table back to the savepoint's version, or why it cannot go."""
     why = _why_not_back(position, query)
     if why or position.rollback is None:
-        text = f"{ahead}, and it cannot go back to the savepoint: {why}"
+        text = f"{ahead}, and it cannot be rolled back to the savepoint: {why}"
         only: SinkMode = "rebase" if reason == "sink-ahead" else "accept"
         return _ahead(position, query, "sink-cannot-go-back", text, (only,), _CHOICES)
     undone = len(position.rollback.undone)
     newest = position.newest_batch
     skips = newest is not None and newest > query.saved_batch
     again = skips and query.keeps_query_id and position.skips_after_rollback
-    number = f"; it goes on as batch {(newest or 0) + 1}, as the sink skips those" if again else ""
+    number = (
+        f"; it continues as batch {(newest or 0) + 1}, because the sink skips earlier ones"
+        if again
+        else ""
+    )
     return _plan(
         position,
         "rollback",
         reason,
-        f"{ahead}: the table goes back to version {position.rollback.version}, which undoes "
-        f"{undone} commit{'s' if undone != 1 else ''} after the savepoint{number}",
+        f"{ahead}: the table is rolled back to version {position.rollback.version}, which "
+        f"undoes {undone} commit{'s' if undone != 1 else ''} after the savepoint{number}",
         rebase_to=newest if again else None,
         rollback_to=position.rollback.version,
     )
@@ -361,24 +369,24 @@ def _roll_back(
 def _why_not_back(position: SinkPosition, query: Continuation) -> str:
     """Return why a sink cannot go back to the savepoint; empty if it can."""
     if position.rollback is None:
-        return f"a {position.format} sink keeps no versions"
+        return f"a {position.format} sink has no versions"
     if query.in_use:
         return "the job that it comes from still writes to it"
     return position.rollback.why
 
 
 _CHOICES = {
-    "rebase": "--sink-ahead rebase writes it all again (what the sink has of the time after the "
-    "savepoint is then there twice)",
-    "accept": "--sink-ahead accept lets it drop them",
-    "rollback": "--sink-ahead rollback brings the table back to the savepoint first (nothing is "
+    "rebase": "--sink-ahead rebase writes it all again (output from after the savepoint is then "
+    "there twice)",
+    "accept": "--sink-ahead accept lets the sink drop them",
+    "rollback": "--sink-ahead rollback first rolls the table back to the savepoint (nothing is "
     "lost or there twice)",
 }
 #: Of a table that lacks rows, or has others.
 _AS_IT_IS = {
     **_CHOICES,
-    "rebase": "--sink-ahead rebase goes on with the table as it is",
-    "accept": "--sink-ahead accept goes on with the table as it is",
+    "rebase": "--sink-ahead rebase continues with the table as it is",
+    "accept": "--sink-ahead accept continues with the table as it is",
 }
 
 

@@ -43,7 +43,7 @@ def answered(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
     target = None if source is None else facts.targets.get(source.entry)
     files = None if source is None else facts.files.get(source.entry)
     if files is not None and (target is None or target.how == MOVED):
-        return judge_files(row, files, target)
+        return judge_files(row, files, target, facts)
     if source is None or target is None or (row.blocks and saved is not None):
         return _with_answer(row, facts)
     if saved is None:
@@ -70,8 +70,8 @@ def without_offsets(source: NewSource, saved: SavedSource | None) -> SourcePlan:
         saved,
         "incompatible",
         "set-offsets-new",
-        f"{source.describe()} has no saved offsets that could be set to others",
-        "leave out --set-offsets for it: it starts where the program says (startingOffsets)",
+        f"{source.describe()} has no saved offsets that could be changed",
+        "omit --set-offsets for it: it starts where the program says (startingOffsets)",
     )
 
 
@@ -94,13 +94,13 @@ def _moved(
     missing = found.missing_consents(
         saved.offset, lost=facts.accept_lost_rows, repeated=facts.accept_repeated_rows
     )
-    begins = f"{change_of(source, saved)}, and " if row.verdict == "changed" else source.describe()
+    begins = f"{change_of(source, saved)}, and" if row.verdict == "changed" else source.describe()
     return replace(
         row,
         verdict="consent-needed" if missing else "set",
         reason="set-offsets",
         text=f"{begins} is set to {target.describe()}: {found.cost()}",
-        advice=f"agree: {' '.join(missing)}" if missing else "",
+        advice=f"accept it: {' '.join(missing)}" if missing else "",
         lost_rows=found.skipped if found.known else None,
         repeated_rows=found.repeated if found.known else None,
         set_to=found.offset,
@@ -124,7 +124,7 @@ def _with_answer(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
     if answer is not None:
         if row.verdict == "reset":
             cost = answer.reset_cost()
-            text = f"{source.describe()} starts afresh: {cost}"
+            text = f"{source.describe()} starts from scratch: {cost}"
             note = Check("table-reset", RestoreOutcome.NOTE, text)
             return replace(row, checks=(note,)) if cost else row
         consent = Consent(reset_flag(source), facts.accept_lost_rows)
@@ -176,7 +176,7 @@ def _with_broker(
         starting = starting_offsets(source)
         cost = reset_cost(reading, position, answer.topics, starting, again)
         if cost:
-            text = f"{source.describe()} starts afresh: {cost}"
+            text = f"{source.describe()} starts from scratch: {cost}"
             checks.append(Check("kafka-reset", RestoreOutcome.NOTE, text))
         return replace(row, checks=tuple(checks))
     consent = Consent(reset_flag(source), facts.accept_lost_rows)
@@ -201,8 +201,9 @@ def _unknown_topics(source: NewSource, topics: Sequence[str]) -> list[Check]:
     if not topics:
         return []
     text = (
-        f"{source.describe()}: whether topic {', '.join(topics)} was made again is not known: its "
-        "broker gives it no id (before Kafka 2.8), and its first rows are others than they were"
+        f"{source.describe()}: whether topic {', '.join(topics)} was recreated is "
+        "unknown: its broker gives it no id (before Kafka 2.8), and its first rows have "
+        "changed"
     )
     return [Check("topic-unknown", RestoreOutcome.NOTE, text)]
 
@@ -218,7 +219,7 @@ def _lag(
     waiting = {topic: rows for topic, rows in rows_waiting(position, read).items() if rows}
     if waiting:
         each = ", ".join(f"{rows:,} in topic {topic}" for topic, rows in waiting.items())
-        text = f"{source.describe()}: rows that wait for it: {each}"
+        text = f"{source.describe()}: unread rows: {each}"
         yield Check("kafka-lag", RestoreOutcome.NOTE, text)
 
 

@@ -57,7 +57,7 @@ def source_plans(
         return tuple(
             without_offsets(source, None)
             if source.entry in facts.targets
-            else judge_unknown(_unpaired(source, own, known), facts.files.get(source.entry))
+            else judge_unknown(_unpaired(source, own, known), facts.files.get(source.entry), facts)
             for source in sources
         )
     key = None if own is None else own.key
@@ -78,12 +78,12 @@ def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> So
         return _fresh(source)
     if kind_of(source.signature) in NOT_REPLAYABLE:
         return _not_replayable(source, None)
-    text = f"{source.describe()}: what was read is not known, Spark pairs sources in their order"
+    text = f"{source.describe()}: what was read is unknown; Spark matches sources in order"
     return SourcePlan(source, None, "as-is", "source-unknown", text)
 
 
 def _fresh(source: NewSource) -> SourcePlan:
-    return SourcePlan(source, None, "new", "new-source", f"{source.describe()} starts afresh")
+    return SourcePlan(source, None, "new", "new-source", f"{source.describe()} starts from scratch")
 
 
 def _dropped(saved: SavedSource, fresh: Sequence[NewSource] = ()) -> SourcePlan:
@@ -91,13 +91,17 @@ def _dropped(saved: SavedSource, fresh: Sequence[NewSource] = ()) -> SourcePlan:
     kind = kind_of(saved.signature)
     renamed = [s.uid for s in fresh if s.uid and saved.uid and kind_of(s.signature) == kind]
     maps = [shlex.quote(f"{saved.uid}={name}") for name in renamed]
-    advice = f"go on from it, if the source was renamed: --uid-map {maps[0]}; or " if maps else ""
+    advice = (
+        f"if the source was renamed, resume from its position: --uid-map {maps[0]}; or "
+        if maps
+        else ""
+    )
     return SourcePlan(
         None,
         saved,
         "dropped",
         "dropped-source",
-        f"{saved.describe()} is taken by no source of this query",
+        f"{saved.describe()} is not taken by any source of this query",
         advice + "read it again, or drop its position with -n (--allowNonRestoredState)",
     )
 
@@ -108,9 +112,9 @@ def _not_replayable(source: NewSource, saved: SavedSource | None) -> SourcePlan:
         saved,
         "consent-needed",
         "source-not-replayable",
-        f"{source.describe()} cannot be read again from a position: Spark would skip input until "
-        "it has counted up to the saved one",
-        f"start it afresh and keep the state: {reset_flag(source)}",
+        f"{source.describe()} cannot be replayed: Spark would skip input until it has "
+        "counted up to the saved position",
+        f"start it from scratch and keep the state: {reset_flag(source)}",
     )
 
 
@@ -118,7 +122,10 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
     if saved is None:
         return _fresh(source)
     if reset:
-        text = f"{source.describe()} starts afresh, state is kept; given up: {saved.offset}"
+        text = (
+            f"{source.describe()} starts from scratch, state is kept; discarded position: "
+            f"{saved.offset}"
+        )
         return SourcePlan(source, saved, "reset", "reset-source", text)
     now, before = kind_of(source.signature), kind_of(saved.signature)
     if saved.signature is not None and now != before:
@@ -127,9 +134,9 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
             saved,
             "consent-needed",
             "source-kind",
-            f"{source.describe()} reads {source.signature}, and read {saved.signature}: a position "
-            f"of {before} means nothing to {now}",
-            f"start it afresh and keep the state: {reset_flag(source)}",
+            f"{source.describe()} now reads {source.signature} instead of "
+            f"{saved.signature}: a position of {before} is meaningless for {now}",
+            f"start it from scratch and keep the state: {reset_flag(source)}",
         )
     if now in NOT_REPLAYABLE:
         return _not_replayable(source, saved)
@@ -138,24 +145,24 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
     place = saved.query, saved.entry, saved.directory
     if place != (key, source.entry, source.directory):
         where = "" if saved.query in {key, None} else f" of query '{saved.query}'"
-        text = f"{source.describe()} goes on from line {saved.entry} of the offset log{where}"
+        text = f"{source.describe()} resumes from line {saved.entry} of the offset log{where}"
         return SourcePlan(source, saved, "moved", "moved-source", text)
-    return SourcePlan(source, saved, "as-is", "same-source", f"{source.describe()} goes on")
+    return SourcePlan(source, saved, "as-is", "same-source", f"{source.describe()} resumes")
 
 
 def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan:
     """Return the row of a source of the same kind that reads something else now."""
     change = change_of(source, saved)
-    advice = f"or start it afresh and keep the state: {reset_flag(source)}"
+    advice = f"or start it from scratch and keep the state: {reset_flag(source)}"
     if kind == "file":
         return SourcePlan(
             source,
             saved,
             "changed",
             "path-changed",
-            f"{change}: files are known by their paths, so every file there is new and will be "
-            "read, copies of files that were read already too",
-            f"make sure that only new files are there {advice}",
+            f"{change}: files are identified by their paths, so every file there is new "
+            "and will be read, including copies of files already read",
+            f"make sure that it contains only new files, {advice}",
         )
     if kind == "kafka":
         return SourcePlan(
@@ -163,13 +170,13 @@ def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan
             saved,
             "changed",
             "topics-changed",
-            f"{change}: topics that are new are read from their beginning",
+            f"{change}: new topics are read from their beginning",
         )
     return SourcePlan(
         source,
         saved,
         "changed",
         "input-changed",
-        f"{change}: it goes on from the old position {saved.offset} in it",
-        f"make sure that this position means the same there, {advice}",
+        f"{change}: it resumes from the old position {saved.offset} in it",
+        f"make sure that this position has the same meaning there, {advice}",
     )

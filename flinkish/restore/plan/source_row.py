@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flinkish.messages.plan import Move
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
-from flinkish.restore.plan.new_offsets import Move, Target
+from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.verdicts import Check
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
@@ -31,6 +32,54 @@ class FileMove:
 
     old: str
     new: str
+
+
+@dataclass(frozen=True)
+class FileAges:
+    """What becomes of the files of a source by their age.
+
+    Attributes
+    ----------
+    lost
+        How many files that wait are never read, and were read without the restore.
+    forgotten
+        How many files that were read are read again.
+    days
+        The ``maxFileAge`` in days with which neither happens.
+    limit
+        The one of the program in milliseconds.
+    """
+
+    lost: int = 0
+    forgotten: int = 0
+    days: int = 0
+    limit: int = 0
+
+
+#: No file is left out, or read again.
+NO_AGES = FileAges()
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What others have cleaned since the position: files that it has not read, and that are gone.
+
+    Attributes
+    ----------
+    mode
+        ``archive`` or ``delete``.
+    archived
+        How many such files the archive has.
+    place
+        The archive.
+    gone_on
+        The newest batch of another run of the query, if it is later than the savepoint's.
+    """
+
+    mode: str
+    archived: int = 0
+    place: str = ""
+    gone_on: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +112,10 @@ class FileReading:
         How many files of ``outside`` the newest committed batch has, if none is planned.
     only_batch
         Whether the query has committed one batch alone, and planned none: Spark asks for its files.
+    ages
+        What becomes of files by their age.
+    cleaned
+        What others have cleaned since; None if nothing, as far as is known.
     """
 
     path: str
@@ -78,6 +131,8 @@ class FileReading:
     too_deep: bool = False
     only_batch: bool = False
     asked_outside: int = 0
+    ages: FileAges = NO_AGES
+    cleaned: Cleaned | None = None
 
     @property
     def refused(self) -> bool:
@@ -171,7 +226,7 @@ NO_FACTS = BrokerFacts()
 
 def change_of(source: NewSource, saved: SavedSource) -> str:
     """Return what a source reads, and what its position was taken in."""
-    return f"{source.describe()} reads {source.signature}, and read {saved.signature}"
+    return f"{source.describe()} now reads {source.signature} instead of {saved.signature}"
 
 
 def kind_of(signature: str | None) -> str:

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from flinkish.errors import ConsentNeeded, StorageError
+from flinkish.messages.calls import KnownWriter
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 from flinkish.restore.plan.source_row import kind_of
-from flinkish.spec.calls import KnownWriter
 
+#: How a user learns whether a local path of another host is another directory.
+NEXT_BATCH = (
+    "if that path is another directory on its host, try again a minute after its next batch: then "
+    "that shows"
+)
+#: Seconds by which the clocks of two hosts, and that of the storage, may differ.
+_CLOCKS = 60.0
 #: Sinks that keep nothing, so that it does not matter what a query writes to them again.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
 #: What the formats of sources begin with whose rows are made up, or not there to be read again.
@@ -64,7 +72,7 @@ class Beginning:
         if self.planned is None:
             return f"query '{self.query}' would start with batch 0, in {self.checkpoint}"
         batch = self.planned if self.committed is None else self.committed
-        return f"query '{self.query}' would go on after batch {batch} of {self.checkpoint}"
+        return f"query '{self.query}' would resume after batch {batch} of {self.checkpoint}"
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,21 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
     return not kind.startswith(_GONE)
 
 
+def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
+    """Return what the user's choice for sinks that are ahead means for one query.
+
+    Parameters
+    ----------
+    mode
+        ``--sink-ahead``, as the job was first started with.
+    again
+        Whether the query goes on where the job's last driver left it. Then only output may still be
+        dropped, as it may not have come past the sink's batches: it has counted on already, and is
+        not to be written all again.
+    """
+    return mode if mode == "accept" or not again else None
+
+
 def judge_start(
     begins: Beginning,
     position: SinkPosition | None,
@@ -178,19 +201,19 @@ def judge_start(
         return Agreed(text, newest)
     breaks = begins.stateful and not (position is not None and position.computes_skipped)
     if sink and breaks:
-        sink += ", and the query would fail after it: no state is written by batches that it skips"
+        sink += ", and the query would then fail, because skipped batches write no state"
     if ahead is None and sink and mode == "accept" and not breaks:
         return Agreed(f"{begins.describe()}: {sink}, as accepted")
     if ahead is None and not sink and written is not None and mode == "rebase":
         return Agreed(f"{begins.describe()}: {_twice(written)}, as accepted")
     if ahead is not None:
-        gone = f"{ahead.describe()} has gone on with it to batch {ahead.batch}"
+        gone = f"{ahead.describe()} has continued with it to batch {ahead.batch}"
         why, reason = f"{gone} in {ahead.checkpoint}", "checkpoint-stale"
-        why += f"; {sink}" if sink else "; what that has read would be read and written again"
+        why += f"; {sink}" if sink else "; what that job has read would be read and written again"
     elif sink:
         why, reason = sink, "sink-ahead"
     elif written is not None and not (named or written.to_table):
-        ways = "give the query a checkpointLocation, or the job a --name to go on with --resume"
+        ways = "give the query a checkpointLocation, or the job a --name to resume it with --resume"
         return Agreed(f"{begins.describe()}: {_twice(written)}; {ways}", reason="sink-written")
     elif written is not None:
         why, reason = _twice(written), "table-written" if written.to_table else "sink-written"
@@ -202,15 +225,15 @@ def judge_start(
     if sink and begins.is_new and begun is not None and _has_begun_all(begun, position):
         choices.insert(
             0,
-            f"let {begun.describe()} go on in place, which was ended in batch {begun.batch}, with: "
-            f"flinkish restart {begun.job_id}",
+            f"restart {begun.describe()}, which ended in batch {begun.batch}, in place "
+            f"with: flinkish restart {begun.job_id}",
         )
     if sink and begins.is_new:
         choices.append(
-            "--sink-ahead rebase starts with the batch after those (all input is written)"
+            "--sink-ahead rebase starts with the next batch after those (all input is written)"
         )
     if sink and ahead is None and not breaks:
-        choices.append("--sink-ahead accept lets it drop them")
+        choices.append("--sink-ahead accept lets the sink drop them")
     if written is not None and reason.endswith("-written"):
         choices.append("--sink-ahead rebase writes it all again")
     if position is not None:
@@ -226,8 +249,8 @@ def _sink_ahead(begins: Beginning, position: SinkPosition | None) -> str:
         return ""
     newest = position.newest_batch
     return (
-        f"the {position.format} sink {position.path} has batch {newest}, and would drop the "
-        f"output up to that batch without a word"
+        f"the {position.format} sink {position.path} has batch {newest}, and would "
+        "silently drop the output up to that batch"
     )
 
 
@@ -239,19 +262,17 @@ def _has_begun_all(begun: EarlierRun, position: SinkPosition | None) -> bool:
 
 def _not_known(begins: Beginning, position: SinkPosition) -> Agreed:
     """Return the note on a sink whose batches cannot be read, though Spark may reach it."""
-    what = f"which batches the {position.format} sink {position.path} has is not known"
+    what = f"the batches of the {position.format} sink {position.path} are unknown"
     why = f"{what}: {position.unreadable}"
     if not position.by_query_id:
-        why += (
-            f"; if it has batches after {begins.last_batch}, it drops their output without a word"
-        )
+        why += f"; if it has batches after {begins.last_batch}, it silently drops their output"
     return Agreed(f"{begins.describe()}: {why}", reason="sink-unreadable")
 
 
 def checkpoint_not_read(query: str, location: str, error: StorageError) -> Agreed:
     """Return the note on a query whose own checkpoint cannot be read from here."""
     what = f"its checkpoint {location} cannot be read from here: {error.message}"
-    text = f"query '{query}': {what}; whether its sink is ahead of it is not known"
+    text = f"query '{query}': {what}; whether its sink is ahead of it is unknown"
     return Agreed(text, reason="sink-unreadable")
 
 
@@ -267,16 +288,41 @@ def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
     """Yield the ways to go on, without those that need an agreement."""
     if stands is not None:
         yield (
-            f"go on from where job {stands.name} stands (batch {stands.batch}) with: flinkish run "
+            f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "
             f"--name {stands.name} --resume"
         )
     yield "start from a savepoint with -s PATH"
     if begins.is_new and not begins.has_place:
-        yield "give the query a checkpointLocation, in which its next start goes on"
+        yield "give the query a checkpointLocation, from which its next start resumes"
     if begins.checkpoint is not None and begins.committed is not None:
-        yield f"go on from this checkpoint with -s {begins.checkpoint} --sink-ahead rebase"
+        yield f"resume from this checkpoint with -s {begins.checkpoint} --sink-ahead rebase"
     elif begins.checkpoint is not None and begins.planned is None:
-        yield f"remove {begins.checkpoint}, which has no batch, and give --sink-ahead rebase"
+        yield f"remove {begins.checkpoint}, which has no batch, and use --sink-ahead rebase"
+
+
+def may_be_another_directory(writer: KnownWriter) -> bool:
+    """Return whether the place of a writer is a local path of another host. Pure."""
+    return writer.elsewhere and not writer.is_table and writer.place.startswith("/")
+
+
+def is_another_directory(writer: KnownWriter, sink: SinkPosition) -> bool:
+    """Return whether a writer's place is another host's own directory of the name. Pure.
+
+    It may be one that both hosts have mounted. Then the batch that the writer has committed last is
+    in the log of the sink, and nothing there is older than it.
+    """
+    if not may_be_another_directory(writer):
+        return False
+    if sink.newest_batch is None:
+        return True
+    if writer.last_batch is None:
+        return False
+    if sink.newest_batch < writer.last_batch:
+        return True
+    if sink.written is None or writer.last_batch_end is None:
+        return False
+    ended = datetime.fromisoformat(writer.last_batch_end.replace("Z", "+00:00")).timestamp()
+    return sink.written < ended - _CLOCKS
 
 
 def judge_writers(
@@ -303,16 +349,18 @@ def judge_writers(
             continue
         if each.is_table and mode == "rebase":
             continue
-        if each.elsewhere and place.startswith("/") and sink.newest_batch is None:
-            continue  # a local directory of another host
+        if is_another_directory(each, sink):
+            continue
         what = "the rows of one input would be there twice"
         if not each.is_table:
-            what = "of two queries on one file sink, the output of one is dropped"
+            what = "if two queries write to one file sink, the output of one is dropped"
         text = (
-            f"query '{each.query}' of job {each.name} ({each.job_id}), which is {each.state}, "
-            f"writes to the {sink.format} sink {sink.path} too: {what}"
+            f"query '{each.query}' of job {each.name} ({each.job_id}), which is "
+            f"{each.state}, also writes to the {sink.format} sink {sink.path}: {what}"
         )
         advice = f"stop that job first, with: flinkish stop {each.job_id}; or write to another path"
+        if may_be_another_directory(each):
+            advice += f"; {NEXT_BATCH}"
         if each.is_table:
             advice += "; --sink-ahead rebase writes it all again"
         permit: tuple[SinkMode, ...] = ("rebase",) if each.is_table else ()

@@ -23,7 +23,7 @@ from flinkish.state.generations import ResolvedState, resolve_state
 from flinkish.state.places import typed_columns
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
-from flinkish.state.snapshots import DEFAULT_MODULES, SnapshotLoader, StatePlace
+from flinkish.state.snapshots import DEFAULT_MODULES, ModuleLoader, StatePlace
 
 #: The reason of a rewrite that state.migration=lazy does without.
 MIGRATED = "typed-state-migrated"
@@ -120,14 +120,15 @@ def resolve_serializer(
     Corrupt
         A snapshot is damaged.
     """
-    loader = SnapshotLoader(place, rules.modules)
+    loader = ModuleLoader(place, rules.modules)
     stored = [from_text(each) for each in snapshots]
     found = resolve_state(stored, serializer, loader, eager=rules.is_eager)
     if name.endswith(MAP_KEY) and found.verdict is not TypeVerdict.AS_IS:
         raise Incompatible(
-            f"{place} cannot be restored: the keys of the map would be written otherwise "
-            f"({serializer.type_name} now), and Spark finds its entries by their bytes",
-            hint="change the type of the keys back, or declare the map under another name",
+            f"{place} cannot be restored: the keys of the map would be written "
+            f"differently ({serializer.type_name} now), and Spark finds its entries by "
+            "their bytes",
+            hint="restore the type of the keys, or declare the map under another name",
             place=str(place),
         )
     return found
@@ -141,10 +142,10 @@ def _told(
             name,
             Verdict.MIGRATE,
             MIGRATED,
-            f"the values of state `{name}` are written again by its new serializer "
+            f"the values of state `{name}` are rewritten by its new serializer "
             f"({serializer.type_name})",
-            "keep the type as it was, or let the program write the values again when it updates "
-            "them (-D state.migration=lazy)",
+            "keep the type as it was, or let the program rewrite the values when it "
+            "updates them (-D state.migration=lazy)",
         )
     elif found.is_mixed:
         yield StateChange(
@@ -160,7 +161,7 @@ def _told(
             name,
             Verdict.AS_IS,
             "typed-state-reconfigured",
-            f"state `{name}` goes on with a reconfigured serializer ({serializer.type_name})",
+            f"state `{name}` continues with a reconfigured serializer ({serializer.type_name})",
         )
 
 
@@ -175,8 +176,8 @@ def _without_snapshot(name: str) -> StateChange:
         name,
         Verdict.INCOMPATIBLE,
         "typed-state-unknown",
-        f"the savepoint has a state `{name}` without a snapshot of its serializer, so that nobody "
-        "knows what its bytes are",
+        f"the savepoint has a state `{name}` without a serializer snapshot, so the "
+        "meaning of its bytes is unknown",
         "declare the state under another name",
     )
 

@@ -11,6 +11,8 @@ from typing import Any
 from flinkish.checkpoint.cut import Cut, FilesVanished
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_source import (
     RestorableQuery,
@@ -19,8 +21,6 @@ from flinkish.restore.source.restore_source import (
     open_restore_source,
 )
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.queries import QueryFacts, QueryStatus
 
 #: Number of attempts to read a checkpoint that Spark trims, and the seconds between two of them.
 _ATTEMPTS = 20
@@ -79,9 +79,10 @@ def _began_with(job: JobOrigin, *, drops: bool) -> RestoreSource | None:
         if drops or job.claimed:  # a claimed one is deleted when all its queries were started
             return None
         raise SavepointNotFound(
-            f"job {job.job_id} was ended before it had started all queries of {job.began_with}, "
-            f"as far as is known, and that savepoint is gone: {gone.message}",
-            hint="give -n to go on without it: such queries start from the beginning",
+            f"as far as is known, job {job.job_id} ended before it had started all "
+            f"queries of {job.began_with}, and that savepoint no longer exists: "
+            f"{gone.message}",
+            hint="use -n to continue without it: such queries start from the beginning",
             path=job.began_with,
         ) from gone
 

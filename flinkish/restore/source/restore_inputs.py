@@ -42,8 +42,13 @@ ICEBERG_OPTIONS = (
     *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
     "stream-from-timestamp",
 )
+#: The options of a file source that a savepoint records: they decide which files wait, and stay.
+LASTING_OPTIONS = (
+    *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
+    "sourceArchiveDir",
+)
 #: The options of a file source that decide which files it reads, and which of them are new.
-FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup")
+FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup", *LASTING_OPTIONS)
 #: The options of a source that a restore looks at, by its format.
 SOURCE_OPTIONS = {
     "delta": DELTA_OPTIONS,
@@ -143,6 +148,9 @@ class SavedSource(Identified):
     topics
         The record of the topics of a Kafka source (``flinkish.restore.plan.kafka_identity``), as
         the savepoint has it.
+    options
+        The :data:`LASTING_OPTIONS` of a file source, by their names in lower case; None where the
+        savepoint does not have them.
     """
 
     query: QueryKey
@@ -153,6 +161,7 @@ class SavedSource(Identified):
     signature: str | None = None
     inputs: tuple[tuple[int, int], ...] = ()
     topics: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    options: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_named(self) -> bool:

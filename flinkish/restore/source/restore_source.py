@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import SavepointNotFound
+from flinkish.messages.requests import LeftOut
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.plain_checkpoints import adopt_cuts
 from flinkish.restore.source.restore_inputs import (
@@ -20,7 +21,6 @@ from flinkish.restore.source.restore_inputs import (
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
 from flinkish.savepoint.format.reader import check_files, open_savepoint
-from flinkish.spec.requests import LeftOut
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
     ----------
     verify
         The level at which the files of a savepoint are checked now, one of
-        :data:`~flinkish.spec.launch.VERIFY_LEVELS`. None: only when they are read.
+        :data:`~flinkish.messages.launch.VERIFY_LEVELS`. None: only when they are read.
 
     Raises
     ------
@@ -194,6 +194,12 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             signature=plain_signature(entry.get("signature")),
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
             topics=entry.get("topics") or {},
+            options=_texts(entry.get("options")),
         )
         for number, (entry, offset) in enumerate(zip(listed, record.offsets, strict=True))
     )
+
+
+def _texts(found: Any) -> dict[str, str] | None:
+    """Return texts by their names; None for what a savepoint does not have."""
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else None

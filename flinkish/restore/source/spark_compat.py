@@ -78,7 +78,7 @@ def fit_query(
             regrouped = stores != operator.stores
             operator = replace(operator, stores=stores, regrouped=regrouped)
         if Rewrite.LISTS in needed and kind.startswith(_TRANSFORM):
-            why.append("lists become as it reads them")
+            why.append("lists get the form that it reads")
         operators.append(_rewritten(operator, why, named))
     changed = replace(query, operators=tuple(operators), pins={**query.pins, **formats})
     return changed, SparkFit(formats, 1 if to_format_1 else None)

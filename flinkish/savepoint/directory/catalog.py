@@ -142,22 +142,11 @@ def job_prefix(path: str) -> str | None:
 
 
 def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
-    """Read every savepoint directly below ``directory``: one listing and their ``_metadata`` files.
+    """Read every savepoint directly in ``directory``: one listing and their ``_metadata`` files.
 
-    A directory that does not exist gives an empty catalog.
-
-    Parameters
-    ----------
-    whole
-        Check all of each ``_metadata`` and open the savepoint. Otherwise only its start is read
-        (header and queries), which is cheap for any number of files.
-
-    Raises
-    ------
-    UsageError
-        ``directory`` is itself a savepoint.
-    StorageError
-        It cannot be listed.
+    A directory that does not exist gives an empty catalog; one that is itself a savepoint is a
+    UsageError. With ``whole``, each ``_metadata`` is checked completely and the savepoint opened;
+    otherwise only its start is read (header and queries), which is cheap for any number of files.
     """
     location = storage.locate(directory)
     listing = storage.list_directory(location)
@@ -227,7 +216,7 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 
 
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
-    """Sort what is no link first, and what has a name that flinkish gives: others lead to it."""
+    """Sort entries that are not links, and have a name that flinkish gives, first."""
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path
     return is_link(path), behind_link, job_prefix(path) is None, path
@@ -259,7 +248,7 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
 def find_damage(entry: CatalogEntry) -> FlinkishError | None:
     """Return what a look at the sizes of all its files finds wrong with a savepoint, or None.
 
-    Also the error of a look that fails: then it is not known that the savepoint is whole.
+    Also the error of a failed check: it is then unknown whether the savepoint is intact.
     """
     path = entry.path
 

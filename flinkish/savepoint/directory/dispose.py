@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from flinkish import storage
+from flinkish.errors import FlinkishError, from_record
 from flinkish.savepoint.directory import sharing
-from flinkish.savepoint.directory.catalog import read_paths
+from flinkish.savepoint.directory.catalog import Catalog, Unreadable, read_paths
 from flinkish.savepoint.format.metadata import FILE_NAME
 from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
 
 Tell = Callable[[str], object]
 #: Number of rows per statement or fetch.
 _ROWS = 2000
+#: What to do about a savepoint that cannot be read and may use files of others.
+UNKNOWN_HINT = (
+    "put its _metadata back from a copy; or, if nobody needs it, remove its directory by hand"
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def dispose(
     follow: bool = True,
     tell: Tell | None = None,
     gone: Collection[str] = (),
-    siblings: Sequence[OpenSavepoint] | None = None,
+    siblings: Catalog | None = None,
 ) -> Disposed:
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
@@ -78,7 +83,8 @@ def dispose(
         For a dry run: locations that are already removed by then, as other dry runs have reported.
     siblings
         The savepoints in the same directory, opened; None: they are read. One that has been renamed
-        or copied uses files by its metadata without a list of its name.
+        or copied uses files by its metadata without a list of its name. Where that cannot be read,
+        it may use any.
 
     Raises
     ------
@@ -87,6 +93,8 @@ def dispose(
     Corrupt, UnsupportedFormat
         Its ``_metadata`` or a reference list cannot be read. It is then unknown which files are its
         own, and nothing is removed.
+    FlinkishError
+        One beside it cannot be read, and may use its files; nothing is removed.
     StorageError
         The storage refuses an operation.
     """
@@ -94,6 +102,9 @@ def dispose(
     place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
     if siblings is None:
         siblings = _siblings_of(savepoint.path)
+    unknown = unknown_users(savepoint, siblings)
+    if unknown:
+        raise _may_be_used(savepoint.path, unknown[0])
     with closing(_Files(savepoint)) as files:
         _check_lists(savepoint)
         listed = sharing.users_of(savepoint.path)
@@ -142,19 +153,38 @@ def dispose(
     return Disposed(**{**vars(result), "gone": not storage.exists(savepoint.path)})
 
 
-def _siblings_of(path: str) -> tuple[OpenSavepoint, ...]:
-    """Open the readable savepoints beside the one at ``path``; links to any are left out."""
+def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
+    """Return the savepoints beside one which cannot be read, and so may use files of it.
+
+    On a local disk each has links of its own, unless the directory was copied from elsewhere: then
+    there are holders, or lists.
+    """
+    if not siblings.unreadable:
+        return ()
+    path = savepoint.path
+    if storage.is_local(path) and not savepoint.holders and not sharing.users_of(path):
+        return ()
+    return siblings.unreadable
+
+
+def _may_be_used(path: str, user: Unreadable) -> FlinkishError:
+    error = user.error
+    message = f"{path} is not removed, as {user.path} may use its files: {error.message}"
+    return from_record({**error.to_record(), "message": message, "hint": UNKNOWN_HINT})
+
+
+def _siblings_of(path: str) -> Catalog:
+    """Open the savepoints beside the one at ``path``."""
     parent = storage.parent(path)
     names = sorted(storage.list_directory(parent).directories)
     others = [storage.join(parent, name) for name in names if name != storage.base_name(path)]
-    found = read_paths(others, whole=True).savepoints
-    return tuple(each.opened for each in found if each.opened and each.leads_to is None)
+    return read_paths(others, whole=True)
 
 
 def _unlisted_users(
     holder: str,
     listed: Collection[str],
-    siblings: Sequence[OpenSavepoint],
+    siblings: Catalog,
     gone: Collection[str],
     *,
     apart: str | None = None,
@@ -167,8 +197,9 @@ def _unlisted_users(
     name = storage.base_name(holder)
     return tuple(
         each
-        for each in siblings
-        if name in each.holders
+        for each in (entry.opened for entry in siblings.own)
+        if each is not None
+        and name in each.holders
         and storage.base_name(each.path) not in {*listed, apart}
         and sharing.is_whole(each.path, gone)
     )
@@ -362,7 +393,7 @@ def _release(
     dry_run: bool,
     tell: Tell | None,
     gone: Collection[str],
-    siblings: Sequence[OpenSavepoint] | None,
+    siblings: Catalog | None,
 ) -> bool:
     place = _Place.of(holder, False, dry_run, tell, gone)
     mine = set(sharing.read_references(holder, user))
@@ -386,8 +417,8 @@ def _release(
             siblings = _siblings_of(holder)
         unlisted = _unlisted_users(holder, others, siblings, gone, apart=user)
         used.update(path for each in unlisted for path in _held_in(holder, each))
-        free = mine - used
-        lists = () if others or unlisted else _list_names(holder)
+        free = set() if siblings.unreadable else mine - used  # the rest is garbage later
+        lists = () if others or unlisted or siblings.unreadable else _list_names(holder)
         place.remove(sorted(free))
         place.remove(name for name in lists if name != own_list)
         going |= {*free, *lists}

@@ -66,14 +66,9 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
 
 
 def find_leases(target: str) -> tuple[FoundLease, ...]:
-    """Return all files among the leases of a directory, oldest first, damaged and foreign ones too.
+    """Return all files among a directory's leases, oldest first, damaged and foreign ones too.
 
-    Raises
-    ------
-    UnsafePath
-        The directory of leases is a link.
-    StorageError
-        The storage refuses to read.
+    Raises UnsafePath if the directory of leases is a link.
     """
     target = storage.locate(target)
     _refuse_link(target)
@@ -108,21 +103,8 @@ class Lease:
     ) -> Lease:
         """Take a lease of the directory ``target``, which must exist.
 
-        Parameters
-        ----------
-        owner
-            User who takes it (``user@host``).
-        job_id
-            Job whose savepoint is written or whose state is rewritten.
-        path
-            Savepoint that is written, or directory of a rewrite.
-
-        Raises
-        ------
-        Locked
-            Another process holds a lease that excludes it.
-        StorageError
-            The storage refuses an operation.
+        ``owner`` is ``user@host``; ``path`` is the savepoint being written, or the directory of a
+        rewrite. Raises Locked if another process holds a lease that excludes it.
         """
         target = storage.locate(target)
         now = time.time()

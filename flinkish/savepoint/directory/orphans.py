@@ -29,20 +29,11 @@ class Lists:
 
 
 def read_lists(directory: str, catalog: Catalog) -> Lists:
-    """Read the lists of incomplete savepoints, by one listing per directory.
+    """Read the lists of incomplete savepoints, with one listing per directory.
 
     A directory is skipped if a savepoint uses its files without a list there: that savepoint has
-    been renamed, and the list with its old name keeps its files.
-
-    Parameters
-    ----------
-    catalog
-        Catalog of ``directory`` with its savepoints opened.
-
-    Raises
-    ------
-    StorageError
-        The storage refuses to list.
+    been renamed, and the list with its old name keeps its files. The savepoints of ``catalog`` must
+    be opened.
     """
     complete = complete_names(catalog)
     places = [
@@ -95,27 +86,9 @@ def with_lists(directory: str, found: Sequence[Unfinished], lists: Lists) -> lis
 def unused_files(holder: Unfinished, catalog: Catalog, dead: Collection[str]) -> Mapping[str, int]:
     """Find the files in the directory of a disposed savepoint that no savepoint uses.
 
-    Parameters
-    ----------
-    holder
-        The directory, without ``_metadata``, with files that complete savepoints use.
-    catalog
-        Catalog of the directory that contains it, with its savepoints opened.
-    dead
-        Names of unfinished savepoints that no process writes any more.
-
-    Returns
-    -------
-    Mapping
-        Paths inside the holder and their sizes in bytes; empty if the files of some user are
-        unknown.
-
-    Raises
-    ------
-    Corrupt
-        A ``_metadata`` has changed since it was opened.
-    StorageError
-        The storage refuses to read.
+    ``holder`` is the directory, without ``_metadata``; ``dead`` names unfinished savepoints that
+    nobody is writing. Returns paths inside the holder and their sizes in bytes; empty if the files
+    of some user are unknown. Raises Corrupt if a ``_metadata`` has changed since it was opened.
     """
     if is_link(holder.path):
         return {}

@@ -1,7 +1,7 @@
 """Which locations are one savepoint, and what a savepoint's times are worth.
 
-Paths are no identity: a directory may be a link, be mounted twice, or be reached through a link
-above it. Times are no order: every host has a clock of its own, and a clock may be wrong.
+Paths do not identify a directory: it may be a link, be mounted twice, or be reached through a link
+above it. Times do not give an order: every host has its own clock, which may be wrong.
 """
 
 from __future__ import annotations

@@ -54,11 +54,8 @@ def write_references(holder: str, user: str, paths: Iterable[str]) -> None:
 def read_references(holder: str, user: str) -> tuple[str, ...]:
     """Return the files of ``holder`` that ``user`` uses; none if it has no list (any more).
 
-    Raises
-    ------
-    Corrupt
-        The list is damaged, or names anything but a query's file in the holder. It is then unknown
-        which files are used, so nothing may be removed.
+    Raises Corrupt if the list is damaged or names anything but a query's file in the holder. It is
+    then unknown which files are used, so nothing may be removed.
     """
     root, prefix = storage.prefixed(holder)
     try:
@@ -76,12 +73,7 @@ def read_references(holder: str, user: str) -> tuple[str, ...]:
 def check_reference(holder: str, user: str, path: str) -> None:
     """Check that ``path`` may be in the list of ``user``: a query's file, relative to ``holder``.
 
-    Raises
-    ------
-    UnsafePath
-        The path leads out of the holder.
-    Corrupt
-        It is not a file of a query.
+    Raises UnsafePath if it leads out of the holder, Corrupt if it is not a file of a query.
     """
     try:
         parts = storage.parts_of(holder, path)

@@ -30,14 +30,8 @@ class Space:
 def measure(savepoint: OpenSavepoint) -> Space:
     """Measure all files of ``savepoint``; missing files count as own.
 
-    Local files take one ``stat`` each.
-
-    Raises
-    ------
-    Corrupt
-        The metadata or a reference list is damaged.
-    StorageError
-        The storage refuses to read.
+    Local files take one ``stat`` each. Raises Corrupt if the metadata or a reference list is
+    damaged.
     """
     users = sharing.live_users(savepoint.path, time.time())
     used = {p for user in users for p in sharing.read_references(savepoint.path, user)}

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.requests import LeftOut
+from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 from flinkish.operators.state_semantics import StateSemantics
-from flinkish.spec.requests import LeftOut
-from flinkish.spec.savepoints import SavedQuery, SavepointRecord, SavepointResult
 
 FORMAT_NATIVE = "native"
 #: State as Avro files (:mod:`flinkish.engine.stores.canonical`).

@@ -39,26 +39,16 @@ class UnknownDigest(ValueError):
 def of_checkpoint_file(path: str, size: int, *, data_path: str | None = None) -> str:
     """Return the digest of a checkpoint file: from a sidecar that fits ``size``, else by reading.
 
-    Parameters
-    ----------
-    path
-        Where Spark wrote the file; the sidecar is beside it.
-    size
-        Size of the file in bytes.
-    data_path
-        Where to read the bytes instead, if the original may be gone.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is neither a sidecar nor a file to read.
+    ``path`` is where Spark wrote the file, next to its sidecar; ``data_path`` is where to read the
+    bytes if the original may be gone. Raises FileNotFoundError if there is neither a sidecar nor a
+    file.
     """
     from_sidecar = sidecar_digest(path, size) if is_local(path) else None
     return from_sidecar or compute(data_path or path, SHA256)
 
 
 def sidecar_digest(path: str, size: int) -> str | None:
-    """Return the ``crc32-512`` digest from Hadoop's sidecar of ``path``; None if there is none.
+    """Return the ``crc32-512`` digest from Hadoop's sidecar of ``path``; None without a sidecar.
 
     A sidecar with another chunk size is ignored, and so is one that does not fit ``size`` (a
     remnant of a file that has been replaced).

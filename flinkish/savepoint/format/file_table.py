@@ -16,7 +16,7 @@ _PIECE = 4096
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """What is recorded of a file: its size in bytes and its digest."""
+    """The recorded size (in bytes) and digest of a file."""
 
     size: int
     digest: str
@@ -54,7 +54,7 @@ class FileTable:
             self._packed.setdefault(directory, []).append(data)
 
     def get(self, path: str) -> RecordedFile | None:
-        """Return what is recorded of the file at ``path``, None for one that is not recorded."""
+        """Return the record of the file at ``path``, or None."""
         directory, _, name = path.rpartition("/")
         last = self._last  # one read: threads may share the table
         if last is None or last[0] != directory:

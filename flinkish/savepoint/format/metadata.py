@@ -31,18 +31,14 @@ from functools import lru_cache
 from typing import IO, Any, BinaryIO
 
 from flinkish import storage
+from flinkish.avro.container import DECOMPRESS, Block, ContainerReader
+from flinkish.avro.decoding import Cursor, Decode, compile_schema, then, union
+from flinkish.avro.errors import DamagedAvro, UnsupportedAvro
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
 from flinkish.savepoint.format import limits
-from flinkish.savepoint.format.container import (
-    Block,
-    Container,
-    Damaged,
-    Decoder,
-    Decoders,
-    decode_all,
-)
 from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
 from flinkish.savepoint.format.records import (
+    Damaged,
     file_from_avro,
     header_from_avro,
     header_to_avro,
@@ -75,7 +71,7 @@ _PEEK = 256 << 10
 
 
 class _HashingFile:
-    """A file that hashes all bytes written to it."""
+    """A file that hashes all bytes written to it, or read from it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -86,6 +82,12 @@ class _HashingFile:
         self.position += len(data)
         self.hash.update(data)
         return self._file.write(data)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.position += len(data)
+        self.hash.update(data)
+        return data
 
     def tell(self) -> int:
         return self.position
@@ -279,7 +281,7 @@ class Metadata:
                     if blocks.kind_of(block) not in {"Header", "Query"}:
                         return _peeked(metadata, headers, queries)
                     _collect(blocks.decode(block), headers, queries)
-            except Damaged:
+            except (Damaged, DamagedAvro):
                 if blocks.whole:
                     raise
         # The beginning is longer than usual, or the file is damaged: then this raises.
@@ -370,7 +372,9 @@ class _Blocks:
         self._raw.seek(0)
         self.whole = limit is None or self._size < limit
         self._query_bytes = 0
-        self._decoder: Decoder
+        self._unpacked = 0
+        self._items = 0
+        self._decode: Decode
 
     def __enter__(self) -> _Blocks:
         return self
@@ -381,19 +385,35 @@ class _Blocks:
             raise storage.storage_error("read", self._owner.path, error) from error
         if isinstance(error, MemoryError):
             raise self._owner.corrupt("reading it needs more memory than there is") from error
-        if isinstance(error, (ValueError, RecursionError)):
+        if isinstance(error, DamagedAvro):
+            raise self._owner.corrupt(error.reason) from error
+        if isinstance(error, (ValueError, RecursionError, UnsupportedAvro)):
             raise self._owner.corrupt(str(error) or type(error).__name__) from error
 
     def __iter__(self) -> Iterator[Block]:
-        self._file = Container(self._raw, self._size)
-        header, sync = self._file.header()
+        if self._size > limits.MAX_FILE:
+            raise Damaged(
+                f"it has {self._size} bytes, more than any savepoint's ({limits.MAX_FILE})"
+            )
+        self._file = _HashingFile(self._raw)
+        container = ContainerReader(
+            self._file,  # type: ignore[arg-type]  # only read is used
+            max_header=limits.MAX_HEADER,
+            max_block=limits.MAX_BLOCK,
+        )
+        header, sync = container.header()
         codec = header.get("avro.codec", b"null").decode("utf-8", "replace")
         self._owner.features = _check_version(self._owner.path, header)
         if codec not in {"null", "deflate"}:
             raise Damaged(f"it is compressed by {codec[:20]!r}")
         schema = _known_schema(self._owner.path, header.get("avro.schema", b""))
-        self._decoder = Decoders().named(schema)
-        for block in self._file.blocks(codec, sync):
+        self._decode = union([_named(record) for record in schema])
+        for block in container.blocks(sync, lambda data: DECOMPRESS[codec](data, limits.MAX_BLOCK)):
+            if not 0 < block.count <= len(block.data):  # a record has at least one byte
+                raise Damaged(f"a block of {block.count} records in {len(block.data)} bytes")
+            self._unpacked += len(block.data)
+            if self._unpacked > limits.SPARE + limits.MAX_RATIO * container.offset:
+                raise Damaged("it is compressed more than any savepoint's")
             if self.kind_of(block) in {"Header", "Query"}:
                 self._query_bytes += len(block.data)
                 if self._query_bytes > limits.MAX_QUERY_BYTES:
@@ -418,10 +438,22 @@ class _Blocks:
         File records and the footer must be in blocks of their own.
         """
         of_one = self.kind_of(block)
-        for kind, record in decode_all(block, self._decoder):
+        left = limits.MAX_ITEMS - self._items
+        cursor = Cursor(block.data, max_items=left, max_text=limits.MAX_TEXT)
+        for _ in range(block.count):
+            kind, record = self._decode(cursor)
             if of_one in {"File", "Footer"} and kind != of_one:
                 raise Damaged(f"a {kind} stands among others")
             yield kind, record
+        self._items += cursor.items
+        if cursor.at != len(block.data):
+            raise Damaged("something follows the records of a block")
+
+
+def _named(record: Mapping[str, Any]) -> Decode:
+    """Return what reads a record as a pair of its name and its fields."""
+    name = record["name"]
+    return then(compile_schema(record), lambda fields: (name, fields))
 
 
 def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:

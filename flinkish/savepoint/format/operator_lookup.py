@@ -19,17 +19,8 @@ _Found = tuple[QueryRecord, OperatorRecord]
 def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, OperatorRecord, str]:
     """Find the operator that ``[QUERY/]UID[/STATE]`` names. Pure.
 
-    UID is a uid, an operator id or an ordinal.
-
-    Returns
-    -------
-    tuple
-        The query, the operator, and STATE (empty if not given).
-
-    Raises
-    ------
-    UsageError
-        No operator or several operators match.
+    UID is a uid, an operator id or an ordinal. Returns the query, the operator and STATE (empty if
+    not given). Raises UsageError if no or several operators match.
     """
     every = [(query, operator) for query in savepoint.queries for operator in query.operators]
     # Uids and query names may contain slashes: the longest match is used.

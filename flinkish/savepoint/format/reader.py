@@ -10,15 +10,15 @@ from itertools import islice
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format import state_layout
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.names import STATE, is_state_data
-from flinkish.checkpoint.operators import expected_partitions
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted_path
+from flinkish.messages.launch import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
 from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
-from flinkish.spec.launch import VERIFY_LEVELS
 from flinkish.units import counted
 
 #: Levels of :func:`check_files`.
@@ -101,7 +101,7 @@ def open_savepoint(path: str) -> OpenSavepoint:
     """
     directory = savepoint_directory(path)
     if storage.is_local(directory) and not storage.is_directory(directory):
-        raise SavepointNotFound(f"no savepoint at {path}: there is no such directory", path=path)
+        raise SavepointNotFound(f"no savepoint at {path}: the directory does not exist", path=path)
     try:
         metadata = Metadata(storage.join(directory, FILE_NAME))
     except SavepointNotFound as error:
@@ -192,7 +192,8 @@ def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
     """Yield the state partitions that an operator must have and the savepoint was taken without."""
     for query in savepoint.queries:
         for operator in query.operators:
-            expected = expected_partitions(query.pins, operator.stores, operator.partitions)
+            keys = [each.key_schema for each in operator.stores if each.key_schema is not None]
+            expected = state_layout.expected_partitions(query.pins, keys, operator.partitions)
             if operator.partitions < expected:
                 path = f"{query.directory}/{STATE}/{operator.ordinal}/{operator.partitions}"
                 reason = f"is missing: the state has {operator.partitions} of {expected} partitions"

@@ -1,7 +1,7 @@
 """Conversion between Avro records of ``_metadata`` and the model, with checks of all values read.
 
-A value out of range is damage (:class:`~flinkish.savepoint.format.container.Damaged`): a date that
-no calendar has, a negative count, an unreasonable batch id. Code that uses the model therefore need
+A value out of range is damage (:class:`Damaged`): a date that no calendar has, a negative count, an
+unreasonable batch id. Code that uses the model therefore need
 not check again. Limits are in :mod:`flinkish.savepoint.format.limits`.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 from flinkish.checkpoint.format.schema_files import parse_struct
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.savepoint.format import limits
-from flinkish.savepoint.format.container import Damaged
 from flinkish.savepoint.format.contents import (
     FileRecord,
     Header,
@@ -26,9 +26,12 @@ from flinkish.savepoint.format.contents import (
     identity_of,
 )
 from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
-from flinkish.spec.requests import LeftOut
 
 _INT64 = 1 << 63
+
+
+class Damaged(ValueError):
+    """The bytes are no savepoint's metadata; the message says why."""
 
 
 def header_to_avro(header: Header) -> dict[str, Any]:

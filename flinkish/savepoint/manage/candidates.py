@@ -14,11 +14,11 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.messages.savepoints import TRIGGER_OFFLINE
 from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
 from flinkish.savepoint.directory.places import place_keys
 from flinkish.savepoint.format.contents import Header
 from flinkish.savepoint.manage.generations import Candidate, by_clock, is_newest
-from flinkish.spec.savepoints import TRIGGER_OFFLINE
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from flinkish.checkpoint.format.names import (
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, PIN_ENCODING, PIN_ROW_CHECKSUM, pinned
 from flinkish.checkpoint.format.schema_files import parse_schema_file
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState, engine_errors
+from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
 from flinkish.engine.rows.encodings import FamilyShape, family_shape
 from flinkish.engine.stores.canonical import read_rows
 from flinkish.engine.stores.checkpoints import read_checkpoint, store_files
@@ -97,8 +97,7 @@ def _noting(bad: list[BadFile], where: str) -> Iterator[None]:
     All files are whole before this, so no file is missing or truncated by accident.
     """
     try:
-        with engine_errors():
-            yield
+        yield
     except StateFormatError as error:
         bad.append(_bad(f"{where}{error.file}", error))
     except (EngineError, Corrupt, UnsupportedFormat, *DAMAGE) as error:

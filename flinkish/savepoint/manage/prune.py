@@ -25,10 +25,14 @@ from flinkish.savepoint.directory.catalog import (
     look_at,
     read_catalog,
 )
-from flinkish.savepoint.directory.dispose import Tell, directories_of, dispose
+from flinkish.savepoint.directory.dispose import (
+    Tell,
+    directories_of,
+    dispose,
+    unknown_users,
+)
 from flinkish.savepoint.directory.places import is_future, place_keys
 from flinkish.savepoint.format.metadata import FILE_NAME
-from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.manage.candidates import Generation, Known, generations
 from flinkish.savepoint.manage.retention import Policy, plan_whole
 
@@ -107,6 +111,8 @@ class Pruned:
         Those that are not whole, and would be kept if they were. They are left alone, too.
     future
         Those whose metadata has a time in the future.
+    unknown
+        Those that cannot be read, and for which others were kept whose files they may use.
     """
 
     directory: str
@@ -114,6 +120,7 @@ class Pruned:
     unreadable: tuple[Unreadable, ...]
     damaged: tuple[Unreadable, ...] = ()
     future: tuple[CatalogEntry, ...] = ()
+    unknown: tuple[Unreadable, ...] = ()
 
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
@@ -145,8 +152,8 @@ def prune(
 
     Savepoints that cannot be read, or of which a look at the sizes of their files finds that they
     are not whole, count for nothing, are left alone and reported. Of a savepoint that shares files
-    with others, only the files that nothing else uses are removed. A failure does not stop the
-    rest.
+    with others, only the files that nothing else uses are removed; one whose files a savepoint may
+    use that cannot be read stays. A failure does not stop the rest.
 
     Parameters
     ----------
@@ -191,10 +198,19 @@ def prune(
             else each
             for each in outcomes
         ]
+        unknown: dict[str, Unreadable] = {}
+        for index, each in enumerate(outcomes):
+            users = () if each.keep else _unknown_users(each, catalog)
+            if users:
+                unknown.update((user.path, user) for user in users)
+                name = storage.base_name(users[0].path)
+                why = f"{name} may use its files, and cannot be read"
+                outcomes[index] = replace(each, reasons=(why,))
         # The oldest goes first, so that an interruption leaves a sensible selection.
         gone: set[str] = set()
-        opened = [entry.opened for entry in catalog.own if entry.opened is not None]
-        done = [_carry_out(outcome, dry_run, names, gone, opened) for outcome in reversed(outcomes)]
+        done = [
+            _carry_out(outcome, dry_run, names, gone, catalog) for outcome in reversed(outcomes)
+        ]
     seen = {outcome.savepoint.path for outcome in done} | {each.path for each in damaged}
     return Pruned(
         location,
@@ -206,7 +222,13 @@ def prune(
             for entry in catalog.own
             if entry.path in seen and is_future(entry.header.created, clock)
         ),
+        tuple(unknown.values()),
     )
+
+
+def _unknown_users(outcome: PruneOutcome, catalog: Catalog) -> tuple[Unreadable, ...]:
+    opened = outcome.savepoint.opened
+    return () if opened is None else unknown_users(opened, catalog)
 
 
 def _decide(
@@ -276,12 +298,12 @@ def _carry_out(
     dry_run: bool,
     names: bool,
     before: set[str],
-    opened: Sequence[OpenSavepoint],
+    catalog: Catalog,
 ) -> PruneOutcome:
     """Remove the savepoint, or plan its removal, and return the outcome.
 
     ``before`` contains the locations removed for earlier savepoints; those of this one are added.
-    ``opened`` are the savepoints that the directory had at the start.
+    ``catalog`` has the savepoints that the directory had at the start.
     """
     if outcome.keep:
         return outcome
@@ -289,7 +311,7 @@ def _carry_out(
     tell = gone.append if names else None
     path, known = outcome.savepoint.path, before if dry_run else ()
     try:
-        done = dispose(path, dry_run=dry_run, follow=False, tell=tell, gone=known, siblings=opened)
+        done = dispose(path, dry_run=dry_run, follow=False, tell=tell, gone=known, siblings=catalog)
     except FlinkishError as error:
         return replace(outcome, error=error, gone=tuple(gone))
     before.update(gone)

@@ -1,4 +1,4 @@
-"""Conversion of the engine's errors into flinkish's errors, with their exit codes.
+"""The engine's errors as a user reads them: with the query they are about, and what to do.
 
 A savepoint's files may contain anything, even if their digests match: anyone who can write the
 files can write digests. Every error of reading them is therefore reported as damage of the files,
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState, engine_errors
+from flinkish.engine.errors import PERMANENT, StateFormatError, UnsupportedState
 from flinkish.engine.rows.unsafe_rows import UnknownType
 from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat
 
@@ -24,7 +24,7 @@ _HINT = "flinkish savepoint verify --level deep shows what is damaged"
 
 @contextmanager
 def in_our_words(query: str | None = None) -> Iterator[None]:
-    """Convert errors of the engine inside the context; name ``query`` in them, if given.
+    """Name ``query``, if given, in errors of the engine; damage of any other kind is Corrupt.
 
     Raises
     ------
@@ -37,16 +37,15 @@ def in_our_words(query: str | None = None) -> Iterator[None]:
     """
     who = f"query {query}: " if query is not None else ""
     try:
-        with engine_errors():
-            yield
+        yield
     except UnsupportedState as error:
         hint = "see the README for what the engine reads"
         raise UnsupportedFormat(f"{who}{error}", hint=hint) from error
-    except StateFormatError as error:
-        raise Corrupt(f"{who}{error}", hint=_HINT) from error
     except UnknownType as error:
         raise UnsupportedFormat(f"{who}{error}") from error
-    except EngineError as error:
+    except StateFormatError as error:
+        raise Corrupt(f"{who}{error}", hint=_HINT) from error
+    except PERMANENT as error:
         raise Incompatible(f"{who}{error}") from error
     except DAMAGE as error:
         raise Corrupt(f"{who}{damage(error)}", hint=_HINT) from error
@@ -60,6 +59,6 @@ def damage(error: BaseException) -> str:
         return "it is nested too deeply"
     if isinstance(error, StateFormatError):
         return error.reason
-    if isinstance(error, (FlinkishError, EngineError)):
+    if isinstance(error, FlinkishError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -20,11 +20,11 @@ from flinkish.engine.migration.migration_planner import FamilyChange, TargetStat
 from flinkish.engine.rows.type_json import struct_json
 from flinkish.engine.stores.checkpoints import CheckpointState, OperatorState, read_checkpoint
 from flinkish.errors import UsageError
+from flinkish.messages.migration import Migration, NewSchema
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.reader import OpenSavepoint, check_files
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
-from flinkish.spec.migration import Migration, NewSchema
 
 
 @dataclass(frozen=True)

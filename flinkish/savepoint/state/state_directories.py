@@ -1,7 +1,7 @@
-"""Savepoints and storage as directories from which the engine reads state and to which it writes.
+"""Savepoints as directories from which the engine reads state.
 
-See :class:`flinkish.engine.stores.directories.StateSource` and ``StateTarget``. Objects are sent to
-Spark's workers, which access the storage with their own environment.
+See :class:`flinkish.engine.stores.directories.StateSource`. Objects are sent to Spark's workers,
+which access the storage with their own environment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from flinkish import storage
 from flinkish.engine.errors import StateFormatError, UnsupportedState
@@ -18,7 +18,7 @@ from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.file_table import FileTable, RecordedFile
 from flinkish.savepoint.format.reader import OpenSavepoint
-from flinkish.storage.placing import place
+from flinkish.storage.directory import StorageDirectory
 
 #: Bytes of a remote file that are held in memory; a larger one goes to a temporary file.
 _SPOOLED = 16 << 20
@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class SavedDirectory:
-    """A query inside a savepoint.
+    """A query inside a savepoint, or a copy of its files.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SavedDirectory:
 
     def names(self, path: str) -> list[str]:
         """See :meth:`flinkish.engine.stores.directories.StateSource.names`."""
-        found = set(_names(storage.join(self.root, path) if path else self.root))
+        found = set(StorageDirectory(self.root).names(path))
         prefix = f"{path}/" if path else ""
         found |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
         return sorted(found)
@@ -126,75 +126,3 @@ def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirect
             if record.query == index and record.held is not None
         }
     return SavedDirectory(savepoint.query_root(query), held, savepoint.recorded_files(index))
-
-
-@dataclass(frozen=True)
-class StorageDirectory(SavedDirectory):
-    """A writable directory on any storage."""
-
-    def create(self, path: str) -> BinaryIO:
-        """See :meth:`flinkish.engine.stores.directories.StateTarget.create`."""
-        location = storage.join(self.root, path)
-        storage.make_directory(storage.parent(location))
-        if storage.is_local(location):
-            return open(location, "wb")
-        return cast("BinaryIO", _Upload(location))
-
-    def move(self, path: str, target: str) -> None:
-        """See :meth:`flinkish.engine.stores.directories.StateTarget.move`."""
-        old, new = storage.join(self.root, path), storage.join(self.root, target)
-        storage.make_directory(storage.parent(new))
-        if storage.is_local(old):
-            os.rename(old, new)
-            return
-        if not storage.is_directory(old):
-            place(old, new)
-            storage.remove_file(self.root, path)
-            return
-        for name, _ in list(storage.walk_files(old)):
-            goal = storage.join(new, name)
-            storage.make_directory(storage.parent(goal))
-            place(storage.join(old, name), goal)
-        storage.remove_tree(self.root, path)
-
-    def remove(self, path: str) -> None:
-        """See :meth:`flinkish.engine.stores.directories.StateTarget.remove`."""
-        storage.remove_tree(self.root, path)
-
-
-def _names(location: str) -> list[str]:
-    try:
-        return storage.list_names(location)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-class _Upload:
-    """A file written locally, which is uploaded when it is closed without an error."""
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-        descriptor, self._path = tempfile.mkstemp(prefix="flinkish-state-")
-        self._file: IO[bytes] = os.fdopen(descriptor, "wb")
-
-    def write(self, data: Any) -> int:
-        return self._file.write(data)
-
-    def close(self) -> None:
-        if self._file.closed:
-            return
-        try:
-            self._file.close()
-            place(self._path, self._location)
-        finally:
-            storage.remove_file(*storage.split(self._path))
-
-    def __enter__(self) -> _Upload:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._file.close()
-            storage.remove_file(*storage.split(self._path))

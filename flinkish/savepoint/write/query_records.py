@@ -1,16 +1,16 @@
-"""The record of a query in a savepoint: what its checkpoint has, and what only its driver knew."""
+"""The record of a query in a savepoint: from its checkpoint, and from its driver."""
 
 from __future__ import annotations
 
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import Corrupt
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.savepoint.format.contents import (
     OperatorFacts,
     OperatorRecord,
     QueryRecord,
     QuerySource,
 )
-from flinkish.spec.queries import QueryFacts, QueryStatus
 
 
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
@@ -49,14 +49,9 @@ def check_operators(query: QuerySource, cut: Cut) -> None:
 def query_record(
     query: QuerySource, directory: str, cut: Cut, files: int, size: int
 ) -> QueryRecord:
-    """Return the record of a query: its cut, and the facts about it that the cut does not have.
+    """Return the record of a query: its cut, and the facts about it that the cut does not contain.
 
-    Parameters
-    ----------
-    directory
-        The directory of the query inside its savepoint.
-    files, size
-        The number and the bytes of its files.
+    ``directory`` is the query's directory inside its savepoint; ``size`` is the bytes of its files.
     """
     facts = {fact.ordinal: fact for fact in query.operators}
     # Counts of an older batch do not belong to this cut. A newer number is that of an idle trigger,

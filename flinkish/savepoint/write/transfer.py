@@ -50,20 +50,8 @@ class FileTransferer(Protocol):
     ) -> Iterator[TransferOutcome]:
         """Yield the outcomes in the order of the transfers.
 
-        When the caller closes the iterator, no further transfer starts and the running ones are
-        waited for.
-
-        Parameters
-        ----------
-        transfers
-            The files to transfer.
-        total_bytes
-            Bytes of all files together, including those that are in place already.
-
-        Raises
-        ------
-        StorageError
-            A transfer fails.
+        ``total_bytes`` includes files that are already in place. When the caller closes the
+        iterator, no further transfer starts and the running ones are awaited.
         """
 
 

@@ -29,6 +29,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
+from flinkish.messages.savepoints import SavedQuery
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import new_name
 from flinkish.savepoint.directory.dispose import release_holder
@@ -54,7 +55,6 @@ from flinkish.savepoint.write.transfer import (
     Transfer,
     TransferOutcome,
 )
-from flinkish.spec.savepoints import SavedQuery
 
 #: Maximum number of attempts per query when Spark trims its files in the meantime.
 ATTEMPTS = 20
@@ -80,43 +80,16 @@ def write_savepoint(
     transferer: FileTransferer | None = None,
     format_: str = FORMAT_NATIVE,
 ) -> SavepointInfo:
-    """Take a savepoint of ``job`` below the directory ``target``, which is created if missing.
+    """Take a savepoint of ``job`` in the directory ``target``, which is created if missing.
 
-    On any error the unfinished directory is removed.
+    On any error the unfinished directory is removed. ``trigger`` is ``savepoint``, ``stop``,
+    ``cancel``, ``offline`` or ``migrate``. ``deadline`` (``time.monotonic()``) limits the wait for
+    a query's first committed batch, not work in progress; None waits for ever. ``full`` shares no
+    files with earlier savepoints. Without a ``transferer``, threads of this process copy.
 
-    Parameters
-    ----------
-    target
-        Any location; see :mod:`flinkish.storage`.
-    trigger
-        ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
-    deadline
-        Until when (``time.monotonic()``) to wait for a query's first committed batch; None: for
-        ever. It does not interrupt work under way.
-    full
-        Share no files with an earlier savepoint of the job in the same directory.
-    transferer
-        Transfers the files; None: threads of this process.
-    format_
-        Form of the checkpoints' state: FORMAT_NATIVE or FORMAT_CANONICAL.
-
-    Returns
-    -------
-    SavepointInfo
-        The finished savepoint.
-
-    Raises
-    ------
-    WrongState
-        There are no queries, or a query's files are trimmed faster than they are taken.
-    NoCommittedBatch
-        A query has no committed batch before ``deadline``.
-    Locked
-        Another process writes a savepoint of this job there, or removes files.
-    StorageError
-        The storage refuses an operation.
-    Corrupt
-        A checkpoint is damaged; also the other errors of :func:`~flinkish.checkpoint.cut.read_cut`.
+    Raises WrongState if there are no queries or a query's files are trimmed faster than they are
+    taken, NoCommittedBatch at the deadline, and Locked if another process writes a savepoint of
+    this job there or removes files.
     """
     if not queries:
         raise WrongState(

@@ -24,8 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
-from flinkish.state.avro import decoding
-from flinkish.state.avro.decoding import Decode, RecordDecoder
+from flinkish.avro import decoding
+from flinkish.avro.decoding import Decode, RecordDecoder
 from flinkish.state.avro.defaults import default_of, logical_reader
 from flinkish.state.avro.schemas import (
     Array,

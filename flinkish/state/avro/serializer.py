@@ -29,11 +29,11 @@ from flinkish.state.avro.unions import check_tellable
 from flinkish.state.composite import changed_type
 from flinkish.state.serializers import (
     OldStateReader,
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from flinkish.state.snapshots import SnapshotLoader
 
 #: A record of one field is encoded as that field: fastavro keeps only records parsed.
 _VALUE: Final = "value"

@@ -8,11 +8,11 @@ from flinkish.errors import UsageError
 from flinkish.state.builtin.primitives import damaged, not_a
 from flinkish.state.composite import changed_type
 from flinkish.state.serializers import (
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from flinkish.state.snapshots import SnapshotLoader
 
 #: The types whose bytes are the same on every machine.
 NAMES: Final = (

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Final, TypeVar
 from flinkish.errors import Corrupt, UsageError
 from flinkish.state.composite import changed_type
 from flinkish.state.serializers import (
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from flinkish.state.snapshots import SnapshotLoader
 
 T = TypeVar("T")
 _LONG: Final = struct.Struct(">q")

@@ -31,12 +31,13 @@ from flinkish.state.composite import changed_type, combine
 from flinkish.state.serializers import (
     OldStateReader,
     Reason,
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
     Verdict,
 )
-from flinkish.state.snapshots import MAX_NAME, SnapshotLoader, class_name, write_snapshot
+from flinkish.state.snapshots import MAX_NAME, class_name, write_snapshot
 from flinkish.state.wire import Parts, put_part, put_size, put_text
 
 T = TypeVar("T")

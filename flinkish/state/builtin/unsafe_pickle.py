@@ -10,11 +10,12 @@ from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.state.builtin.primitives import not_a
 from flinkish.state.serializers import (
     Reason,
+    SnapshotLoader,
     TypeSerializer,
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from flinkish.state.snapshots import MAX_NAME, SnapshotLoader, check_findable, class_name
+from flinkish.state.snapshots import MAX_NAME, check_findable, class_name
 
 _warned: set[str] = set()
 

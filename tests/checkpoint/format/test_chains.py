@@ -54,7 +54,7 @@ def test_hdfs_chain(names: list[str], version: int, chain: list[str]) -> None:
 def test_hdfs_chain_names_what_is_missing(names: list[str], version: int, missing: str) -> None:
     with pytest.raises(MissingStateFile) as caught:
         find_chain(files(*names), version, HDFS)
-    assert caught.value.name == missing
+    assert caught.value.file == missing
 
 
 def test_rocksdb_chain() -> None:
@@ -160,7 +160,7 @@ def test_a_lineage_goes_on_with_plain_names(lineage: tuple[tuple[int, str], ...]
 def test_a_file_of_the_lineage_that_is_missing_is_named(names: str, missing: str) -> None:
     with pytest.raises(MissingStateFile) as caught:
         by_lineage(names)
-    assert caught.value.name == missing
+    assert caught.value.file == missing
 
 
 def test_lineages() -> None:

@@ -95,7 +95,7 @@ V2 = utf("v2") + chunks(KEY) + chunks(VALUE)
 def test_what_cannot_be_is_refused(data: bytes, offset: int | None, reason: str) -> None:
     with pytest.raises(CheckpointFormatError, match=reason) as caught:
         parse_schema_file(data, "0/_metadata/schema")
-    assert caught.value.name == "0/_metadata/schema"
+    assert caught.value.file == "0/_metadata/schema"
     assert not isinstance(caught.value, UnsupportedCheckpointFormat)
     assert offset is None or caught.value.offset == offset
 

@@ -10,7 +10,8 @@ from flinkish.client.context import Context
 from flinkish.client.failures import unacknowledged
 from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 
 
@@ -92,8 +93,8 @@ def test_a_name_is_the_failed_job_while_its_successor_runs(
     [
         (("job-a", "canceled"), 13, "has not failed: it is CANCELED"),
         (("job-a", "nobody"), 10, "nobody"),
-        ((), 2, "name the jobs, or give --all"),
-        (("job-a", "--all"), 2, "name the jobs, or give --all"),
+        ((), 2, "name at least one job, or use --all"),
+        (("job-a", "--all"), 2, "name at least one job, or use --all"),
     ],
 )
 def test_nothing_is_acknowledged_by_mistake(

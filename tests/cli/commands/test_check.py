@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryFacts, QueryStatus
+from flinkish.messages.launch import Launch
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -49,7 +52,7 @@ def facts_for(root: Path) -> QueryFacts:
 
 def known(cli: Command, root: Path, state: JobState = JobState.RUNNING, job: str = JOB) -> str:
     """Add a job whose query has this checkpoint; its processes are this one."""
-    query = QueryStatus("counts", "id", "run-1", str(root), batch_id=1, plan={"big": "x"})
+    query = QueryStatus("counts", "id", "run-1", str(root), batch_id=1, plan=RestorePlan())
     record = JobRecord(job, "app", JobState.INITIALIZING, time.time(), Launch("/app.py"))
     with cli.registry() as registry:
         registry.add_job(replace(record, spark_version="4.3.0", checkpoint_dir=str(root.parent)))
@@ -85,14 +88,14 @@ def test_of_a_job_from_its_newest_committed_batch(
     assert (plan["version"]["from"], plan["version"]["to"]) == ("4.3.0", "4.3.0")
     assert [(op["uid"], op["verdict"]) for op in plan["operators"]] == [("uid-0", "dropped")]
     agreed = cli.ok(*check(cli, "-n", "app"))
-    assert agreed.out.splitlines()[-1] == "verdict: ok: the program would go on from the job"
+    assert agreed.out.splitlines()[-1] == "verdict: ok: the program can resume from the job"
     assert (cli.status(job), files(root)) == before
 
 
 def test_options_may_follow_the_job(cli: Command, root: Path) -> None:
     job = known(cli, root)
     words = ("check", "--spark-home", str(cli.spark_home))
-    last = "verdict: ok: the program would go on from the job"
+    last = "verdict: ok: the program can resume from the job"
     for following in (
         ["-n", "--conf", "spark.x=y"],
         ["-n"],
@@ -117,7 +120,7 @@ def test_a_plan_of_a_job_is_not_saved(cli: Command, root: Path, tmp_path: Path) 
     job = known(cli, root)
     refused = cli(*check(cli, "-n", "-o", "plan.json", job))
     assert refused.code == 2
-    assert "the job would have gone on" in refused.err
+    assert "the job would be further on" in refused.err
     assert not (tmp_path / "plan.json").exists()
 
 

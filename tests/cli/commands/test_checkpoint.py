@@ -109,4 +109,4 @@ def test_a_job_that_is_canceled_fails_the_wait(cli: Command, job: str) -> None:
 
 def test_the_help_tells_how_it_differs_from_flinks(cli: Command) -> None:
     text = " ".join(cli.ok("checkpoint", "--help").out.split())
-    assert "Flink's command triggers a checkpoint. Spark checkpoints every batch by itself" in text
+    assert "Flink's command triggers a checkpoint. Spark checkpoints every batch" in text

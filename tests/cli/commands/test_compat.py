@@ -77,7 +77,7 @@ def test_a_row(cli: Command) -> None:
 def test_a_pair(cli: Command) -> None:
     out = cli.ok(*FLINK, "1.2", "v1.8.0").out
     assert out.startswith("flink 1.2 -> 1.8.0: ok-with-limitations\n")
-    for words in ("Limitations:", "traversable-serializer", "Way out:", "Preconditions of every"):
+    for words in ("Limitations:", "traversable-serializer", "Advice:", "Preconditions of every"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
     assert "broadcast" not in cli.ok(*FLINK, "1.5.2", "1.6.4").out
@@ -96,8 +96,10 @@ def test_a_pair_in_json(cli: Command) -> None:
 
 
 def test_the_way_in_steps_is_said(cli: Command) -> None:
-    assert "in steps, a savepoint in each: 1.1 -> 1.3 -> 1.8" in cli.ok(*FLINK, "1.1", "1.8").out
-    assert "steps, a savepoint" not in cli.ok(*FLINK, "1.8", "1.1").out
+    assert (
+        "in steps, with a savepoint at each: 1.1 -> 1.3 -> 1.8" in cli.ok(*FLINK, "1.1", "1.8").out
+    )
+    assert "steps, with a savepoint" not in cli.ok(*FLINK, "1.8", "1.1").out
 
 
 @pytest.mark.usefixtures("spark")
@@ -112,9 +114,9 @@ def test_spark_s_pair_shows_what_differs(cli: Command) -> None:
         ["join-v4", "rocksdb", "needs-migration", "join-format", "symmetricHashJoin"],
         ["changelog, join-v4", "rocksdb", "fails", "join-format", "symmetricHashJoin"],
     ]
-    assert "What Spark says there:\n  v2\n  too new\n" in out
+    assert "Spark's errors:\n  v2\n  too new\n" in out
     assert (
-        "  join-format\n    The join's state is of another form.\n    Way out: migrate it\n" in out
+        "  join-format\n    The join's state is of another form.\n    Advice: migrate it\n" in out
     )
     assert "were measured: all ok." in cli.ok("compat", "3.5", "4.0").out
 
@@ -176,7 +178,7 @@ def test_for_scripts(cli: Command) -> None:
     ("words", "message"),
     [
         ([*FLINK, "latest"], "'latest' is not a version of flink"),
-        ([*FLINK, ""], "it is empty"),
+        ([*FLINK, ""], "the value is empty"),
         ([*FLINK, "1.8", "spark-3.5.9"], "'spark-3.5.9' is a version of spark, not of flink"),
         ([*FLINK, "1.1", "1.2", "1.3"], "unexpected extra argument"),
         (["compat", "--framework", "storm"], "'storm' is not one of 'spark', 'flink'"),
@@ -272,7 +274,7 @@ def test_connectors(cli: Command) -> None:
         "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",
         *("3.5", "3.5.9", "ok", "ok"),
     ]
-    for words in ("Checkpoints that go on elsewhere:", "NoSuchMethodError", "Measured 20"):
+    for words in ("Checkpoints resumed elsewhere:", "NoSuchMethodError", "Measured 20"):
         assert words in result.out
 
 
@@ -307,4 +309,4 @@ def test_connectors_that_are_unknown(cli: Command) -> None:
     assert "unknown" in result.out
     assert "has no 2.4" in result.err
     assert "no connector 'pulsar'" in cli("compat", "--connectors", "pulsar").err
-    assert "connectors are Spark's" in cli(*FLINK, "--connectors", "all").err
+    assert "connectors exist for Spark only" in cli(*FLINK, "--connectors", "all").err

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from flinkish.cli.completion_files import SHELLS, script
+from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import ROOT, Command
 from tests.support.terminal import on_terminal

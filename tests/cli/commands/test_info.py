@@ -73,8 +73,8 @@ def _answers(cli: Command, record: dict[str, Any]) -> None:
         cli,
         f"data = open({str(cli.directory / 'record.json')!r}).read()\n"
         f"open({str(cli.directory / 'seen.json')!r}, 'w').write(json.dumps(\n"
-        "    [sys.argv[1:], json.loads(os.environ['FLINKISH_DESCRIBE_OPTIONS'])]))\n"
-        "path = os.environ['FLINKISH_DESCRIBE']\n"
+        "    [sys.argv[1:], json.load(open(os.environ['FLINKISH_CALL']))['options']]))\n"
+        "path = os.environ['FLINKISH_CALL'] + '.answer'\n"
         "open(path + '.new', 'w').write(data)\n"
         "os.replace(path + '.new', path)\n",
     )
@@ -147,10 +147,10 @@ def test_an_error_of_the_driver_is_ours(cli: Command) -> None:
 
 
 def test_an_answer_that_is_none(cli: Command) -> None:
-    _driver(cli, "open(os.environ['FLINKISH_DESCRIBE'], 'wb').write(b'\\xff{')\n")
+    _driver(cli, "open(os.environ['FLINKISH_CALL'] + '.answer', 'wb').write(b'\\xff{')\n")
     result = cli(*_words(cli))
     assert result.code == 15, result.err
-    assert "no answer" in result.err
+    assert "not a valid answer" in result.err
 
 
 def test_a_driver_that_dies_without_an_answer(cli: Command) -> None:

@@ -16,6 +16,9 @@ import pytest
 from flinkish.cli import entry
 from flinkish.cli.app import run as run_click
 from flinkish.cli.commands.jobs_table import wanted_states
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry import fast_list
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -24,10 +27,7 @@ from flinkish.registry.jobs import (
     TRANSITIONS,
     JobRecord,
     JobState,
-    Launch,
     ProcessRef,
-    QueryStatus,
-    SavepointRecord,
 )
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import PATIENCE, ROOT, Command, line_with
@@ -176,7 +176,7 @@ def test_no_registry_yet(cli: Command) -> None:
     assert empty.err.splitlines() == [
         "No running jobs.",
         "No scheduled jobs.",
-        f"There is no registry yet: flinkish run makes sqlite:///{default}",
+        f"There is no registry yet: flinkish run creates sqlite:///{default}",
     ]
     assert cli.ok("list", "--json").json()["jobs"] == []
     assert cli.ok("list", "-q").err == ""
@@ -200,6 +200,25 @@ def test_prune_says_that_no_registry_tells_what_jobs_need(cli: Command) -> None:
     (cli.directory / "sp").mkdir()
     pruned = cli.ok("savepoint", "prune", "sp", "--keep-last", "1", "--yes", "-q")
     assert "warning: there is no registry at" in pruned.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("savepoint", "prune", "sp", "--keep-last", "1"),
+        ("savepoint", "list", "--registry"),
+        ("purge", "--ended-before", "1d"),
+        ("ack", "--all"),
+        ("recover",),
+        ("metrics",),
+        ("savepoint", "--all", "sp"),
+    ],
+    ids=" ".join,
+)
+def test_json_says_that_there_is_no_registry(cli: Command, words: tuple[str, ...]) -> None:
+    (cli.directory / "sp").mkdir()
+    absent = cli.ok(*words, "--json").json()["absent_registry"]
+    assert absent == f"sqlite:///{cli.directory}/state/flinkish/registry.db"
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
@@ -269,7 +288,7 @@ def test_a_named_registry_must_be_there(
     result = cli(*words)
     assert result.code == 16, result.err
     assert f"there is no registry at {path}" in result.err
-    assert "flinkish run makes one" in result.err
+    assert "flinkish run creates one" in result.err
     assert not path.parent.exists()
 
 
@@ -495,10 +514,10 @@ def test_nothing_passes_the_filters(cli: Command, jobs: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--state", "walking"], "'walking' is no state"),
-        (["--state", "running,"], "'' is no state"),
-        (["--state", "running", "-r"], "--state excludes"),
-        (["--state", "failed", "--failed"], "--state excludes"),
+        (["--state", "walking"], "'walking' is not a job state"),
+        (["--state", "running,"], "'' is not a job state"),
+        (["--state", "running", "-r"], "--state cannot be combined"),
+        (["--state", "failed", "--failed"], "--state cannot be combined"),
         (["--since", "soon"], "neither a duration nor a time"),
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 
 from flinkish.client.logs import LogReader
 from flinkish.log_lines import LogChoice, LogLevel
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.messages.launch import Launch
+from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import PATIENCE, Command, line_with, wait_until
 from tests.test_log_lines import FAILURE, LOG, RESTART, TRACEBACK, WARNING
 
@@ -55,10 +56,10 @@ def test_what_is_shown(cli: Command, log: Path, words: tuple[str, ...], expected
     ("words", "text"),
     [
         (("--grep", "a(b"), "is not a regular expression"),
-        (("--level", "loud"), "'loud' is no level"),
+        (("--level", "loud"), "'loud' is not a log level"),
         (("--since", "tomorrow"), "is neither a duration nor a time"),
         (("--since", "2026-13-01"), "is neither a duration nor a time"),
-        (("--since", ""), "it is empty"),
+        (("--since", ""), "the value is empty"),
     ],
 )
 def test_mistakes(cli: Command, log: Path, words: tuple[str, str], text: str) -> None:

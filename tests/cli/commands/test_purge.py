@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus, RestoreSpec
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.savepoint.directory.leases import Kind, Lease
 from tests.cli.conftest import Command
 from tests.support.savepoint.small_savepoints import make_savepoint
@@ -173,7 +175,7 @@ def test_a_job_that_runs_needs_what_it_was_restored_from(cli: Command) -> None:
 def test_a_savepoint_in_the_checkpoints_stays(cli: Command) -> None:
     job = add(cli, "a")
     path = make_savepoint(str(checkpoint_of(cli, job)), time.time(), job_id=job, name="app")
-    assert "a savepoint lies in it" in reason(cli, job), "though the registry does not know it"
+    assert "it contains a savepoint" in reason(cli, job), "though the registry does not know it"
     cli.ok("savepoint", "import", path)
     assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
     assert (Path(path) / "_metadata").exists()
@@ -204,7 +206,7 @@ def test_a_directory_of_another_name_is_not_a_checkpoint_of_flinkish(cli: Comman
     odd = cli.directory / "checkpoints"
     with cli.registry() as registry:
         registry.update_job(job, checkpoint_dir=str(odd))
-    assert "not named as flinkish names checkpoints" in reason(cli, job)
+    assert "its name is not that of a checkpoint" in reason(cli, job)
     assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
     assert (odd / job / "q").exists()
 
@@ -319,7 +321,7 @@ def test_what_a_killed_rehearsal_has_left_goes(cli: Command, lease: bool) -> Non
     (line,) = (line for line in shown.splitlines() if str(old) in line)
     assert line.startswith("remove ")
     assert line.endswith("nothing needs it")
-    assert leftovers(cli) == {old.name: None, young.name: "it was not left that long ago"}
+    assert leftovers(cli) == {old.name: None, young.name: "it was changed later than that"}
     (done, kept) = sorted(
         cli.ok("purge", *OLD, "--yes", "--json").json()["leftovers"], key=lambda e: e["keep"]
     )
@@ -336,13 +338,13 @@ def test_a_rehearsal_that_goes_on_stays(cli: Command) -> None:
     add(cli, "a", days=1)
     path = leftover(cli, days=40)
     with Lease.take(str(path), Kind.REWRITE, owner="flinkish rehearse"):
-        why = f"its rehearsal goes on (pid {os.getpid()} on {os.uname().nodename})"
+        why = f"its rehearsal is still running (pid {os.getpid()} on {os.uname().nodename})"
         assert leftovers(cli) == {path.name: why}
         assert cli.ok("purge", "--ended-before", "0s", "--yes", "-q").out.split() == ["a" * 32]
         assert (path / "q/commits/5").exists()
     here = ("-D", f"execution.checkpointing.dir={path.parent}")
-    assert leftovers(cli, *here)[path.name] == "it was not left that long ago", "but just now"
-    assert "may go on" in str(leftovers(cli, *here, "--ended-before", "0s")[path.name])
+    assert leftovers(cli, *here)[path.name] == "it was changed later than that", "but just now"
+    assert "may still be running" in str(leftovers(cli, *here, "--ended-before", "0s")[path.name])
 
 
 def test_a_leftover_that_is_a_link_is_not_followed(cli: Command) -> None:

@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    Launch,
-    ProcessRef,
-    QueryStatus,
-    RestoreSpec,
-)
+from flinkish.errors import NonRestoredState
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import is_alive, process_ref
 from tests.cli.conftest import Command, wait_until
 from tests.support.savepoint.small_savepoints import make_savepoint
@@ -103,7 +99,7 @@ def test_sink_ahead_is_for_a_savepoint(cli: Command) -> None:
 def test_dry_run_starts_nothing(cli: Command) -> None:
     job = add(cli, "a", "rides", query=query(cli, None))
     shown = cli.ok("restart", job, "--dry-run").out
-    assert shown == f"Would start job rides ({job}) again: query 'q' from the beginning.\n"
+    assert shown == f"Would restart job rides ({job}): query 'q' from the beginning.\n"
     assert cli.status(job)["state"] == "FAILED"
 
 
@@ -113,6 +109,15 @@ def test_a_checkpoint_that_is_gone_is_named(cli: Command) -> None:
     assert refused.code == 13
     assert "had committed batch 7" in refused.err
     assert str(cli.directory / "cp") in refused.err
+
+
+def test_state_that_a_refused_start_left_behind_is_not_dropped(cli: Command) -> None:
+    """In place nothing is checked again."""
+    left = NonRestoredState("no operator takes: uid 'y'").to_record()
+    refused = cli("restart", add(cli, "a", "rides", failure=left, query=query(cli, None)))
+    assert refused.code == 13
+    assert "uid 'y'" in refused.err
+    assert "-n" in refused.err
 
 
 def test_a_program_that_is_gone_is_named(cli: Command) -> None:

@@ -56,7 +56,7 @@ def test_a_dead_job_does_not_hold_its_name(cli: Command) -> None:
 def test_if_not_running_shows_what_runs(cli: Command) -> None:
     job = cli.start("serve", "--name", "rides", "--if-not-running")
     words = cli.run_words("serve", "--name", "rides", "--if-not-running")
-    assert cli.ok(*words).out == f"Job rides is RUNNING already, with JobID {job}\n"
+    assert cli.ok(*words).out == f"Job rides is already RUNNING, with JobID {job}\n"
     assert cli.ok(*words[:-2], "-q", "-d", *words[-2:]).out == f"{job}\n"
     shown = cli.ok(*words[:-2], "--json", *words[-2:]).json()
     assert shown == {

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RequestKind, RequestState
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import SavepointArguments
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.requests import SavepointArguments
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -77,7 +78,7 @@ def test_nothing_runs(cli: Command) -> None:
     cli.start("serve", "--name", "one [eu]")
     for pattern in ("x*", "one [e]*", "one ?e?"):  # [ is no wildcard: the name is as written
         refused = cli.ok("savepoint", "--all", "--name", pattern, "sp").err
-        assert f"no running job has a name like '{pattern}'" in refused
+        assert f"no running job matches '{pattern}'" in refused
     empty: dict[str, list[Any]] = {
         "savepoints": [],
         "failed": [],
@@ -160,8 +161,8 @@ def test_a_job_found_dead_is_a_failure_until_it_is_acknowledged(cli: Command) ->
         again = cli("savepoint", "--all", "sp", "-q")
         assert again.code == 3
         assert again.err == (
-            f"error: job dead ({job.job_id}) does not run any more: {reason}; "
-            f"when that is known: flinkish ack {job.job_id}\n"
+            f"error: job dead ({job.job_id}) is no longer running: {reason}; "
+            f"acknowledge it with: flinkish ack {job.job_id}\n"
         )
     document = json.loads(cli("savepoint", "--all", "sp", "--json").out)
     ((failed),) = document["unacknowledged"]
@@ -216,10 +217,10 @@ def test_dry_run_asks_for_nothing(cli: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--all", "job", "sp"], "--all takes no JOB"),
+        (["--all", "job", "sp"], "--all takes only a target and no JOB"),
         (["--all", "sp", "-detached"], "cannot be -detached"),
-        (["--all", "--from-checkpoint", "x", "sp"], "two different things"),
-        (["job", "sp", "--name", "x"], "--name goes with --all"),
+        (["--all", "--from-checkpoint", "x", "sp"], "mutually exclusive"),
+        (["job", "sp", "--name", "x"], "--name requires --all"),
         (["job", "sp", "-detached", "--keep-last", "3"], "-detached does not wait"),
         (["job", "sp", "--keep-last", "0"], "--keep-last"),
         (["job", "sp", "--keep-within", "soon"], "--keep-within: 'soon' is not a duration"),

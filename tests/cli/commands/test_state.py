@@ -7,6 +7,9 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
+from flinkish.errors import Corrupt
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -109,12 +112,35 @@ def test_a_damaged_state(cli: Command, tmp_path: Path) -> None:
     assert ".delta" in refused.error()["message"]
 
 
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ("commits/6", "there is no commit of batch 6"),
+        ("state/0/1", "the state partition is missing"),
+    ],
+)
+def test_files_of_a_savepoint_that_are_missing(
+    cli: Command, tmp_path: Path, gone: str, words: str
+) -> None:
+    path = save(tmp_path, "hdfs-agg")
+    victim = Path(path, "0-query_hdfs-agg", gone)
+    victim.rename(tmp_path / "elsewhere")
+    for line in (
+        ("state", "show", path, "hdfs-agg"),
+        ("state", "export", path, "hdfs-agg", str(tmp_path / "new"), "--dry-run"),
+        ("migrate", path, str(tmp_path / "new"), "-p", "7", "--dry-run"),
+    ):
+        refused = cli(*line, "--json")
+        assert refused.code == Corrupt.code, line
+        assert (words if line[0] == "state" else gone) in refused.error()["message"]
+
+
 def test_what_an_export_refuses(cli: Command, tmp_path: Path) -> None:
     path = save(tmp_path, "hdfs-agg")
     (tmp_path / "there").mkdir()
     refused = cli("state", "export", path, "hdfs-agg", str(tmp_path / "there"), "--json")
     assert refused.code == 2
-    assert "the target exists" in refused.error()["message"]
+    assert "the target already exists" in refused.error()["message"]
     new = str(tmp_path / "new")
     refused = cli("state", "export", path, "hdfs-agg", new, "--format", "avro", "--where", "true")
     assert refused.code == 2

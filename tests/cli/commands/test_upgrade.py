@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flinkish.client.context import Context
 from flinkish.config import Config
-from flinkish.spec.upgrades import Upgrade
+from flinkish.messages.upgrades import Upgrade
 from tests.cli.conftest import Command
 from tests.upgrade.test_in_place import GONE, ID, new
 
@@ -25,7 +25,7 @@ def test_an_interrupted_one_is_finished(cli: Command) -> None:
     assert (shown["upgrade_id"], shown["state"]) == (ID, "STOPPING")
     done = cli.ok("upgrade", "resume", ID[:31])
     (job,) = cli.ok("list", "-q", "--name", "rides").out.split()
-    assert done.out == f"Job rides is upgraded: it goes on as job {job}.\n"
+    assert done.out == f"Job rides is upgraded and continues as job {job}.\n"
     assert f"stopping job rides ({upgrade.job_id}) with a savepoint" in done.err
     assert "UPGRADED" in cli.ok("status", job).out
     assert cli("upgrade", "rollback", ID[:31]).code == 13

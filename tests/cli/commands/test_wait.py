@@ -11,8 +11,10 @@ import pytest
 
 from flinkish import Client
 from flinkish.errors import UsageError, WaitTimeout
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import Command
 

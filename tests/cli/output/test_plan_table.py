@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from flinkish.cli.output.plan_table import show_plan
+from flinkish.messages.plan import RestorePlan
 from flinkish.units import width_of
 from tests.restore.plan.test_restore_planner import planner_of
 from tests.support.restore.query_builders import AGG, new, old, saved_query, starting
@@ -20,14 +21,14 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def plan() -> dict[str, Any]:
+def plan() -> RestorePlan:
     """An operator of another kind, and one that nobody takes."""
     planner = planner_of(saved_query(old("kept"), old("gone", 1)))
     planner.plan(starting(new("kept", kind=AGG)), {})
-    return planner.document(complete=True)
+    return planner.restore_plan(complete=True)
 
 
-def test_plain_text(plan: dict[str, Any]) -> None:
+def test_plain_text(plan: RestorePlan) -> None:
     out = io.StringIO()
     show_plan(plan, out)
     lines = out.getvalue().splitlines()
@@ -39,7 +40,7 @@ def test_plain_text(plan: dict[str, Any]) -> None:
 
 
 def test_a_terminal_gets_colours_and_the_same_words(
-    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    plan: RestorePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "60")
@@ -58,13 +59,11 @@ def test_a_terminal_gets_colours_and_the_same_words(
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_nothing_wraps(
-    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, no_color: str
-) -> None:
+def test_nothing_wraps(plan: RestorePlan, monkeypatch: pytest.MonkeyPatch, no_color: str) -> None:
     path = "/data/of/this/cluster/below/many/directories/with/the/output"
     sentence = "is a sentence with words that need more than a line " * 2
-    row = {**plan["operators"][0], "uid": path, "kind": "flatMapGroupsWithState", "text": sentence}
-    plan["operators"][0] = row
+    row = replace(plan.operators[0], uid=path, kind="flatMapGroupsWithState", text=sentence)
+    plan = replace(plan, operators=(row, *plan.operators[1:]))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", no_color)
@@ -81,8 +80,9 @@ def test_nothing_wraps(
     assert "…" not in piped.getvalue()
 
 
-def test_passwords_are_hidden(plan: dict[str, Any]) -> None:
-    plan["operators"][0]["text"] = "reads s3://user:secret@host/x"
+def test_passwords_are_hidden(plan: RestorePlan) -> None:
+    row = replace(plan.operators[0], text="reads s3://user:secret@host/x")
+    plan = replace(plan, operators=(row,))
     out = io.StringIO()
     show_plan(plan, out)
     assert "secret" not in out.getvalue()

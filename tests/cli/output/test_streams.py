@@ -80,7 +80,7 @@ def test_the_command_on_such_streams(redirection: str, code: int) -> None:
         error = json.loads(done.stderr)["error"]
         assert error["id"] == "result-not-written"
         assert '"to": "4.0.0"' in error["result"]
-        assert error["hint"].startswith("the command has done its work")
+        assert error["hint"].startswith("the command succeeded")
 
 
 def test_a_savepoint_that_was_taken_is_told_all_the_same(cli: Command) -> None:

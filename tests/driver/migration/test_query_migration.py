@@ -16,9 +16,9 @@ from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.directories import LocalDirectory
 from flinkish.errors import Corrupt, Incompatible, UsageError
+from flinkish.messages.codec import decode, encode
+from flinkish.messages.migration import MigratedOperator, Migration, NewSchema
 from flinkish.savepoint.format.contents import QueryRecord
-from flinkish.spec.codec import decode, encode
-from flinkish.spec.migration import MigratedOperator, Migration, NewSchema
 from tests.engine.migration.test_checkpoint_migration import all_rows
 from tests.support.checkpoints.recorded import unpack
 from tests.support.engine.inline_spark import InlineContext

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from flinkish.driver.plan.outputs import Output, output_of
-from flinkish.driver.plan.planned_queries import new_sink
+from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
+from flinkish.driver.plan.planned_queries import new_sink, source_records
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table, resolve
+from flinkish.operators.identity import UNKNOWN
+from flinkish.restore.source.restore_source import saved_sources
+from flinkish.savepoint.format.contents import QueryRecord
 
 _SQL = "org.apache.spark.sql"
 
@@ -30,7 +35,7 @@ _SQL = "org.apache.spark.sql"
 def test_a_sink_has_the_format_that_spark_would_use(
     given: str | None, default: str, format: str, output: Output | None
 ) -> None:
-    """By which its batches, its claim and its table are found: one for all three."""
+    """By which its batches, its claim and its table are found, and what a savepoint records."""
     hadoop = SimpleNamespace(get=lambda _: "file:///")
     session = SimpleNamespace(
         conf=SimpleNamespace(get=lambda _key, _default=None: default),
@@ -38,8 +43,31 @@ def test_a_sink_has_the_format_that_spark_would_use(
         _jsparkSession=None,
         _jvm=None,
     )
-    sink = new_sink(WriterFacts(format=given, path="/out"), session)
+    facts = WriterFacts(format=given, path="/out")
+    sink = new_sink(facts, session)
     assert (sink.format, sink.path) == (format, "/out")
     assert output_of(sink, session) == output
-    table = open_table(SinkPlace(sink.format, sink.path), session)
-    assert (table is not None) is (format == "delta")
+    assert facts.describe_sink(session)["format"] == format
+    for place in (SinkPlace(sink.format, sink.path), resolve(facts.place, session)):
+        assert (open_table(place, session) is not None) is (format == "delta")
+
+
+def test_a_savepoint_has_the_options_of_a_file_source_that_decide_which_files_wait() -> None:
+    given = {"maxFilesPerTrigger": "1", "latestFirst": "true", "path": "/in", "header": "true"}
+    given["sourceArchiveDir"] = "s3a://key:hush@b/old/"
+    sources = (
+        PlannedSource(0, "0", 0, UNKNOWN, "file[/in]", (), given),
+        PlannedSource(1, "1", 1, UNKNOWN, "kafka[subscribe=t]", (), {"subscribe": "t"}),
+    )
+    planned = SimpleNamespace(sources=sources, operators=())
+    records = source_records(cast("PlannedQuery", planned), [])
+    saved = SimpleNamespace(name="q", source=records, offsets=("1", "2"))
+    file, kafka = saved_sources(cast("QueryRecord", saved)) or ()
+    assert file.options == {
+        "latestfirst": "true",
+        "maxfilespertrigger": "1",
+        "sourcearchivedir": "s3a://b/old",
+    }
+    assert kafka.options is None
+    records[0]["options"] = ["damaged"]
+    assert (saved_sources(cast("QueryRecord", saved)) or ())[0].options is None

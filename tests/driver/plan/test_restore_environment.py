@@ -10,6 +10,8 @@ import pytest
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, qualified
 from flinkish.errors import ConsentNeeded, Corrupt
+from flinkish.messages.calls import JobOrigin, KnownWriter
+from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
@@ -18,8 +20,6 @@ from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink
 from flinkish.restore.source.restore_source import open_restore_source
-from flinkish.spec.calls import JobOrigin, KnownWriter
-from flinkish.spec.queries import QueryFacts, QueryStatus
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 from tests.support.restore.query_builders import reads, source
@@ -116,7 +116,7 @@ def test_a_query_that_goes_on_in_its_own_checkpoint(
     found = DriverRestoreEnvironment(lambda _: ()).start(query, None)
     assert isinstance(found, ConsentNeeded) is asks, found
     if asks and committed is not None:
-        assert "would go on after batch 3" in str(found)
+        assert "would resume after batch 3" in str(found)
 
 
 def test_a_start_that_cannot_be_judged_is_noted(tmp_path: Path) -> None:

@@ -7,8 +7,22 @@ from typing import Any
 import pytest
 
 from flinkish.driver.plan.plan_extraction import extract_plan
-from flinkish.driver.plan.setting_dependences import may_fail, names_zone
-from flinkish.operators.state_semantics import ANSI, TIME_PARSER, TIME_ZONE, Dependence
+from flinkish.driver.plan.setting_dependences import (
+    DependenceReader,
+    may_fail,
+    moments_in,
+    names_zone,
+)
+from flinkish.operators.state_semantics import (
+    ANSI,
+    CASE_SENSITIVE,
+    IGNORE_NULL_FIELDS,
+    PRECISION_LOSS,
+    TIME_PARSER,
+    TIME_ZONE,
+    TIMESTAMP_TYPE,
+    Dependence,
+)
 
 SCHEMA = "id string, s string, ts timestamp, ntz timestamp_ntz, d date, cents long, n int"
 
@@ -24,6 +38,19 @@ SCHEMA = "id string, s string, ts timestamp, ntz timestamp_ntz, d date, cents lo
 )
 def test_patterns_that_name_a_zone(pattern: str, named: bool) -> None:
     assert names_zone(pattern) is named
+
+
+@pytest.mark.parametrize(
+    ("type_", "found"),
+    [
+        ("struct<date:string,n:int,timestamp:array<bigint>>", set()),
+        ("struct<a:date,b:map<string,timestamp>>", {"date", "timestamp"}),
+        ("timestamp_ntz", set()),
+        ("array<timestamp>", {"timestamp"}),
+    ],
+)
+def test_moments_in_a_type(type_: str, found: set[str]) -> None:
+    assert moments_in(type_) == found
 
 
 def test_casts_that_may_fail() -> None:
@@ -87,6 +114,10 @@ def test_the_event_time_and_aggregates_count_too(spark: Any, frame: Any) -> None
     assert (ansi.setting, ansi.certain) == (ANSI, False)
     (key,) = depends(frame.groupBy(F.col("cents").cast("int")).count())
     assert (key.setting, key.certain) == (ANSI, True)
+    # Spark's own name for this expression is not that of its class.
+    made = F.make_timestamp(F.lit(2020), F.lit(1), F.col("n"), F.lit(0), F.lit(0), F.lit(0))
+    found = depends(frame.groupBy(made.alias("made")).count())
+    assert {each.setting for each in found} == {ANSI, TIME_ZONE}
 
 
 @pytest.mark.spark
@@ -107,5 +138,48 @@ def test_what_counts_from_the_epoch_or_names_its_zone_depends_on_nothing(
     # A field of text in JSON depends on the zone of the times beside it as little.
     parsed = frame.select(F.from_json("s", "t timestamp, user string").alias("j")).select("j.*")
     assert depends(parsed.groupBy("user").count()) == []
-    (text,) = depends(parsed.groupBy(F.window("t", "1 hour")).count())
-    assert (text.setting, text.certain) == (TIME_ZONE, False)
+    texts = depends(parsed.groupBy(F.window("t", "1 hour")).count())
+    assert {(x.setting, x.certain) for x in texts} == {(TIME_ZONE, False), (TIME_PARSER, False)}
+
+
+@pytest.mark.spark
+def test_settings_that_expressions_look_up(spark: Any, frame: Any) -> None:
+    """Also where the optimizer has put a call in the place of the expression."""
+    from pyspark.sql import functions as F
+
+    def settings(key: Any) -> dict[str, tuple[str, bool]]:
+        (operator,) = extract_plan(frame.groupBy(key).count(), "update", "q").operators
+        listed = operator.meaning.settings
+        assert listed is not None
+        return {x.setting: (x.value, x.certain) for x in listed if x.setting != CASE_SENSITIVE}
+
+    session = spark.conf.get
+    wide = F.col("cents").cast("decimal(38,18)")
+    fitting = F.col("cents").cast("decimal(10,2)")
+    json = settings(F.to_json(F.struct("id", "ts")))
+    assert json[IGNORE_NULL_FIELDS] == ("true", True)
+    assert json[TIME_ZONE] == ("UTC", True)
+    assert settings(F.to_json(F.struct("id")))[IGNORE_NULL_FIELDS] == ("true", True)
+    assert settings((wide * wide).cast("string"))[PRECISION_LOSS] == ("true", True)
+    assert PRECISION_LOSS not in settings((fitting * fitting).cast("string"))
+    assert settings(F.hour(F.to_timestamp("s")))[TIMESTAMP_TYPE] == ("TIMESTAMP_LTZ", False)
+    parsed = F.from_json("s", "d date, user string", {"dateFormat": "yyyy/MM/dd"})
+    assert settings(parsed["d"])[TIME_PARSER] == (session(TIME_PARSER), True)
+    assert TIME_PARSER not in settings(parsed["user"])
+    exists = F.exists(F.split("s", ","), lambda each: each > "a")
+    three_valued = "spark.sql.legacy.followThreeValuedLogicInArrayExists"
+    assert settings(exists)[three_valued] == ("true", True)
+    chunked = "spark.sql.chunkBase64String.enabled"
+    assert settings(F.base64(F.col("s").cast("binary")))[chunked] == ("true", True)
+    assert settings(F.col("n") + 1).keys() == {ANSI}
+
+
+@pytest.mark.spark
+def test_what_cannot_be_read_may_depend_on_any_setting(spark: Any) -> None:
+    values = {TIME_ZONE: "UTC", ANSI: "TRUE"}
+    reader = DependenceReader(spark._jvm, {}, {}, values.get, str)
+    unknown = spark._jvm.java.lang.Object()
+    assert list(reader.of("key `k`", unknown, finds=True)) == [
+        Dependence(TIME_ZONE, "UTC", "key `k`"),
+        Dependence(ANSI, "true", "key `k`"),
+    ]

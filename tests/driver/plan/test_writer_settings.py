@@ -42,4 +42,4 @@ def test_savepointable(facts: WriterFacts) -> None:
 
 def test_sink_description_has_no_option_values() -> None:
     facts = WriterFacts(format="jdbc", path="/out", options={"password": "hush"})
-    assert facts.describe_sink() == {"format": "jdbc", "path": "/out"}
+    assert facts.describe_sink(None) == {"format": "jdbc", "path": "/out"}

@@ -18,10 +18,11 @@ from flinkish.driver.requests.canonical_savepoints import POOL, background
 from flinkish.driver.spark.settings import configured
 from flinkish.driver.tasks.migration_task import migrate
 from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
-from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.migration import Migration
+from flinkish.messages.requests import CancelArguments, SavepointArguments
+from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
-from flinkish.spec.migration import Migration
-from flinkish.spec.requests import CancelArguments, SavepointArguments
 from tests.driver.test_gate import start_counting
 from tests.support.driver.in_process_job import InProcessJob
 from tests.support.driver.operator_programs import BACKENDS, PROGRAMS, write_input

@@ -14,7 +14,8 @@ from flinkish.checkpoint.cut import newest_committed_batch, newest_entries
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import FlinkishError
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, describe, open_savepoint
 from tests.driver.test_gate import rate, rate_key
 from tests.support.driver.in_process_job import InProcessJob
@@ -184,7 +185,7 @@ def test_the_output_is_that_of_the_batch(
     again.wait_until(lambda: len(again.runtime.queries()) == 1)
     (plan,) = (query.plan for query in again.runtime.queries())
     assert plan is not None
-    assert [check["id"] for check in plan["checks"]] == ["drained"]
+    assert [check.id for check in plan.checks] == ["drained"]
     again.request(RequestKind.CANCEL)
     again.wait()
 

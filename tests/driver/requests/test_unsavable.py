@@ -13,7 +13,8 @@ import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import ConsentNeeded, Corrupt, GivenUp, WrongState
-from flinkish.registry.jobs import JobState, RequestKind, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -180,7 +181,7 @@ def test_a_query_without_input_is_left_out_and_named(
     refused.wait()
     assert refused.outcome is not None
     assert isinstance(refused.outcome.error, ConsentNeeded)
-    assert "'c4' was a query of the saved job" in str(refused.outcome.error)
+    assert "'c4' of the saved job is not in the savepoint" in str(refused.outcome.error)
 
 
 def removed(directory: Path) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, ProcessRef, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 from flinkish.restore.source.restore_inputs import NewSink
 
@@ -17,6 +20,10 @@ OUT = NewSink("csv", "/out")
 
 
 KAFKA = NewSink("kafka")
+
+
+def unasked() -> bool:
+    raise AssertionError("the sink of a job on this host is not looked at")
 
 
 def add(registry: Registry, letter: str) -> OtherJobs:
@@ -29,32 +36,48 @@ def add(registry: Registry, letter: str) -> OtherJobs:
 
 def test_of_two_queries_of_one_program_the_second_is_refused(registry: Registry) -> None:
     job = add(registry, "a")
-    job.take("q1", OUT, None, None, is_empty=True)
+    job.take("q1", OUT, None, None, is_empty=unasked)
     with pytest.raises(ConsentNeeded, match="as query 'q1' of the same program") as refused:
-        job.take("q2", OUT, None, None, is_empty=True)
+        job.take("q2", OUT, None, None, is_empty=unasked)
     assert refused.value.to_record()["reasons"] == ["sink-in-use"]
     ended = replace(QueryStatus("q1", "i", "r", "/c"), active=False)
     registry.heartbeat("a" * 32, [ended])
-    job.take("q2", OUT, None, None, is_empty=True)
+    job.take("q2", OUT, None, None, is_empty=unasked)
     with pytest.raises(ConsentNeeded, match="as query 'q2' of job a "):
-        add(registry, "b").take("q", OUT, None, None, is_empty=True)
+        add(registry, "b").take("q", OUT, None, None, is_empty=unasked)
 
 
 def test_of_two_first_runs_in_one_checkpoint_the_second_is_refused(registry: Registry) -> None:
     """The checkpoint has no query id yet by which they would know of each other."""
     one, other = add(registry, "a"), add(registry, "b")
-    one.take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+    one.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
     with pytest.raises(ConsentNeeded, match="in the checkpoint /chk, in which query 'q' of job a "):
-        other.take("q", KAFKA, None, None, is_empty=True, checkpoint="file:///chk/")
+        other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="file:///chk/")
     assert other.writers() == [], "nobody writes there"
-    one.take("renamed", KAFKA, None, None, is_empty=True, checkpoint="/chk")
-    other.take("q", KAFKA, None, None, is_empty=True, checkpoint="/another")
+    one.take("renamed", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/another")
     registry.transition("a" * 32, JobState.FAILED)
-    other.take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
+
+
+def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "3").write_text("v1\n{}")
+    out = NewSink("csv", str(tmp_path))
+    add(registry, "a").take("q", out, None, None, is_empty=lambda: False)
+    registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
+    registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=3)])
+    other = add(registry, "b")
+    with pytest.raises(ConsentNeeded) as refused:  # maybe both have mounted it
+        other.take("q", out, None, None, is_empty=lambda: False)
+    assert "try again a minute after its next batch" in refused.value.hint
+    registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=4)])
+    other.take("q", out, None, None, is_empty=lambda: False)
 
 
 def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:
-    add(registry, "a").take("q", KAFKA, None, None, is_empty=True, checkpoint="/chk")
+    add(registry, "a").take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
     registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
     other = add(registry, "b")
-    other.take("q", KAFKA, None, None, is_empty=False, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")

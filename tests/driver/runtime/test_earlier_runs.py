@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,14 +14,10 @@ from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Corrupt, NoCommittedBatch
-from flinkish.registry.jobs import (
-    JobRecord,
-    JobState,
-    QueryFacts,
-    QueryStatus,
-    RequestKind,
-    RestoreSpec,
-)
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import HistoryShift, QueryRow, RestorePlan
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from tests.driver.test_claim import Counting, stopped
 from tests.driver.test_gate import rate, rate_key
 from tests.support.checkpoints.recorded import unpack
@@ -61,7 +56,7 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_restored_batch_is_that_of_its_own_query() -> None:
-    plan = {"queries": [{"name": "other", "batch_id": 3}, {"name": "q", "batch_id": 7}]}
+    plan = RestorePlan(queries=(QueryRow("other", batch_id=3), QueryRow("q", batch_id=7)))
     assert run_of(QueryStatus("q", "id", "run", "/cp", plan=plan)).restored_batch == 7
     assert run_of(QueryStatus("new", "id", "run", "/cp", plan=plan)).restored_batch is None
     assert run_of(QueryStatus("q", "id", "run", "/cp")).restored_batch is None
@@ -153,6 +148,14 @@ def test_a_claimed_savepoint_is_settled_by_the_second_driver(
     cancelled(third)
 
 
+def _forget_batches_after(checkpoint: Path, batch: int) -> None:
+    """Leave a checkpoint as a restore has made it: Spark has not gone on in it."""
+    for log in ("offsets", "commits"):
+        for path in (checkpoint / log).iterdir():
+            if path.name.isdigit() and int(path.name) > batch:
+                path.unlink()
+
+
 @pytest.mark.spark
 def test_a_query_that_was_not_started_yet_begins_from_the_savepoint(
     spark: Any, new_job: NewJob, tmp_path: Path
@@ -171,7 +174,7 @@ def test_a_query_that_was_not_started_yet_begins_from_the_savepoint(
             name="two",
         )
     )
-    shutil.rmtree(forgotten.checkpoint_dir)
+    _forget_batches_after(Path(forgotten.checkpoint_dir), batches["two"])
     again = new_job(again=record).start(Counting(spark))
     again.wait_until(lambda: len(again.runtime.queries()) == 2)
     started = {q.name: q for q in again.runtime.queries()}
@@ -181,7 +184,8 @@ def test_a_query_that_was_not_started_yet_begins_from_the_savepoint(
 
 
 def test_the_history_s_shift_is_in_the_facts_and_before_that_in_the_plan() -> None:
-    plan = {"queries": [{"name": "q", "batch_id": 7, "history": {"shift": 5 << 32, "keep": False}}]}
+    row = QueryRow("q", batch_id=7, history=HistoryShift(5 << 32, keep=False))
+    plan = RestorePlan(queries=(row,))
     status = QueryStatus("q", "id", "run", "/cp", plan=plan)
     facts = QueryFacts("run", sink={"format": "foreachBatch", "history_shift": 5 << 32})
     for known in (None, facts, QueryFacts("run")):

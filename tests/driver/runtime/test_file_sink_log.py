@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from flinkish.driver.spark.settings import configured
-from flinkish.registry.jobs import JobState, RestoreSpec
+from flinkish.messages.launch import RestoreSpec
+from flinkish.registry.jobs import JobState
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -12,10 +12,11 @@ import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.launch.job_origin import job_origin
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch, RequestKind, RestoreSpec
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.upgrades import Upgrade, UpgradeKind, UpgradeState
 from tests.driver.test_gate import rate, rate_key, start_counting
 from tests.driver.test_restore import stopped_savepoint
 from tests.support.driver.in_process_job import InProcessJob

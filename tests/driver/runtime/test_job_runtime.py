@@ -12,12 +12,26 @@ import pytest
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.errors import UsageError
+from flinkish.messages.launch import Launch
 from flinkish.registry.claims import file_resource
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState, Launch
+from flinkish.registry.jobs import JobRecord, JobState
 
 A, B = "a" * 32, "b" * 32
 OUT = file_resource("/out")
+
+
+def session() -> Any:
+    """A SparkSession, as far as one is told from another."""
+    own = SimpleNamespace()
+    own.equals = lambda other: other is own
+    return SimpleNamespace(
+        _jsparkSession=own, conf=SimpleNamespace(get=lambda _key, default: default)
+    )
+
+
+HERE = session()
 
 
 @dataclass
@@ -62,7 +76,7 @@ def started(runtime: Runtime, name: str, root: Path) -> Run:
         begin=lambda: None,
         handle=SimpleNamespace(_jsq=run),
         root_uri=f"file://{root}/{name}",
-        session=None,
+        session=HERE,
         query_id=f"id-{name}",
         run_id="r",
     )
@@ -81,7 +95,7 @@ def test_a_report_voids_no_claim_of_a_query_that_starts_again(
     run = started(job, "q", tmp_path)
     job.report()
     run.is_active = False
-    with job._taking("q") as handles:
+    with job._taking("q", HERE) as handles:
         assert registry.claim_resources(A, "q", [OUT]) == []
         job.report()
         assert held(registry) == ["q"]
@@ -99,7 +113,7 @@ def test_what_has_ended_is_reported_before_the_next_start(
     job.report()
     assert held(registry, A, "q2") == ["q1"]
     run.is_active = False
-    with job._taking("q2"):
+    with job._taking("q2", HERE):
         assert held(registry, A, "q2") == []
 
 
@@ -111,7 +125,7 @@ def test_a_query_that_spark_does_not_start_holds_nothing(
     started(job, "other", tmp_path)
 
     def start() -> None:
-        with job._taking("q") as handles:
+        with job._taking("q", HERE) as handles:
             assert registry.claim_resources(A, "q", [OUT]) == []
             handles += [Run()] * is_begun
             raise ValueError("refused")
@@ -128,6 +142,26 @@ def test_a_second_start_that_spark_refuses_takes_nothing_from_the_first(
     job = runtime(registry, tmp_path)
     assert registry.claim_resources(A, "q", [OUT]) == []
     started(job, "q", tmp_path)
-    with pytest.raises(ValueError, match="runs already"), job._taking("q"):
+    with pytest.raises(ValueError, match="runs already"), job._taking("q", HERE):
         raise ValueError("runs already")
     assert held(registry) == ["q"]
+
+
+def test_a_name_is_that_of_one_query_also_in_two_sessions(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """Spark starts both; one of them would be in no savepoint, and never be stopped."""
+    job = runtime(registry, tmp_path)
+    started(job, "q", tmp_path)
+    with job._taking("q", HERE):
+        pass  # Spark's to judge
+    with pytest.raises(UsageError, match="are named 'q'"), job._taking("q", session()):
+        pass
+    assert "are named 'q'" in str(job.fatal)
+
+
+def test_a_name_that_is_free_again(registry: Registry, tmp_path: Path) -> None:
+    job = runtime(registry, tmp_path)
+    started(job, "q", tmp_path).is_active = False
+    with job._taking("q", session()), pytest.raises(UsageError), job._taking("q", HERE):
+        pass  # two threads at once

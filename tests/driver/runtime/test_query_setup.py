@@ -11,14 +11,15 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
 from flinkish.errors import ConsentNeeded
-from flinkish.registry.jobs import QueryStatus
+from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.queries import QueryStatus
 
 CONF = SimpleNamespace(get=lambda *_: None)
 SESSION = SimpleNamespace(
     conf=CONF, _jsc=SimpleNamespace(hadoopConfiguration=lambda: SimpleNamespace(get=lambda _: ""))
 )
 WRITER = SimpleNamespace(_spark=SESSION)
-RESTORED = {"queries": [{"name": "query-1", "batch_id": 4}, {"name": "query-2", "batch_id": 4}]}
+RESTORED = RestorePlan(queries=(QueryRow("query-1", batch_id=4), QueryRow("query-2", batch_id=4)))
 
 
 class NoPlan:

@@ -15,7 +15,7 @@ from fastavro import _read as fastavro_read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.engine.avro.container import zigzag
+from flinkish.avro.container import encode_long
 from flinkish.engine.avro.state_avro import (
     BLOCK_ROWS,
     FORMAT_KEY,
@@ -220,7 +220,7 @@ def test_the_example_of_the_specification() -> None:
         -(1 << 63): "ff" * 9 + "01",
     }
     for number, code in pairs.items():
-        assert zigzag(number) == bytes.fromhex(code)
+        assert encode_long(number) == bytes.fromhex(code)
 
 
 def test_every_size_of_a_number() -> None:

@@ -12,14 +12,9 @@ import pytest
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.engine.errors import StateFormatError
+from flinkish.engine.errors import CannotMigrate, StateFormatError
 from flinkish.engine.migration.checkpoint_migration import Rewritten, rewrite_checkpoint
-from flinkish.engine.migration.migration_planner import (
-    CannotMigrate,
-    FamilyChange,
-    TargetState,
-    plan_operator,
-)
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState, plan_operator
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import normal_value
 from flinkish.engine.stores.checkpoints import CheckpointState, read_checkpoint, store_files

@@ -14,11 +14,12 @@ import pytest
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS, HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.errors import (
+    CannotMigrate,
     MissingStateFile,
     StateFormatError,
     UnsupportedState,
 )
-from flinkish.engine.migration.migration_planner import CannotMigrate, FamilyChange, TargetState
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.stores.canonical import (
     read_rows,
 )

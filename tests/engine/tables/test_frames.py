@@ -14,8 +14,8 @@ import pytest
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.engine.errors import LostRows, MissingStateFile, StateFormatError
-from flinkish.engine.migration.migration_planner import CannotMigrate, TargetState
+from flinkish.engine.errors import CannotMigrate, LostRows, MissingStateFile, StateFormatError
+from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import compile_schema
@@ -351,12 +351,14 @@ def test_what_a_template_cannot_become(tmp_path: Path) -> None:
 def test_the_engines_errors_inside_of_sparks() -> None:
     text = (
         "Job aborted ...\nTraceback (most recent call last):\n  File x\n"
-        "flinkish.engine.errors.MissingStateFile: state/0/1/7.delta at byte 12: it is gone\n\n"
+        "flinkish.checkpoint.format.errors.MissingStateFile: "
+        "state/0/1/7.delta at byte 12: it is gone\n\n"
     )
     found = error_in(RuntimeError(text))
     assert isinstance(found, MissingStateFile)
     assert (found.file, found.offset, found.reason) == ("state/0/1/7.delta", 12, "it is gone")
-    other = error_in(RuntimeError("flinkish.engine.errors.StateFormatError: a/b: bad"))
+    damage = "flinkish.checkpoint.format.errors.CheckpointFormatError: a/b: bad"
+    other = error_in(RuntimeError(damage))
     assert type(other) is StateFormatError
     assert other.offset is None
     refused = error_in(RuntimeError("flinkish.engine.rows.row_bytes.CannotEncode: a key is null"))

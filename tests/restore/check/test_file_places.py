@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.materialize.source_logs import read_files, with_moved_files
-from flinkish.restore.plan.source_row import FileMove, FileReading
+from flinkish.restore.plan.source_row import Cleaned, FileMove, FileReading
 from tests.restore.check.test_source_files import Saved, at
 from tests.support.restore.query_builders import source
 
@@ -80,3 +83,71 @@ def test_a_log_with_moved_files_keeps_the_rest_of_its_lines() -> None:
     assert found.split(b"\n")[:2] == [b"v1", kept]
     assert found.split(b"\n")[2] == moved.replace(b"file:/a%20a", b"file:///c")
     assert [each.path for each in read_files(found, "1")] == ["file:///b/1", "file:///c/ü"]
+
+
+def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
+    """Only what the position has not read counts; whoever deletes leaves no more than a batch."""
+    archive = saved.root / "archive"
+    options = {"cleansource": "archive", "sourcearchivedir": str(archive)}
+
+    def cleaned(mode: str = "archive", gone_on: int | None = None) -> Cleaned | None:
+        given = options | {"cleansource": mode}
+        place = source(f"file[{saved.input}]", offset=at(3))
+        url = saved.input.as_uri()
+        found = file_reading(
+            saved.origin(),
+            place,
+            str(saved.input),
+            url,
+            given,
+            archive=archive.as_uri(),
+            gone_on=gone_on,
+        )
+        assert found is not None
+        return found.cleaned
+
+    there = archive / saved.input.relative_to("/")
+    there.mkdir(parents=True)
+    (saved.input / "0.json").rename(there / "0.json")
+    assert cleaned() is None
+    assert cleaned(gone_on=8) is None
+    (there / "9.json").write_text("{}")
+    assert cleaned() == Cleaned("archive", 1, archive.as_uri())
+    assert cleaned("off", gone_on=8) is None
+    assert cleaned("delete") is None
+    assert cleaned("delete", gone_on=8) == Cleaned("delete", gone_on=8)
+
+
+def test_what_waits_is_looked_at_where_the_age_has_changed(saved: Saved) -> None:
+    waits = saved.input / "old.json"
+    waits.write_text("{}")
+    os.utime(waits, (0, 0))
+    saved.log("0", "4", (saved.file(2), 4), time=30 * 86_400_000)
+    before = {"latestfirst": "true", "maxfilespertrigger": "1"}
+
+    def lost(options: Mapping[str, str], recorded: Mapping[str, str] | None) -> int:
+        place = replace(source(f"file[{saved.input}]", offset=at(3)), options=recorded)
+        url = saved.input.as_uri()
+        found = file_reading(saved.origin(), place, str(saved.input), url, options)
+        assert found is not None
+        return found.ages.lost
+
+    assert lost({}, before) == 1
+    assert lost(before, before) == 0
+    assert lost({"maxfileage": "40d"}, before) == 0
+    assert lost({}, {}) == 0, "it was left out before, too"
+    assert lost({}, None) == 0
+
+
+def test_files_of_another_path_that_are_too_old_are_never_read(saved: Saved) -> None:
+    """Whatever was recorded: nothing of that path was read before."""
+    other = saved.root / "other"
+    other.mkdir()
+    for name, days in (("late", 1), ("b", 31)):
+        (other / name).write_text("{}")
+        os.utime(other / name, (days * 86_400,) * 2)
+    saved.log("0", "4", (saved.file(2), 4), time=31 * 86_400_000)
+    place = replace(source(f"file[{saved.input}]", offset=at(3)), options={})
+    found = file_reading(saved.origin(), place, str(other), other.as_uri(), {})
+    assert found is not None
+    assert (found.ages.lost, found.ages.days) == (1, 31)

@@ -59,17 +59,17 @@ def test_a_broker_with_passwords_and_tls(kafka: KafkaServer) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"kafka.security.protocol": "MAGIC"}, "takes MAGIC"),
+        ({"kafka.security.protocol": "MAGIC"}, "uses MAGIC"),
         ({"kafka.security.protocol": "SASL_SSL"}, "by GSSAPI"),
         (login("SASL_SSL", "OAUTHBEARER", "x"), "by OAUTHBEARER"),
-        (login("SASL_SSL", "PLAIN", SCRAM), "has no name and password of PlainLoginModule"),
+        (login("SASL_SSL", "PLAIN", SCRAM), "has no username and password for PlainLoginModule"),
         (
             {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
-            "has no name and password",
+            "has no username and password",
         ),
         (
             {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/t.jks"},
-            "its truststore is of type JKS, and only PEM",
+            "its truststore is of type JKS, but only PEM",
         ),
         (
             {
@@ -85,7 +85,7 @@ def test_a_broker_with_passwords_and_tls(kafka: KafkaServer) -> None:
                 "kafka.ssl.truststore.location": "/no/such.pem",
                 "kafka.ssl.truststore.type": "PEM",
             },
-            "certificates cannot be read",
+            "cannot read its certificates",
         ),
     ],
 )

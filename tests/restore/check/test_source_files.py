@@ -32,8 +32,8 @@ class Saved:
             path.write_text("{}")
         return path.as_uri()
 
-    def log(self, directory: str, name: str, *entries: tuple[str, int]) -> None:
-        lines = [json.dumps({"path": p, "timestamp": 1, "batchId": b}) for p, b in entries]
+    def log(self, directory: str, name: str, *entries: tuple[str, int], time: int = 1) -> None:
+        lines = [json.dumps({"path": p, "timestamp": time, "batchId": b}) for p, b in entries]
         path = self.root / "checkpoint/sources" / directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(["v1", *lines]))
@@ -155,7 +155,10 @@ def test_a_damaged_log_is_an_error(saved: Saved) -> None:
 
 def test_reading_an_entry() -> None:
     data = b'v1\n{"path":"file:///a%20b","timestamp":5,"batchId":3}\n{"path":"p","batchId":4}'
-    assert read_files(data, "3") == [ReadFile("file:///a%20b", 3), ReadFile("p", 4)]
+    assert read_files(data, "3") == [
+        ReadFile("file:///a%20b", 3, 5),
+        ReadFile("p", 4),
+    ]
     assert compacted_until(data, "9.compact", 3) == data.rpartition(b"\n")[0]
     with pytest.raises(ValueError, match="the first line"):
         read_files(b"{}\n", "3")

@@ -55,8 +55,8 @@ def test_the_table_decides(
     measured(monkeypatch, verdict)
     found = version_gate(offers, "4.3.0")
     assert (found.check.id, found.check.outcome) == ("spark-version", outcome)
-    assert (found.record["from"], found.record["to"]) == ("4.0.5", "4.3.0")
-    assert found.record["verdict"] == verdict
+    assert (found.versions.created, found.versions.running) == ("4.0.5", "4.3.0")
+    assert found.versions.verdict == verdict
     refused = outcome is RestoreOutcome.REFUSED
     assert (found.error is not None) is refused
     if found.error is not None:
@@ -74,7 +74,7 @@ def test_what_the_engine_can_rewrite_is_no_reason_to_refuse(
     )
     found = version_gate(of_format_2, "4.3.0")
     assert (found.error, found.check.outcome) == (None, RestoreOutcome.NOTE)
-    assert found.record["verdict"] == "needs-migration"
+    assert found.versions.verdict == "needs-migration"
     assert "the state is rewritten to resume" in found.check.text
     for offer in fit_offers(of_format_2, "4.3.0").by_key.values():
         assert offer.checkpoint_format == 1
@@ -107,15 +107,15 @@ def test_a_pair_that_nobody_has_measured_is_a_warning(
 ) -> None:
     measured(monkeypatch, "ok")
     found = version_gate(offers, "4.2.1")
-    assert (found.record["verdict"], found.check.outcome) == ("unknown", RestoreOutcome.WARNING)
+    assert (found.versions.verdict, found.check.outcome) == ("unknown", RestoreOutcome.WARNING)
     assert found.error is None
 
 
 @pytest.mark.parametrize(
     ("saved", "running", "why"),
     [
-        (None, "4.3.0", "the checkpoint does not say which Spark wrote it"),
-        ("4.3.0", None, "the version of the Spark that will run is not known"),
+        (None, "4.3.0", "the checkpoint does not record which Spark wrote it"),
+        ("4.3.0", None, "the version of the Spark to be run is unknown"),
         ("4.3.0", "our build", "is not a version of spark"),
     ],
 )
@@ -125,7 +125,7 @@ def test_versions_that_are_not_known_are_a_warning(
     found = version_gate(replace(offers, spark_version=saved), running)
     assert found.check.outcome is RestoreOutcome.WARNING
     assert why in found.check.text
-    assert found.record["verdict"] == "unknown"
+    assert found.versions.verdict == "unknown"
 
 
 def test_a_damaged_log_does_not_hide_the_answer(offers: RestoreSource, tmp_path: Path) -> None:

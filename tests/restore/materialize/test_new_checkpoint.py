@@ -17,7 +17,7 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.names import is_state_data
 from flinkish.errors import Corrupt, Incompatible, StorageError
 from flinkish.restore.materialize.empty_state import empty_archive, empty_snapshot
-from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
 from flinkish.restore.recipe import (
     EmptyState,
     Recipe,
@@ -31,6 +31,29 @@ from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.restore.recipes import content, header, make, rewrite, state_of
 
 # A checkpoint as it is.
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_checkpoint_that_a_killed_driver_has_made_is_made_anew(
+    tmp_path: Path, planned: bool
+) -> None:
+    """Of a query that it had not recorded, unless Spark has gone on in it."""
+    saved = CheckpointLikeness(tmp_path / "saved").run_to(3)
+    if planned:
+        (saved.root / "commits" / "3").unlink()
+    cut = read_cut(str(saved.root))
+    recipe = Recipe((SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
+    assert recipe.replays_planned is planned
+    target = tmp_path / "job" / "q"
+    remove_unused(recipe, str(target))  # there is none
+    make_checkpoint(recipe, str(target))
+    remove_unused(recipe, str(target))
+    make_checkpoint(recipe, str(target))
+    for log in ("offsets", "commits"):
+        (target / log / "4").write_text("v1\n{}")
+    remove_unused(recipe, str(target))
+    with pytest.raises(StorageError, match="exists"):
+        make_checkpoint(recipe, str(target))
 
 
 @pytest.mark.parametrize("name", NAMES)

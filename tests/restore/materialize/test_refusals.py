@@ -152,7 +152,7 @@ _STORE = "spark.sql.streaming.stateStore."
 PLANNED: dict[tuple[str, str, str], tuple[Callable[[Path], Recipe], str]] = {
     ("empty_state", "empty_snapshot", "Incompatible"): (
         empty_of(f"{_STORE}compression.codec", "own.Codec"),
-        "compressed by own.Codec",
+        "codec own.Codec",
     ),
     ("empty_state", "empty_store", "Incompatible"): (
         empty_of(f"{_STORE}providerClass", "own.Provider"),

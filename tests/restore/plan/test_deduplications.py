@@ -53,7 +53,7 @@ def judged(
 def test_keys_expire_two_delays_after_the_watermark() -> None:
     found = judged(saved(FOR_EVER), starting(WITHIN))
     assert (found.verdict, found.reason) == (Verdict.MIGRATE, "deduplication-changed")
-    assert "once the watermark is 2024-03-01 16:00:00 UTC" in found.text
+    assert "once the watermark reaches 2024-03-01 16:00:00 UTC" in found.text
     assert found.evolution is not None
     evolved = found.evolution["default"]
     assert evolved.value == VALUES[WITHIN]
@@ -80,7 +80,7 @@ def test_keys_that_are_kept_for_ever() -> None:
     assert found.evolution is not None
     evolved = found.evolution["default"]
     assert (evolved.value, evolved.places, evolved.begins) == (VALUES[FOR_EVER], (None,), {})
-    assert ["expired count as new once more" in text for text in found.partial] == [True]
+    assert ["expired keys count as new again" in text for text in found.partial] == [True]
 
 
 def test_no_key_is_lost_that_holds_the_event_time() -> None:

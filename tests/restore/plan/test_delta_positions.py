@@ -39,7 +39,7 @@ def test_a_table_that_has_what_is_next_goes_on() -> None:
     assert met(DeltaAnswer("t", 0, 2)) == []
     (lag,) = met(DeltaAnswer("t", 0, 7, dict.fromkeys(range(8), "WRITE")))
     assert (lag.reason, lag.outcome) == ("table-lag", RestoreOutcome.NOTE)
-    assert lag.text == "versions that wait for it: 5"
+    assert lag.text == "unread versions: 5"
 
 
 @pytest.mark.parametrize(

@@ -74,5 +74,5 @@ def test_the_message_names_both_columns() -> None:
     wanted, now = left("sent", "seen", by="seen")
     (change,) = compare_states(JOIN, stores, wanted, meaning, now, rows_by_time=True)
     assert change.text.startswith(
-        "the join's left input: its event time was `sent` and is `seen`; joins of state format 4"
+        "the join's left input: its event time was `sent` and is now `seen`; joins"
     )

@@ -19,7 +19,7 @@ from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query
 from flinkish.restore.plan.verdicts import RestoreOutcome
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
-FORK = QueryIdentity(False, "asked for by --fork")
+FORK = QueryIdentity(False, "requested by --fork")
 NOW = 1_800_000_000_000
 ENDED = OtherRun("a" * 32, JobState.FINISHED, 7, 7)
 RUNS = OtherRun("b" * 32, JobState.RUNNING, 9, 10)
@@ -44,9 +44,14 @@ def test_who_goes_on_keeps_the_numbers() -> None:
     [
         (FORK, (ENDED,), Replay(), "--fork"),
         # Its function may have run with batch 8, whose input is another now.
-        (KEPT, (replace(ENDED, begun_batch=8),), Replay(), "another run had begun batch 8"),
-        (KEPT, (replace(ENDED, begun_batch=9),), Replay(True, True), "had begun batch 9"),
-        (KEPT, (ENDED,), Replay(planned=True), "batch 8 was begun, and has other input now"),
+        (KEPT, (replace(ENDED, begun_batch=8),), Replay(), "another run had started batch 8"),
+        (KEPT, (replace(ENDED, begun_batch=9),), Replay(True, True), "had started batch 9"),
+        (
+            KEPT,
+            (ENDED,),
+            Replay(planned=True),
+            "batch 8 had been started, and now has different input",
+        ),
     ],
 )
 def test_other_data_gets_other_numbers(
@@ -91,13 +96,13 @@ def check(runs: tuple[OtherRun, ...], replay: Replay | None = None, fork: bool =
 def test_a_function_that_goes_on_has_nothing_twice() -> None:
     found = check((ENDED,))
     assert found.outcome is RestoreOutcome.OK
-    assert "no batch is run again; its function goes on after history batch 107" in found.text
+    assert "no batch runs again; its function continues after history batch 107" in found.text
 
 
 def test_the_function_of_an_older_savepoint_is_told_how_much_comes_again() -> None:
     found = check((replace(ENDED, last_batch=11, begun_batch=12),))
     assert found.outcome is RestoreOutcome.NOTE
-    assert "the input of up to 5 batches after batch 7 that another run has run" in found.text
+    assert "the input of up to 5 batches after batch 7 that another run has processed" in found.text
     assert "flinkish.history_batch(batch_id)" in found.advice
     assert "txnAppId" in found.advice
     assert "history batches above 107" in found.advice
@@ -106,12 +111,12 @@ def test_the_function_of_an_older_savepoint_is_told_how_much_comes_again() -> No
 def test_the_function_of_a_fork_shares_its_input_with_a_job_that_goes_on() -> None:
     found = check((RUNS,), fork=True)
     assert "up to 3 batches" in found.text
-    assert "and of those that it still runs" in found.text
+    assert "and of those still running" in found.text
 
 
 def test_a_planned_batch_is_run_again() -> None:
     found = check((replace(ENDED, begun_batch=8),), Replay(True, True))
     assert found.text == (
-        "query 'q' writes with foreachBatch: batch 8, which was begun when the savepoint was "
-        "taken, is run again with the same input and the same history batch"
+        "query 'q' writes with foreachBatch: batch 8, which had been started when the savepoint "
+        "was taken, runs again with the same input and the same history batch"
     )

@@ -51,7 +51,7 @@ def test_a_table_that_has_the_snapshot_goes_on() -> None:
     since = (Written(2, "append", 3), Written(3, "replace", 9), Written(4, "append", 1_000))
     (lag,) = met(replace(FINE, since=since))
     assert (lag.reason, lag.outcome) == ("table-lag", RestoreOutcome.NOTE)
-    assert lag.text == "rows that wait for it: 1,003 in 2 snapshots"
+    assert lag.text == "unread rows: 1,003 in 2 snapshots"
 
 
 def test_another_position_is_not_judged() -> None:
@@ -72,7 +72,7 @@ def test_a_snapshot_that_is_gone_needs_a_new_start(whole: bool) -> None:
 def test_a_snapshot_off_the_way_to_the_current_one() -> None:
     answer = replace(FINE, ancestor=False)
     assert outcome(answer) == ("snapshot-not-current", RestoreOutcome.CONSENT)
-    assert "brought back to an earlier snapshot" in met(answer)[0].text
+    assert "rolled back to an earlier snapshot" in met(answer)[0].text
 
 
 def test_a_table_made_again_without_rows_loses_them_silently() -> None:
@@ -122,7 +122,7 @@ def test_what_a_new_start_costs() -> None:
     assert FINE.reset_cost() == f"{begins}: 5 rows are read again"
     expired = replace(FINE, whole=False, before=1)
     assert expired.reset_cost() == (
-        f"{begins}: 1 row is read again, and what expired snapshots had added is not read"
+        f"{begins}: 1 row is read again, and rows added by expired snapshots are not read"
     )
     timed = replace(FINE, options={"stream-from-timestamp": "1700000000000"})
     assert timed.reset_cost() == "it starts at stream-from-timestamp"

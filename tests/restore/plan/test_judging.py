@@ -120,8 +120,8 @@ def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
     error = refuse(plans)
     assert error is not None
     assert error.data["reasons"] == ["type-changed", "type-widened"]
-    assert "`sum(v)` was long and is string" in error.message
-    assert "the state would have to be rewritten" in error.message
+    assert "`sum(v)` was long and is now string" in error.message
+    assert "the state must be rewritten" in error.message
     assert error.hint == plans[1].advice
 
 
@@ -142,10 +142,10 @@ def test_state_whose_columns_are_not_known_is_not_rewritten() -> None:
     """Two sums are both called `sum` in the state of an aggregation: names say too little there."""
     nobodys = replace(saved(), meaning=None)
     for taken, why in (
-        (nobodys, "a savepoint of the program as it was, with this flinkish, knows it"),
+        (nobodys, "a savepoint of the unchanged program, taken with this flinkish, records it"),
         (
             replace(saved(), rewritten="for Spark 3.5.9", regrouped=True),
-            "first restore the program as it was",
+            "first restore the unchanged program",
         ),
     ):
         error = refuse([judge_operator(starting("a double"), taken, BASE)], FOR_THE_ENGINE)
@@ -160,7 +160,7 @@ def test_what_old_keys_will_lack_needs_the_consent_of_the_operator() -> None:
     error = ask(plans, ["another"])
     assert error is not None
     assert (error.code, error.data) == (5, {"uid": "agg", "reasons": ["column-added"]})
-    assert "`sum(w)` begins with the restore for keys that exist" in error.message
+    assert "`sum(w)` starts at the restore for existing keys" in error.message
     assert error.hint is not None
     assert error.hint.startswith("agree with --accept-partial agg, or ")
     assert advice_for(plans[1], FOR_THE_ENGINE) == error.hint
@@ -232,4 +232,7 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
         assert plan(kind, version).verdict is Verdict.MIGRATE
     refused = refuse([plan("symmetricHashJoin", "3")], frozenset(Verdict))
     assert refused is not None
-    assert "a savepoint of the program as it was, with this flinkish, knows it" in refused.message
+    assert (
+        "a savepoint of the unchanged program, taken with this flinkish, records it"
+        in refused.message
+    )

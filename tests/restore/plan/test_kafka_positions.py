@@ -63,12 +63,12 @@ def test_rows_that_retention_has_deleted() -> None:
     assert told(fails) == [("rows-expired", CONSENT, 1_000), ("rows-expired", CONSENT, 1)]
     assert "up to 1,000 rows of topic a" in fails[0].text
     assert "partition 0 was read up to 5 and has 1005 to 2000" in fails[0].text
-    assert "Spark fails for it" in fails[0].text
+    assert "Spark would fail" in fails[0].text
     assert "--reset-source in; or set failOnDataLoss to false" in fails[0].advice
     skips = found(SAVED, answer, SKIPS)
     assert told(skips) == told(fails)
-    assert "Spark skips it without a word" in skips[0].text
-    assert skips[0].advice.endswith("or agree: --accept-lost-rows")
+    assert "Spark would silently skip them" in skips[0].text
+    assert skips[0].advice.endswith("or accept the loss: --accept-lost-rows")
     # Agreed to, where Spark does not fail anyway.
     assert {each.outcome for each in found(SAVED, answer, SKIPS, accept=True)} == {WARNING}
     assert {each.outcome for each in found(SAVED, answer, FAILS, accept=True)} == {CONSENT}
@@ -78,7 +78,7 @@ def test_a_topic_that_was_made_again() -> None:
     (finding,) = found(SAVED, topics(a=[(0, 3), (0, 2)], b=[(0, 7)]), SKIPS)
     assert told([finding]) == [("topic-recreated", CONSENT, 3)]
     assert (
-        "partition 0 was read up to 5 and has 0 to 3; what it has there (up to 3 rows)"
+        "partition 0 was read up to 5 and has 0 to 3; its rows (up to 3 rows) count as read"
         in finding.text
     )
 
@@ -86,15 +86,15 @@ def test_a_topic_that_was_made_again() -> None:
 def test_fewer_partitions_are_partitions_that_are_gone() -> None:
     (finding,) = found(SAVED, topics(a=[(0, 5)], b=[(0, 7)]))
     assert told([finding]) == [("topics-gone", CONSENT, None)]
-    assert "the position is in partition a-1, not read any more" in finding.text
+    assert "the position is in partition a-1, which is no longer read" in finding.text
 
 
 def test_a_topic_that_is_not_read_any_more_costs_what_waits_there() -> None:
     answer = topics(a=[(0, 5), (0, 2)], b=[(0, 17)])
     (finding,) = found(SAVED, answer, SKIPS, subscribe="a")
     assert told([finding]) == [("topics-gone", CONSENT, 10)]
-    assert "topic b, not read any more (up to 10 rows there that were not read)" in finding.text
-    assert finding.advice.startswith("subscribe to it as well, or start it afresh")
+    assert "topic b, which is no longer read (up to 10 rows there were not read)" in finding.text
+    assert finding.advice.startswith("subscribe to it as well, or start it from scratch")
     # All of it was read: nothing is lost, and Spark fails only if it is to.
     read = topics(a=[(0, 5), (0, 2)], b=[(0, 7)])
     assert told(found(SAVED, read, SKIPS, subscribe="a")) == [("topics-gone", WARNING, None)]
@@ -156,27 +156,24 @@ def test_what_starting_afresh_costs() -> None:
     reading = reading_of("kafka[subscribe=a,b]", {})
     until = ", and skips what arrives before it runs"
     end, begin = "it starts at the end: it ", "it starts at the beginning: it "
-    skips = f"{end}skips up to 14 rows that were not read{until}"
+    skips = f"{end}skips up to 14 rows{until}"
     assert reset_cost(reading, SAVED, has, "latest") == skips
     assert reset_cost(reading, SAVED, has, " Earliest ") == f"{begin}reads up to 13 rows again"
     given = '{"a":{"0":3,"1":-2},"b":{"0":-1}}'
     assert reset_cost(reading, SAVED, has, given) == (
-        f"it starts at {given}: it skips up to 10 rows that were not read and reads up to 4 rows "
-        "again"
+        f"it starts at {given}: it skips up to 10 rows and reads up to 4 rows again"
     )
     there = topics(a=[(0, 5), (0, 2)], b=[(0, 7)]).topics or {}
-    assert reset_cost(reading, SAVED, there, "latest") == (
-        f"{end}continues where its position is{until}"
-    )
+    assert reset_cost(reading, SAVED, there, "latest") == (f"{end}continues at its position{until}")
 
 
 def test_what_starting_at_the_end_skips_of_what_the_position_does_not_know() -> None:
     has = topics(a=[(0, 3), (0, 2), (0, 30)], b=[(5, 25)]).topics or {}
     reading = reading_of("kafka[subscribe=a,b,c]", {})
     cost = reset_cost(reading, SAVED, has, "latest")  # a-0 made again, a-2 new, b-0 went on
-    assert f"skips up to {3 + 30 + 18} rows that" in cost
+    assert f"skips up to {3 + 30 + 18} rows" in cost
     again = reset_cost(reading, SAVED, has, "latest", recreated={"a", "b"})
-    assert f"skips up to {3 + 2 + 30 + 20} rows that" in again
+    assert f"skips up to {3 + 2 + 30 + 20} rows" in again
     assert "again" not in reset_cost(reading, SAVED, has, "earliest", recreated={"a", "b"})
 
 
@@ -185,7 +182,7 @@ def test_where_the_cost_of_starting_afresh_is_not_known() -> None:
     reading = reading_of("kafka[subscribe=a,b]", {})
     for known, starting in ((None, "latest"), (has, "startingtimestamp"), (has, '{"a":{"0":3}}')):
         cost = reset_cost(reading, SAVED, known, starting)
-        assert cost.endswith("how many rows that skips or reads again is not known")
+        assert cost.endswith("the number of rows skipped or read again is unknown")
     assert reset_cost(reading, SAVED, has, "") == ""
 
 

@@ -131,7 +131,7 @@ def test_a_checkpoint_without_ids_is_taken_by_position_if_the_operators_are_the_
         0: (None, 0),
         1: (None, 1),
     }
-    with pytest.raises(Incompatible, match="does not say which is which"):
+    with pytest.raises(Incompatible, match="does not identify them"):
         matched(starting(new("y", 0, DEDUP), new("x", 1, AGG)), plain)
     with pytest.raises(Incompatible, match="0 stateStoreSave, 1 dedupe"):
         matched(starting(new("x", 0, AGG)), plain)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, KafkaReading, Topics
 from flinkish.restore.plan.new_offsets import (
-    Move,
     NewOffsets,
     Target,
     Unresolved,
@@ -71,14 +71,14 @@ def test_targets(text: str, target: Target) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("early", "says no offsets"),
-        ("[1]", "says no offsets"),
-        ("true", "says no offsets"),
-        ("[" * 100_000, "says no offsets"),
-        ("", "says no offsets"),
-        ("timestamp:", "is no time"),
-        ("timestamp:yesterday", "is no time"),
-        ("timestamp:2023-11-14T22:13:20", "has no zone"),
+        ("early", "does not specify offsets"),
+        ("[1]", "does not specify offsets"),
+        ("true", "does not specify offsets"),
+        ("[" * 100_000, "does not specify offsets"),
+        ("", "does not specify offsets"),
+        ("timestamp:", "is not a time"),
+        ("timestamp:yesterday", "is not a time"),
+        ("timestamp:2023-11-14T22:13:20", "has no time zone"),
         ("timestamp:1911-11-14T22:13:20Z", "before 1970"),
     ],
 )
@@ -132,7 +132,7 @@ def test_to_given_offsets_the_rest_stays() -> None:
     assert json.loads(found.offset) == {"a": {"0": 0, "1": 8, "2": 4}, "b": {"0": 1}}
     assert (found.skipped, found.repeated) == (3, 6)
     assert moved(offsets({"a": {"0": 5}})).moves == ()
-    assert moved(offsets({"a": {"0": 5}})).cost() == "it is there already"
+    assert moved(offsets({"a": {"0": 5}})).cost() == "it is already there"
 
 
 def test_given_offsets_need_no_broker_others_do() -> None:
@@ -221,7 +221,7 @@ def test_other_sources_take_what_looks_like_their_offsets() -> None:
     assert len(found.missing_consents('{"logOffset":7}', lost=False, repeated=False)) == 2
     assert found.missing_consents('{"logOffset":7}', lost=True, repeated=True) == ()
     assert found.missing_consents('{"logOffset":3}', lost=False, repeated=False) == ()
-    assert "is not known" in found.cost()
+    assert "is unknown" in found.cost()
     assert isinstance(other_offsets(offsets(5), "7", "rate"), NewOffsets)
     for target, saved in (
         (offsets({"other": 3}), '{"logOffset":7}'),

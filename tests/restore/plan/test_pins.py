@@ -18,15 +18,19 @@ PINS = {PARTITIONS: "200", PROVIDER: STATE + "HDFSBackedStateStoreProvider"}
     [
         ({}, None, []),
         ({PARTITIONS: "200"}, None, []),
-        ({PARTITIONS: "64"}, None, ["shuffle partitions: pinned 200, asked 64: stays as pinned"]),
-        ({PARTITIONS: "64"}, 64, ["shuffle partitions: pinned 200, asked 64: rescale"]),
+        (
+            {PARTITIONS: "64"},
+            None,
+            ["shuffle partitions: pinned 200, requested 64: stays as pinned"],
+        ),
+        ({PARTITIONS: "64"}, 64, ["shuffle partitions: pinned 200, requested 64: rescale"]),
         ({PARTITIONS: "64"}, 200, []),
-        ({}, 64, ["shuffle partitions: pinned 200, asked 64: rescale"]),
+        ({}, 64, ["shuffle partitions: pinned 200, requested 64: rescale"]),
         (
             {PROVIDER: STATE + "RocksDBStateStoreProvider"},
             None,
             [
-                "state backend: pinned HDFSBackedStateStoreProvider, asked "
+                "state backend: pinned HDFSBackedStateStoreProvider, requested "
                 "RocksDBStateStoreProvider: stays as pinned"
             ],
         ),
@@ -72,7 +76,7 @@ def test_joins_get_a_format_that_the_backend_can_have(
     provider = asked_provider(pins, settings)
     assert formats_for(provider, pins) == formats
     texts = [pin.text for pin in pin_plans(pins, settings, None, canonical=True)]
-    said = f"state format of joins: pinned {join_format}, asked 2: migrate"
+    said = f"state format of joins: pinned {join_format}, requested 2: migrate"
     assert (said in texts) == bool(formats)
 
 

@@ -63,7 +63,7 @@ def test_another_kind_of_source_is_not_paired() -> None:
     saved = saved_query(sources=(source(A, 0),))
     found = positions(starting(sources=(reads("rate[]", 0),)), saved)
     assert entries(found) == [None]
-    assert "starts afresh" in found.notes[0]
+    assert "starts from scratch" in found.notes[0]
 
 
 def test_an_added_source_starts_afresh_and_the_others_go_on() -> None:
@@ -133,7 +133,7 @@ def test_one_source_read_twice_goes_on_from_one_position() -> None:
 def test_unknown_sources_are_left_as_they_are_and_cannot_be_combined() -> None:
     plain = saved_query(old("x"), sources=None)
     assert positions(starting(new("x"), sources=(reads(A),)), plain) == SourceMatches()
-    with pytest.raises(Incompatible, match="not known"):
+    with pytest.raises(Incompatible, match="is unknown"):
         positions(starting(new("x"), name="other", sources=(reads(A),)), plain)
 
 
@@ -186,7 +186,7 @@ def test_a_join_whose_inputs_have_changed_places_is_refused(turned: bool) -> Non
     if not turned:
         assert plan_query(program, [saved], []).unchanged
         return
-    with pytest.raises(Incompatible, match=r"input 1 of uid 'pairs'.* is input 0 now"):
+    with pytest.raises(Incompatible, match=r"input 1 of uid 'pairs'.* is now input 0"):
         plan_query(program, [saved], [])
 
 
@@ -213,7 +213,7 @@ def test_a_source_that_is_named_starts_afresh(name: str) -> None:
     assert found.reset == {1}
     assert saved.sources is not None
     assert found.given_up == (saved.sources[1],)
-    assert found.notes == ("query 'q': source 'in' starts afresh (--reset-source)",)
+    assert found.notes == ("query 'q': source 'in' starts from scratch (--reset-source)",)
     assert plan_query(program, [saved], []).positions is None  # nothing is named
 
 
@@ -224,8 +224,8 @@ def test_a_source_that_starts_afresh_leaves_its_position_to_no_other() -> None:
     found = reset(program, saved, names=["0"])
     assert entries(found) == [None, None]
     assert [line.rpartition("] ")[2] for line in found.notes] == [
-        "starts afresh (--reset-source)",
-        "is new, it starts afresh",
+        "starts from scratch (--reset-source)",
+        "is new and starts from scratch",
     ]
 
 
@@ -270,7 +270,7 @@ def test_a_uid_that_is_a_number_is_a_uid() -> None:
 
 def test_sources_that_are_not_known_cannot_start_afresh() -> None:
     plain = saved_query(key=None, sources=None)
-    with pytest.raises(Incompatible, match="what the checkpoint's query reads is not known"):
+    with pytest.raises(Incompatible, match="what the checkpoint's query reads is unknown"):
         reset(starting(sources=(reads(A),)), plain, names=["0"])
 
 

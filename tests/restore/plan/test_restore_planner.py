@@ -1,4 +1,4 @@
-"""The plan of a whole restore, its document and its text; what a driver looks up is given."""
+"""The plan of a whole restore, its rows and its text; what a driver looks up is given."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
+from flinkish.messages.plan import HistoryShift, Move, OperatorOrigin, RestorePlan
 from flinkish.operators.state_semantics import (
     ONLY,
     TIME_ZONE,
@@ -165,15 +166,13 @@ def test_everything_is_as_it_was() -> None:
     assert restore.recipe.batch_id == 7
     assert restore.identity is not None
     assert restore.identity.keep
-    plan = planner.document(complete=True)
-    assert (plan["verdict"], plan["exit_code"]) == ("ok", 0)
-    (op,) = plan["operators"]
-    assert (op["uid"], op["kind"], op["verdict"], op["reason"]) == (
-        *("sums", AGG, "as-is", "same-state"),
-    )
-    assert (op["executable"], op["rows"], op["bytes"]) == (True, 120, 2048)
-    assert op["from"] == {"query": "q", "ordinal": 0, "uid": "sums", "partitions": 2}
-    assert [(s["signature"], s["verdict"]) for s in plan["sources"]] == [("file[in]", "as-is")]
+    plan = planner.restore_plan(complete=True)
+    assert (plan.verdict, plan.exit_code) == ("ok", 0)
+    (op,) = plan.operators
+    assert (op.uid, op.kind, op.verdict, op.reason) == (*("sums", AGG, "as-is", "same-state"),)
+    assert (op.executable, op.rows, op.bytes) == (True, 120, 2048)
+    assert op.origin == OperatorOrigin("q", 0, "sums", 2)
+    assert [(s.signature, s.verdict) for s in plan.sources] == [("file[in]", "as-is")]
     assert verdict_line(plan) == "verdict: ok: the savepoint can be restored"
 
 
@@ -187,14 +186,14 @@ def test_a_changed_setting_is_asked_about_and_accepted() -> None:
     saved, query = saved_query(zoned(before, "UTC")), starting(zoned(now, "Asia/Tokyo"))
     planner = planner_of(saved)
     planner.plan(query, {})
-    plan = planner.document(complete=True)
-    assert (plan["verdict"], plan["exit_code"]) == ("consent-needed", 5)
-    (op,) = plan["operators"]
-    assert (op["verdict"], op["reason"]) == ("consent-needed", "settings-changed")
+    plan = planner.restore_plan(complete=True)
+    assert (plan.verdict, plan.exit_code) == ("consent-needed", 5)
+    (op,) = plan.operators
+    assert (op.verdict, op.reason) == ("consent-needed", "settings-changed")
     assert any(line.startswith("sums [settings-changed]: go on with") for line in plan_lines(plan))
     agreed = planner_of(saved, accept_partial=("sums",))
     assert agreed.plan(query, {}).refusal is None
-    assert agreed.document(complete=True)["operators"][0]["verdict"] == "as-is"
+    assert agreed.restore_plan(complete=True).operators[0].verdict == "as-is"
 
 
 def test_files_that_were_moved_get_their_new_paths() -> None:
@@ -219,11 +218,11 @@ def test_what_a_kafka_sink_gets_again_is_in_the_plan() -> None:
     planner = planner_of(saved_query(old("sums")), facts=Facts(runs=runs))
     query = replace(starting(new("sums")), sink=NewSink("kafka"))
     restore = planner.plan(query, {})
-    plan = planner.document(complete=True)
-    assert plan["exit_code"] == 0
-    (found,) = (check for check in plan["checks"] if check["id"] == "kafka-sink")
-    assert (found["outcome"], found["batches"], found["query"]) == ("warning", 2, "q")
-    assert any("2 batches, 8 to 9, is written to it again" in note for note in restore.notes)
+    plan = planner.restore_plan(complete=True)
+    assert plan.exit_code == 0
+    (found,) = (check for check in plan.checks if check.id == "kafka-sink")
+    assert (found.outcome, found.batches, found.query) == ("warning", 2, "q")
+    assert any("2 batches, 8 to 9, is written again" in note for note in restore.notes)
     assert any("warning [kafka-sink]: query 'q'" in line for line in plan_lines(plan))
 
 
@@ -234,10 +233,10 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     refusal = planner.plan(starting(now), {}).refusal
     assert isinstance(refusal, Incompatible)
     assert "gained" in refusal.message
-    plan = planner.document(complete=True)
-    assert (plan["verdict"], plan["exit_code"]) == ("incompatible", 4)
-    (op,) = plan["operators"]
-    assert (op["verdict"], op["reason"], op["executable"]) == (
+    plan = planner.restore_plan(complete=True)
+    assert (plan.verdict, plan.exit_code) == ("incompatible", 4)
+    (op,) = plan.operators
+    assert (op.verdict, op.reason, op.executable) == (
         "incompatible",
         "column-added",
         False,
@@ -252,7 +251,7 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     assert restore.rewrite.partitions is None
     (values,) = restore.rewrite.evolutions[0].values()
     assert values.value == now.stores[0].value_schema
-    assert engine.document(complete=True)["operators"][0]["executable"]
+    assert engine.restore_plan(complete=True).operators[0].executable
 
 
 def test_another_parallelism_is_for_the_engine() -> None:
@@ -270,13 +269,13 @@ def test_what_nobody_takes_needs_consent() -> None:
     for allowed, verdict, code in ((False, "consent-needed", 5), (True, "ok", 0)):
         planner = planner_of(saved, allow_non_restored=allowed)
         planner.plan(starting(new("kept")), {})
-        plan = planner.document(complete=True)
-        assert (plan["verdict"], plan["exit_code"]) == (verdict, code)
-        dropped = plan["operators"][1]
-        assert (dropped["uid"], dropped["verdict"], dropped["executable"]) == (
+        plan = planner.restore_plan(complete=True)
+        assert (plan.verdict, plan.exit_code) == (verdict, code)
+        dropped = plan.operators[1]
+        assert (dropped.uid, dropped.verdict, dropped.executable) == (
             *("gone", "dropped", allowed),
         )
-        assert bool(dropped["advice"]) is not allowed
+        assert bool(dropped.advice) is not allowed
 
 
 def test_the_gravest_verdict_of_several_queries_counts() -> None:
@@ -286,13 +285,13 @@ def test_the_gravest_verdict_of_several_queries_counts() -> None:
     )
     planner.plan(starting(new("a"), name="one"), {})
     planner.plan(starting(new("b", kind=AGG), name="two"), {})
-    plan = planner.document(complete=True)
-    assert [(q["name"], q["verdict"]) for q in plan["queries"]] == [
+    plan = planner.restore_plan(complete=True)
+    assert [(q.name, q.verdict) for q in plan.queries] == [
         ("one", "ok"),
         ("two", "incompatible"),
     ]
-    assert plan["exit_code"] == 4
-    assert plan["operators"][1]["reason"] == "other-kind"
+    assert plan.exit_code == 4
+    assert plan.operators[1].reason == "other-kind"
 
 
 def test_a_refusal_that_is_no_operators_is_shown_all_the_same() -> None:
@@ -300,17 +299,17 @@ def test_a_refusal_that_is_no_operators_is_shown_all_the_same() -> None:
     planner = planner_of(saved_query(old("x"), old("y", 1)))
     program = starting(new("x", uid_hash=new("y").lookup_ids[0]), new("y", 1))
     assert planner.plan(program, {}).refusal is not None
-    plan = planner.document(complete=True)
-    assert plan["verdict"] == "incompatible"
-    assert plan["operators"] == []  # nothing is dropped: nobody knows yet who takes what
+    plan = planner.restore_plan(complete=True)
+    assert plan.verdict == "incompatible"
+    assert plan.operators == ()  # nothing is dropped: nobody knows yet who takes what
     assert any("both take the state" in line for line in plan_lines(plan))
 
 
 def test_a_program_without_queries_leaves_everything_behind() -> None:
     planner = planner_of(saved_query(old("x")))
-    plan = planner.document(complete=True)
-    assert plan["verdict"] == "consent-needed"
-    assert [(op["uid"], op["verdict"]) for op in plan["operators"]] == [("x", "dropped")]
+    plan = planner.restore_plan(complete=True)
+    assert plan.verdict == "consent-needed"
+    assert [(op.uid, op.verdict) for op in plan.operators] == [("x", "dropped")]
 
 
 @pytest.mark.parametrize(("was", "signature"), [("file[in]", "kafka[a]"), ("socket[x]",) * 2])
@@ -320,12 +319,12 @@ def test_sources_that_cannot_be_gone_on_with_need_consent(was: str, signature: s
     restore = planner.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
     assert isinstance(restore.refusal, ConsentNeeded)
     assert restore.refusal.hint.endswith(": --reset-source in")
-    plan = planner.document(complete=True)
-    assert (plan["verdict"], plan["exit_code"]) == ("consent-needed", 5)
+    plan = planner.restore_plan(complete=True)
+    assert (plan.verdict, plan.exit_code) == ("consent-needed", 5)
     reset = planner_of(saved_query(old("x"), sources=(before,)), reset_sources=("in",))
     restore = reset.plan(starting(new("x"), sources=(reads(signature, uid="in"),)), {})
     assert restore.refusal is None
-    assert reset.document(complete=True)["verdict"] == "ok"  # it is left behind on purpose
+    assert reset.restore_plan(complete=True).verdict == "ok"  # it is left behind on purpose
 
 
 def test_what_a_kafka_broker_has_decides() -> None:
@@ -341,21 +340,19 @@ def test_what_a_kafka_broker_has_decides() -> None:
 
     expired = BrokerAnswer({"a": {0: Available(8, 20)}})
     for fail in ("true", "false"):
-        plan = planned(fail, expired).document(complete=True)
-        assert (plan["verdict"], plan["exit_code"]) == ("consent-needed", 5)
-        assert (plan["sources"][0]["reason"], plan["sources"][0]["lost_rows"]) == (
-            *("rows-expired", 3),
-        )
+        plan = planned(fail, expired).restore_plan(complete=True)
+        assert (plan.verdict, plan.exit_code) == ("consent-needed", 5)
+        assert (plan.sources[0].reason, plan.sources[0].lost_rows) == (*("rows-expired", 3),)
     agreed = planned("false", expired, accept_lost_rows=True)
-    plan = agreed.document(complete=True)
-    assert (plan["verdict"], [check["id"] for check in plan["checks"]]) == (
+    plan = agreed.restore_plan(complete=True)
+    assert (plan.verdict, [check.id for check in plan.checks]) == (
         *("ok", ["rows-expired", "kafka-lag"]),
     )
     assert any("up to 3 rows of topic a" in note for note in agreed.queries[0].notes)
-    missing = planned("false", BrokerAnswer({}), accept_lost_rows=True).document(complete=True)
-    assert (missing["verdict"], missing["exit_code"]) == ("incompatible", 4)
-    silent = planned("true", BrokerAnswer(None, "--offline")).document(complete=True)
-    assert silent["verdict"] == "ok"
+    missing = planned("false", BrokerAnswer({}), accept_lost_rows=True).restore_plan(complete=True)
+    assert (missing.verdict, missing.exit_code) == ("incompatible", 4)
+    silent = planned("true", BrokerAnswer(None, "--offline")).restore_plan(complete=True)
+    assert silent.verdict == "ok"
     assert "note [broker-not-asked]: source 'in': broker not asked: --offline" in plan_lines(silent)
 
 
@@ -394,13 +391,11 @@ def test_a_source_gets_other_offsets() -> None:
         TakenSource(0, 0, "0", "0", '{"a":{"0":2}}'),
         TakenSource(0, 1, "1", "1"),
     )
-    plan = agreed.document(complete=True)
-    assert [(s["verdict"], s["set_to"]) for s in plan["sources"]] == [
+    plan = agreed.restore_plan(complete=True)
+    assert [(s.verdict, s.set_to) for s in plan.sources] == [
         *(("set", '{"a":{"0":2}}'), ("as-is", None)),
     ]
-    assert plan["sources"][0]["moves"] == [
-        {"topic": "a", "partition": 0, "before": 5, "after": 2, "skipped": 0, "repeated": 3}
-    ]
+    assert plan.sources[0].moves == (Move("a", 0, before=5, after=2, repeated=3),)
     assert any("is set to the offsets that were given" in note for note in restore.notes)
     assert any("set" in row and "in" in row for row in plan_rows(plan))
 
@@ -420,7 +415,7 @@ def test_a_query_that_the_savepoint_does_not_have_is_judged_as_a_fresh_start() -
     planner = planner_of(saved_query(old("x")), facts=Facts(starts=refusal))
     plan = planner.plan(replace(starting(new("y")), name="other"), {})
     assert plan.refusal is refusal
-    assert planner.document_of(plan)["exit_code"] == 5
+    assert planner.restore_plan_of(plan).exit_code == 5
     planner = planner_of(saved_query(old("x")), facts=Facts(starts=Agreed("dropped, as accepted")))
     plan = planner.plan(replace(starting(new("y")), name="other"), {})
     assert plan.refusal is None
@@ -434,8 +429,8 @@ def test_a_sink_that_is_ahead_is_refused_and_a_rebase_carried_out() -> None:
     assert restore.refusal.code == 5
     assert restore.refusal.message == "it has batch 9"
     assert restore.refusal.hint == AHEAD.advice
-    plan = planner.document(complete=True)
-    assert (plan["sinks"][0]["verdict"], plan["exit_code"]) == ("ahead", 5)
+    plan = planner.restore_plan(complete=True)
+    assert (plan.sinks[0].verdict, plan.exit_code) == ("ahead", 5)
     agreed = replace(AHEAD, verdict="rebase", rebase_to=9)
     planner = planner_of(saved_query(old("x")), facts=Facts(sink_plan=agreed))
     restore = planner.plan(starting(new("x")), {})
@@ -471,7 +466,7 @@ def test_one_source_before_states_of_different_positions_needs_consent() -> None
     restore = planner.plan(starting(new("x"), new("y", 1), name="both", sources=both), {})
     assert isinstance(restore.refusal, ConsentNeeded)
     assert restore.refusal.hint.endswith(": --reset-source 'file[in]'")
-    assert planner.document(complete=True)["exit_code"] == 5
+    assert planner.restore_plan(complete=True).exit_code == 5
 
 
 def test_a_name_that_does_not_say_what_is_meant_is_no_plan() -> None:
@@ -485,7 +480,7 @@ def test_a_name_that_does_not_say_what_is_meant_is_no_plan() -> None:
         saved_query(old("x", query="two"), key="two"),
         uid_map={"z": "x"},
     )
-    with pytest.raises(UsageError, match="several operators of the savepoint are 'x'"):
+    with pytest.raises(UsageError, match="several operators of the savepoint are named 'x'"):
         planner.plan(starting(new("z"), name="other"), {})
 
 
@@ -500,41 +495,41 @@ def test_other_runs_of_the_query_give_it_a_new_id() -> None:
 def test_a_query_without_a_row_says_what_happens_to_it() -> None:
     planner = planner_of(saved_query(key="other"), allow_non_restored=True)
     planner.plan(starting(name="fresh"), {})
-    lines = plan_lines(planner.document(complete=True))
+    lines = plan_lines(planner.restore_plan(complete=True))
     assert "query 'fresh' is not in the savepoint: starts empty" in lines
 
 
 def test_checks_of_the_whole_restore_come_first_and_count() -> None:
     planner = planner_of(saved_query(old("x")))
     planner.plan(starting(new("x")), {})
-    plan = planner.document(complete=True)
+    plan = planner.restore_plan(complete=True)
     refused = with_checks(plan, [Check("spark-version", RestoreOutcome.REFUSED, "no", "go back")])
-    assert (refused["verdict"], refused["exit_code"]) == ("incompatible", 4)
-    assert refused["checks"][0]["id"] == "spark-version"
+    assert (refused.verdict, refused.exit_code) == ("incompatible", 4)
+    assert refused.checks[0].id == "spark-version"
     assert "incompatible [spark-version]: no" in plan_lines(refused)
     warned = with_checks(plan, [Check("spark-version", RestoreOutcome.WARNING, "who knows")])
-    assert warned["verdict"] == "ok"
+    assert warned.verdict == "ok"
 
 
-def test_documents_of_single_queries_make_one() -> None:
+def test_plans_of_single_queries_make_one() -> None:
     planner = planner_of(
         saved_query(old("a", query="one"), key="one"),
         saved_query(old("b", query="two"), key="two"),
     )
-    first = planner.document_of(planner.plan(starting(new("a"), name="one"), {}))
-    second = planner.document_of(planner.plan(starting(new("b"), name="two"), {}))
+    first = planner.restore_plan_of(planner.plan(starting(new("a"), name="one"), {}))
+    second = planner.restore_plan_of(planner.plan(starting(new("b"), name="two"), {}))
     both = merged([first, second])
     assert both is not None
-    assert [op["uid"] for op in both["operators"]] == ["a", "b"]
-    whole = planner.document(complete=True)
+    assert [op.uid for op in both.operators] == ["a", "b"]
+    whole = planner.restore_plan(complete=True)
     assert merged([first, whole]) == whole
     assert merged([]) is None
 
 
 def test_a_plan_that_has_changed_is_noticed() -> None:
-    def plan(*operators: NewOperator) -> dict[str, Any]:
+    def plan(*operators: NewOperator) -> RestorePlan:
         planner = planner_of(saved_query(old("a"), old("b", 1)))
-        return planner.document_of(planner.plan(starting(*operators), {2: EmptyState(2)}))
+        return planner.restore_plan_of(planner.plan(starting(*operators), {2: EmptyState(2)}))
 
     shown = plan(new("a"), new("b", 1))
     assert compare_with_expected(shown, None, "q") is None
@@ -549,7 +544,7 @@ def test_a_plan_that_has_changed_is_noticed() -> None:
 def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
     planner = planner_of(saved_query(old("kept", kind=DEDUP), old("gone", 1)))
     planner.plan(starting(new("kept", 3), new("fresh", 1, kind=AGG)), {1: EmptyState(2)})
-    plan = planner.document(complete=True)
+    plan = planner.restore_plan(complete=True)
     assert [(row[1], row[3]) for row in plan_rows(plan)] == [
         ("kept", "renumbered"),
         ("fresh", "new"),
@@ -557,8 +552,8 @@ def test_the_text_has_a_row_for_everything_and_the_advice_below() -> None:
     ]
     lines = plan_lines(plan)
     assert lines[0].split() == ["QUERY", "WHAT", "KIND", "VERDICT", "STATE", "WHY"]
-    assert "120 rows  operator 0 is 3 now" in lines[1]
-    assert lines[-1].startswith("gone [no-operator]: give -n")
+    assert "120 rows  operator 0 is now 3" in lines[1]
+    assert lines[-1].startswith("gone [no-operator]: use -n")
 
 
 def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
@@ -567,9 +562,9 @@ def test_a_function_in_foreach_batch_is_told_what_is_run_again() -> None:
     starts = replace(starting(now), sink=replace(starting(now).sink, format="foreachBatch"))
     planner = planner_of(saved)
     assert planner.plan(starts, {}).history == HistoryPlan(1 << 40, True)
-    plan = planner.document(complete=True)
-    assert plan["queries"][0]["history"] == {"shift": 1 << 40, "keep": True}
-    assert [(one["id"], one["outcome"]) for one in plan["checks"]] == [("foreach-batch", "ok")]
+    plan = planner.restore_plan(complete=True)
+    assert plan.queries[0].history == HistoryShift(1 << 40, keep=True)
+    assert [(one.id, one.outcome) for one in plan.checks] == [("foreach-batch", "ok")]
 
     gone_on = Facts(runs=(OtherRun("j", JobState.FINISHED, 9),))
     restore = planner_of(saved, facts=gone_on).plan(starts, {})

@@ -205,7 +205,7 @@ AGGREGATIONS: dict[str, tuple[State, State, list[tuple[str, str]]]] = {
         sums("sum(v)", key="k string!"),
         [("incompatible", "nullability-narrowed")],
     ),
-    "windows cut in another way": (
+    "windows cut differently": (
         sums("sum(v)", key="w long", keys=("w/10 minutes",)),
         sums("sum(v)", key="w long", keys=("w/20 minutes",)),
         [("incompatible", "definition-changed")],
@@ -278,11 +278,11 @@ def test_the_worst_comes_first_and_each_says_what_made_the_difference() -> None:
     first, second = compare(JOIN, old, new)
     assert (first.reason, second.reason) == ("type-changed", "column-added")
     assert second.text == (
-        "the join's right input gained column `tax`; `tax` is null in the rows that wait"
+        "the join's right input gained column `tax`; `tax` is null in waiting rows"
     )
     assert (first.partial, second.partial) == (False, True)
     assert first.text == (
-        "the join's right input: `v` was long and is string; the join's state holds its rows"
+        "the join's right input: `v` was long and is now string; the join's state holds its rows"
     )
     assert first.store == "right-values"
 
@@ -355,7 +355,7 @@ def test_without_a_meaning_the_schema_is_compared_and_what_it_hides_is_said() ->
     ]
     assert found(DEDUP, State(keys=("k",)), State(keys=("k",)), known=False) == []
     (change,) = compare(AGG, TWO, TWO, known=False)
-    assert "which column each of its aggregates is computed from" in change.text
+    assert "the input columns of its aggregates" in change.text
 
 
 TRAITS = [
@@ -372,7 +372,7 @@ def test_traits(kind: str, trait: str, before: str, after: str, reason: str) -> 
     old, new = (StateSemantics(traits={trait: value}) for value in (before, after))
     (change,) = compare_states(kind, (), (), old, new)
     assert (change.verdict.value, change.reason) == ("incompatible", reason)
-    assert f"the {trait} was {before} and is {after}" in change.text
+    assert f"the {trait} was {before} and is now {after}" in change.text
     assert compare_states(kind, (), (), old, old) == ()
     # A savepoint that does not say it, and a variable that is no longer there.
     assert compare_states(kind, (), (), StateSemantics(), new) == ()

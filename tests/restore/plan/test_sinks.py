@@ -132,16 +132,16 @@ def test_each_choice_that_is_offered_works(case: tuple[Any, ...]) -> None:
 
 
 def test_a_sink_that_cannot_go_back_says_why() -> None:
-    assert "a parquet sink keeps no versions" in judge_sink(FILE, at(7), "rollback").text
+    assert "a parquet sink has no versions" in judge_sink(FILE, at(7), "rollback").text
     assert "others have written to it" in judge_sink(SHARED, at(7), "rollback").text
     assert "still writes to it" in judge_sink(DELTA, at(7, **USED), "rollback").text
 
 
 def test_what_a_rollback_undoes_is_said() -> None:
     text = judge_sink(DELTA, at(7), "rollback").text
-    assert "goes back to version 7, which undoes 2 commits after the savepoint" in text
-    assert "it goes on as batch 10" in text
-    assert "goes on as batch" not in judge_sink(DELTA, at(7, **BACK), "rollback").text
+    assert "is rolled back to version 7, which undoes 2 commits after the savepoint" in text
+    assert "it continues as batch 10" in text
+    assert "continues as batch" not in judge_sink(DELTA, at(7, **BACK), "rollback").text
 
 
 def test_an_unreadable_sink_is_said_and_does_not_block() -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.messages.plan import Move
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.new_offsets import Move, Target
+from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.positions import match_sources, reset_flag
 from flinkish.restore.plan.source_answers import starting_offsets
 from flinkish.restore.plan.source_plans import source_plans
@@ -60,7 +61,8 @@ def test_a_renamed_source_is_told_how_to_keep_its_position() -> None:
     fresh, dropped = rows(renamed, saved)
     assert verdicts([fresh, dropped]) == [FRESH, DROPPED]
     assert dropped.advice.startswith(
-        "go on from it, if the source was renamed: --uid-map 'orders=all sales'; or read it again"
+        "if the source was renamed, resume from its position: --uid-map 'orders=all sales'; or "
+        "read it again"
     )
 
 
@@ -83,7 +85,7 @@ def test_another_kind_of_source_under_one_uid() -> None:
 def test_a_path_that_has_changed_is_warned_of() -> None:
     (row,) = rows(starting(sources=(reads(B),)), saved_query(sources=(source(A),)))
     assert (row.verdict, row.reason, row.blocks) == ("changed", "path-changed", False)
-    assert "reads file[/b], and read file[/a]" in row.text
+    assert "now reads file[/b] instead of file[/a]" in row.text
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_source_that_is_not_replayed_needs_consent(signature: str) -> None:
     assert verdicts(rows(program, saved)) == [("consent-needed", "source-not-replayable"), SAME]
     told = rows(program, saved, reset=("0",))
     assert verdicts(told) == [("reset", "reset-source"), SAME]
-    assert "given up: 5" in told[0].text
+    assert "discarded position: 5" in told[0].text
     plain = replace(saved, sources=None)
     assert verdicts(rows(program, plain)) == [
         ("consent-needed", "source-not-replayable"),
@@ -168,7 +170,7 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
     assert (fine.verdict, fine.reason, fine.blocks) == (*SAME, False)
     (lag,) = fine.checks
     assert (lag.id, lag.outcome.value) == ("kafka-lag", "note")
-    assert lag.text == "source 'in': rows that wait for it: 7 in topic a, 3 in topic b"
+    assert lag.text == "source 'in': unread rows: 7 in topic a, 3 in topic b"
 
     (lost,) = rows(kafka(), READ, facts=broker(8, 12))
     assert (lost.verdict, lost.reason, lost.lost_rows) == ("consent-needed", "rows-expired", 3)
@@ -196,13 +198,13 @@ def test_what_starting_afresh_costs_is_noted() -> None:
     (row,) = rows(kafka(), READ, reset=("in",), facts=broker(0, 12))
     assert row.verdict == "reset"
     assert [each.text for each in row.checks] == [
-        "source 'in' starts afresh: it starts at the end: it skips up to 10 rows that were not "
-        "read, and skips what arrives before it runs"
+        "source 'in' starts from scratch: it starts at the end: it skips up to 10 rows, and "
+        "skips what arrives before it runs"
     ]
     (silent,) = rows(kafka(), READ, reset=("in",), facts=BrokerFacts({0: BrokerAnswer()}))
     assert [each.text for each in silent.checks] == [
-        "source 'in' starts afresh: it starts at the end: how many rows that skips or reads again "
-        "is not known"
+        "source 'in' starts from scratch: it starts at the end; the number of rows skipped or "
+        "read again is unknown"
     ]
 
 
@@ -217,7 +219,7 @@ def test_a_source_that_gets_other_offsets_needs_consent() -> None:
         "source 'in' is set to earliest: up to 14 rows read again (5 of a-0, 5 to 0; 9 of b-0, 9 "
         "to 0)"
     )
-    assert asked.advice == "agree: --accept-repeated-rows"
+    assert asked.advice == "accept it: --accept-repeated-rows"
     (agreed,) = rows(
         kafka(), READ, facts=BrokerFacts(THERE, targets=EARLIEST, accept_repeated_rows=True)
     )
@@ -227,7 +229,7 @@ def test_a_source_that_gets_other_offsets_needs_consent() -> None:
     assert agreed.moves[1] == Move("b", 0, 9, 0, 0, 9)
     assert agreed.saved == (READ.sources or ())[0]
     assert [each.text for each in agreed.checks] == [
-        "source 'in': rows that wait for it: 12 in topic a, 12 in topic b"
+        "source 'in': unread rows: 12 in topic a, 12 in topic b"
     ]
 
 
@@ -255,7 +257,7 @@ def test_other_topics_and_other_offsets_at_once() -> None:
     (row,) = rows(program, READ, facts=facts)
     assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"a":{"0":12}}', 7 + 3)
     assert row.text.startswith(
-        "source 'in' reads kafka[subscribe=a], and read kafka[subscribe=a,b]"
+        "source 'in' now reads kafka[subscribe=a] instead of kafka[subscribe=a,b]"
     )
 
 
@@ -277,7 +279,7 @@ def test_a_source_that_is_not_kafka_takes_offsets_as_given() -> None:
     target = {0: Target("offsets", offsets={"logOffset": 3})}
     (row,) = rows(starting(sources=(reads(A),)), saved, facts=BrokerFacts(targets=target))
     assert (row.verdict, row.advice) == (
-        *("consent-needed", "agree: --accept-lost-rows --accept-repeated-rows"),
+        *("consent-needed", "accept it: --accept-lost-rows --accept-repeated-rows"),
     )
     facts = BrokerFacts(targets=target, accept_lost_rows=True, accept_repeated_rows=True)
     (row,) = rows(starting(sources=(reads(A),)), saved, facts=facts)

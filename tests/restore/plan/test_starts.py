@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from flinkish.errors import ConsentNeeded
-from flinkish.restore.plan.sinks import SinkPosition
+from flinkish.messages.calls import KnownWriter
+from flinkish.restore.plan.sinks import SinkMode, SinkPosition
 from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
     EarlierRun,
+    agreed_mode,
+    is_another_directory,
     is_read_again,
     judge_start,
     judge_writers,
 )
-from flinkish.spec.calls import KnownWriter
 
 NEW = Beginning("q")
 OWN = Beginning("q", checkpoint="/own", committed=4, planned=5)
@@ -26,6 +29,25 @@ AHEAD = EarlierRun("job", "a" * 32, 7, "/elsewhere")
 STALE = "checkpoint-stale"
 WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
 AGAIN = replace(WRITTEN, checkpoint="its kafka sink", to_table=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "again", "agreed"),
+    [
+        ("rebase", True, None),
+        (
+            "rebase",
+            False,
+            "rebase",
+        ),  # of a job that starts again, but this query for the first time
+        ("accept", True, "accept"),
+        (None, False, None),
+    ],
+)
+def test_what_was_agreed_to_holds_for_a_query_that_has_yet_to_begin(
+    mode: SinkMode | None, again: bool, agreed: SinkMode | None
+) -> None:
+    assert agreed_mode(mode, again=again) == agreed
 
 
 @pytest.mark.parametrize(
@@ -65,7 +87,7 @@ def test_starts(
     elif reason == "unreadable":
         assert isinstance(found, Agreed)
         assert found.reason == "sink-unreadable"
-        assert "which batches the parquet sink /out has is not known: no host" in found.text
+        assert "the batches of the parquet sink /out are unknown: no host" in found.text
     elif isinstance(reason, int) or reason == "agreed":
         assert isinstance(found, Agreed)
         assert found.rebase_to == (reason if isinstance(reason, int) else None)
@@ -129,6 +151,32 @@ def test_what_a_source_gives_again(signature: str, options: dict[str, str], agai
 
 
 WRITER = KnownWriter("b" * 32, "orig", "RUNNING", "seen", "/out")
+AWAY = replace(WRITER, elsewhere=True, last_batch=5, last_batch_end="2026-01-01T00:10:00Z")
+ENDED = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("writer", "newest", "written", "is_another"),
+    [
+        (AWAY, None, None, True),
+        (AWAY, 4, ENDED, True),  # batch 5 would be there
+        (AWAY, 5, ENDED, False),
+        (AWAY, 9, ENDED + 3.0, False),  # it has gone on since it was heard of
+        (AWAY, 9, ENDED - 3.0, False),  # a clock is not so exact
+        (AWAY, 9, ENDED - 100.0, True),  # its batch 5 was written later than all that is there
+        (AWAY, 9, None, False),
+        (replace(AWAY, last_batch_end=None), 9, ENDED - 100.0, False),
+        (replace(AWAY, last_batch=None), 4, ENDED - 100.0, False),
+        (replace(AWAY, elsewhere=False), 4, ENDED, False),
+        (replace(AWAY, place="s3://b/out"), 4, ENDED, False),
+        (replace(AWAY, is_table=True), 4, ENDED, False),
+    ],
+)
+def test_a_local_path_of_another_host(
+    writer: KnownWriter, newest: int | None, written: float | None, is_another: bool
+) -> None:
+    sink = replace(FILES, newest_batch=newest, written=written)
+    assert is_another_directory(writer, sink) is is_another
 
 
 @pytest.mark.parametrize(
@@ -153,3 +201,4 @@ def test_writers(
     if plan is not None:
         assert "job orig" in plan.text
         assert "flinkish stop bbbb" in plan.advice
+        assert ("another directory on its host" in plan.advice) is writer.elsewhere

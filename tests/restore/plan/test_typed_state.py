@@ -168,7 +168,7 @@ def test_a_class_that_is_another() -> None:
 def test_keys_of_a_map_stay_as_they_are() -> None:
     found = judge({"tens": LONG, "tens#key": OLD}, {"tens": LONG, "tens#key": WIDE}, TRANSFORM)
     assert found.verdict is Verdict.INCOMPATIBLE
-    assert "the keys of the map would be written otherwise" in found.text
+    assert "the keys of the map would be written differently" in found.text
     assert "the state tens of the operator per-key" in found.text
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from flinkish.checkpoint.cut import Cut, FilesVanished, read_cut
 from flinkish.errors import Corrupt, SavepointNotFound
+from flinkish.messages.calls import JobOrigin
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.requests import LeftOut
 from flinkish.restore.source.job_source import newest_cut, open_job
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.spec.calls import JobOrigin
-from flinkish.spec.queries import QueryFacts, QueryStatus
-from flinkish.spec.requests import LeftOut
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 
@@ -74,7 +74,7 @@ def test_queries_that_a_restored_job_had_not_started_are_its_savepoints(tmp_path
     gone = replace(job, began_with=str(tmp_path / "gone"))
     with pytest.raises(SavepointNotFound, match="before it had started all queries") as refused:
         open_job(gone)
-    assert "give -n" in refused.value.hint
+    assert "use -n" in refused.value.hint
     dropping, claimed = open_job(gone, drops=True), open_job(replace(gone, claimed=True))
     assert list(dropping.by_key) == list(claimed.by_key) == ["a"]
     assert (dropping.complete, claimed.complete) == (False, True)

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, SavepointNotFound
 from flinkish.savepoint.directory import sharing
-from flinkish.savepoint.directory.dispose import dispose
+from flinkish.savepoint.directory.catalog import read_paths
+from flinkish.savepoint.directory.dispose import dispose, release_holder, unknown_users
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.manage.prune import prune
 from flinkish.savepoint.manage.retention import Policy
@@ -121,6 +123,48 @@ def test_one_under_another_name_keeps_the_files_that_it_shares(
     prune(str(tmp_path), Policy(keep_last=1), {})
     assert not storage.exists(f"{first}/_metadata")
     check_files(open_savepoint(second), FULL)
+
+
+def unread(path: str) -> None:
+    metadata = Path(path, "_metadata")
+    metadata.write_bytes(metadata.read_bytes()[:-5])
+
+
+def test_one_that_cannot_be_read_keeps_what_it_may_use(tmp_path: Path) -> None:
+    first, second = renamed(tmp_path)
+    make_savepoint(str(tmp_path), time.time() - 4000, batch_id=12)
+    unread(second)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Corrupt, match=r"is not removed, as .*/before-release may use its") as no:
+        dispose(first)
+    assert "put its _metadata back" in no.value.hint
+    done = prune(str(tmp_path), Policy(keep_last=1), {})
+    assert [each.path for each in done.unknown] == [second]
+    assert [each.reasons for each in done.savepoints if each.savepoint.path == first] == [
+        ("before-release may use its files, and cannot be read",)
+    ]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_only_one_that_cannot_be_read_may_use_of_a_husk_stays(tmp_path: Path) -> None:
+    first, second = share_an_hour_ago(tmp_path)
+    shutil.copytree(second, tmp_path / "nightly")
+    dispose(first)
+    unread(str(tmp_path / "nightly"))
+    release_holder(first, storage.base_name(second))
+    assert storage.exists(f"{first}/0-counts/metadata")
+
+
+def test_only_where_files_are_shared(tmp_path: Path) -> None:
+    """On a local disk each savepoint has links of its own."""
+    alone, other = (make_savepoint(str(tmp_path), n) for n in (1, 2))
+    unread(other)
+    siblings = read_paths([other], whole=True)
+    opened = open_savepoint(alone)
+    assert unknown_users(opened, siblings) == ()
+    remote = replace(opened, path="s3://b/sp/savepoint-0")
+    assert unknown_users(remote, siblings) == siblings.unreadable
+    assert unknown_users(remote, read_paths([alone], whole=True)) == ()
 
 
 def test_who_uses_files_under_another_name_is_told(tmp_path: Path) -> None:

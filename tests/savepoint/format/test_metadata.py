@@ -11,12 +11,12 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
+from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format import metadata
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.format.schemas import SCHEMA
-from flinkish.spec.requests import LeftOut
 
 HEADER = Header(
     *("a" * 32, "job é", 1700000000.25, "savepoint"),

@@ -190,7 +190,7 @@ def test_a_time_in_the_future_is_named_and_counts_for_nothing(place: str) -> Non
     wrong = make_savepoint(place, time.time() + 1e8)
     os.utime(f"{wrong}/_metadata", (50, 50))
     old, new = make_savepoint(place, 60), make_savepoint(place, time.time())
-    done = prune(place, LAST, {new: "it has just been taken"})
+    done = prune(place, LAST, {new: "just taken"})
     assert [each.path for each in done.future] == [wrong]
     assert left(place) == {new}
     assert not os.path.exists(old)
@@ -200,8 +200,8 @@ def test_what_has_just_been_taken_stays_whatever_the_clocks_say(place: str) -> N
     new = make_savepoint(place, 1)
     others = [make_savepoint(place, time.time() - n, batch_id=9) for n in range(2)]
     named = f"{place}/../{os.path.basename(place)}/{os.path.basename(new)}"
-    done = prune(place, LAST, {named: "it has just been taken"})
-    assert done.savepoints[-1].reasons == ("it has just been taken",)
+    done = prune(place, LAST, {named: "just taken"})
+    assert done.savepoints[-1].reasons == ("just taken",)
     assert left(place) == {new, others[0]}
 
 

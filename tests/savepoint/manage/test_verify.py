@@ -291,7 +291,8 @@ def test_a_savepoint_without_one_of_its_partitions(
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "state/0/1")
     with monkeypatch.context() as older:
-        older.setattr("flinkish.checkpoint.operators.expected_partitions", lambda *known: known[-1])
+        rule = "flinkish.checkpoint.format.state_layout.expected_partitions"
+        older.setattr(rule, lambda *known: known[-1])
         path = take(root).path
     for level in LEVELS:
         [bad] = verify(path, level).bad

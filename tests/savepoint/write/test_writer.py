@@ -18,12 +18,12 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
+from flinkish.messages.codec import encode_fields
 from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointInfo
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import writer
 from flinkish.savepoint.write.writer import query_directory, write_savepoint
-from flinkish.spec.codec import encode_fields
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import LZ4_END, CheckpointLikeness
 from tests.support.checkpoints.recorded import change_one_digit, unpack

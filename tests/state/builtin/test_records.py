@@ -18,7 +18,7 @@ from flinkish.state import serializer_of
 from flinkish.state.builtin.records import DataclassSerializer, DataclassSerializerSnapshot
 from flinkish.state.restored import RestoredState, restore_state
 from flinkish.state.serializers import TypeSerializerSnapshot, Verdict
-from flinkish.state.snapshots import SnapshotLoader, read_snapshot, write_snapshot
+from flinkish.state.snapshots import ModuleLoader, read_snapshot, write_snapshot
 from flinkish.state.wire import put_part, put_text
 
 PLACE = "the state stats"
@@ -358,7 +358,7 @@ def test_damaged_bytes() -> None:
         put_text(out, "n")
         put_part(out, write_snapshot(written))
     with pytest.raises(Corrupt, match="a field twice"):
-        DataclassSerializerSnapshot().read_snapshot(1, bytes(out), SnapshotLoader(PLACE))
+        DataclassSerializerSnapshot().read_snapshot(1, bytes(out), ModuleLoader(PLACE))
 
 
 @dataclass

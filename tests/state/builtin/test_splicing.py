@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flinkish.state import serializer_of, state_type, write_snapshot
 from flinkish.state.builtin.splicing import Rewriter, splice_of
 from flinkish.state.generations import StateFormat, resolve_state
-from flinkish.state.snapshots import SnapshotLoader
+from flinkish.state.snapshots import ModuleLoader
 
 
 @dataclass
@@ -37,7 +37,7 @@ class New:
 
 def format_of(old: type, new: type) -> StateFormat:
     before = write_snapshot(serializer_of(old).snapshot_configuration())
-    loader = SnapshotLoader("it", ("flinkish", "tests"))
+    loader = ModuleLoader("it", ("flinkish", "tests"))
     found = resolve_state([before], serializer_of(new), loader, eager=True).rewriting
     assert found is not None
     return found

@@ -12,18 +12,12 @@ from pathlib import Path
 sys.path.insert(0, os.environ["FLINKISH_HOME"])
 
 from flinkish.errors import Locked, NotSavepointable, ProgramFailed
+from flinkish.messages.queries import OperatorStatus, QueryStatus
+from flinkish.messages.requests import RequestResult
+from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import (
-    JobState,
-    OperatorStatus,
-    QueryStatus,
-    Request,
-    RequestKind,
-    SavepointRecord,
-)
+from flinkish.registry.jobs import JobState, Request, RequestKind
 from flinkish.registry.liveness import process_ref
-from flinkish.spec.requests import RequestResult
-from flinkish.spec.savepoints import SavedQuery, SavepointResult
 
 BATCH = 7
 QUERY_ID = "11111111-2222-3333-4444-555555555555"

@@ -9,11 +9,11 @@ from typing import Any
 
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.driver.spark.settings import configured
+from flinkish.messages.migration import Migration
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.spec.migration import Migration
 from tests.support.driver.pair_runner import Bench, Pair, Saved
 
 

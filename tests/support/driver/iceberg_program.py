@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from flinkish.driver.plan.plan_classes import read_tree
 from flinkish.driver.plan.plan_sources import read_relations
 from flinkish.driver.tables.iceberg import IcebergTable
 from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
@@ -209,7 +210,7 @@ met("made again with rows", table_name, read)
 
 def relation_of(frame: Any) -> dict[str, Any]:
     """Return which table flinkish sees in the plan of a source, and with which options."""
-    (relation,) = read_relations(spark._jvm, frame._jdf.queryExecution().analyzed())
+    (relation,) = read_relations(spark._jvm, read_tree(frame._jdf.queryExecution().analyzed()))
     return {"table": table_of(relation.signature), "options": dict(relation.options)}
 
 

@@ -17,18 +17,17 @@ from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import ProgramOutcome, run_callable
 from flinkish.errors import from_record
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import (
     JobRecord,
     JobState,
-    Launch,
     Request,
     RequestKind,
     RequestState,
-    RestoreSpec,
     arguments_for,
 )
-from flinkish.spec.codec import encode_fields
 
 
 class InProcessJob:

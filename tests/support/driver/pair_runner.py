@@ -214,7 +214,7 @@ class Bench:
                 "q",
                 str(root / "old"),
                 source=source_records(planned, []),
-                sink=facts.describe_sink(),
+                sink=facts.describe_sink(self.spark),
                 operators=operator_facts(planned, ()),
             )
             job = SavepointJob("f" * 32, "job", spark_version=self.spark.version)

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.checkpoint.format.schema_files import FamilySchemas
-from flinkish.engine.migration.migration_planner import (
-    CannotMigrate,
-    FamilyChange,
-    TargetState,
-    plan_operator,
-)
+from flinkish.engine.errors import CannotMigrate
+from flinkish.engine.migration.migration_planner import FamilyChange, TargetState, plan_operator
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 from flinkish.engine.stores.directories import LocalDirectory
 from flinkish.engine.stores.partitioning import partition_paths

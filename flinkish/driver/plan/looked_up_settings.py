@@ -1,0 +1,237 @@
+"""The settings that expressions and readers of text look up, besides time zone and ANSI mode.
+
+Facts used (the classes of Spark 3.5.9 and 4.3.0 that call ``SQLConf``, and the results of
+expressions that ran with both values):
+
+* Some expressions keep the value of the moment when the program made them (``chunkBase64``,
+  ``legacySizeOfNull`` ...), others look it up when they run. Where the optimizer has put a
+  ``StaticInvoke`` in their place, the value kept is one of its arguments.
+* ``JacksonParser`` and ``UnivocityParser`` choose their formatters by the parser policy, for
+  timestamps and dates, with and without a pattern.
+* Two decimals whose result needs more than 38 digits lose digits of the fraction
+  (``adjustPrecisionScale``), or overflow: other values, though often of types that look alike.
+* What changes a result's type or the text of an expression is seen there, and is not listed here;
+  nor is what only makes a query fail (``encode`` of characters that a charset lacks).
+* No effect was found of ``spark.sql.legacy.charVarcharAsString``, ICU's case mappings,
+  ``json.enablePartialResults`` and ``legacy.json.allowEmptyString``. Spark 4 pads a cast to
+  ``char(n)`` with ``preserveCharVarcharTypeInfo``; without it the plan has no trace of that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.operators.state_semantics import (
+    ANSI,
+    COMPLEX_TO_STRING,
+    IGNORE_NULL_FIELDS,
+    MAP_DEDUP,
+    PRECISION_LOSS,
+    SIZE_OF_NULL,
+    TIME_PARSER,
+    TIME_ZONE,
+    TIMESTAMP_TYPE,
+)
+
+#: The most digits of a decimal, and those of its fraction that Spark does not give up.
+_DIGITS, _FRACTION = 38, 6
+_FALLBACK = "spark.sql.legacy.{}.enableDateTimeParsingFallback"
+#: The options of a reader that have the pattern of a time.
+_PATTERNS = ("timestampformat", "dateformat")
+_PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
+#: ``PythonUDF.evalType`` of plain functions: with rows, and with Arrow.
+_PYTHON_TYPES = {100: "false", 101: "true"}
+
+#: Settings of which another value gives other keys or values, for what cannot be read.
+DECIDING = (
+    *(TIME_ZONE, ANSI, TIME_PARSER, COMPLEX_TO_STRING, SIZE_OF_NULL, MAP_DEDUP),
+    *(PRECISION_LOSS, IGNORE_NULL_FIELDS, TIMESTAMP_TYPE),
+)
+#: Returns the session's value of a setting; None where this Spark does not know it.
+Session = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """A setting that an expression looks up, with its value; ``certain`` as in Dependence."""
+
+    setting: str
+    value: str
+    certain: bool = True
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """How an expression has the value of a setting: by itself (``kept``), or from the session.
+
+    ``argument`` is its place among the arguments of the call that replaces the expression.
+    """
+
+    setting: str
+    kept: str | None = None
+    argument: int | None = None
+
+
+_LOOKUPS: Mapping[str, tuple[_Lookup, ...]] = {
+    "ArrayExists": (
+        _Lookup("spark.sql.legacy.followThreeValuedLogicInArrayExists", "followThreeValuedLogic"),
+    ),
+    "ArrayInsert": (_Lookup("spark.sql.legacy.negativeIndexInArrayInsert", "legacyNegativeIndex"),),
+    "Base64": (_Lookup("spark.sql.chunkBase64String.enabled", "chunkBase64", 1),),
+    "Size": (_Lookup(SIZE_OF_NULL, "legacySizeOfNull"),),
+    **dict.fromkeys(
+        (
+            *("CreateMap", "MapConcat", "MapFromArrays", "MapFromEntries", "StringToMap"),
+            "TransformKeys",
+        ),
+        (_Lookup(MAP_DEDUP),),
+    ),
+}
+#: Expressions that make times of the type that the session calls a timestamp.
+_TIMES = frozenset({"Cast", "GetTimestamp", "MakeTimestamp", "ParseToTimestamp"})
+_TIMESTAMP_TYPES = {"TIMESTAMP_LTZ": "timestamp", "TIMESTAMP_NTZ": "timestamp_ntz"}
+
+
+def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp]:
+    """Yield the settings that an expression looks up itself, with their values.
+
+    Parameters
+    ----------
+    name
+        The simple name of its class.
+    """
+    call = name == "StaticInvoke"
+    meant = str(expression.staticObject().getSimpleName()).rstrip("$") if call else name
+    for each in _LOOKUPS.get(meant, ()):
+        if not call or each.argument is not None:
+            yield from _value(each, expression, session, call=call)
+    if name in _TIMES:
+        yield from _timestamp_type(expression, session)
+    elif name in ("Add", "Divide", "Multiply", "Subtract"):
+        yield from _digits(name, expression)
+    elif name == "PythonUDF":
+        arrow = _PYTHON_TYPES.get(int(expression.evalType()))
+        if arrow is not None and session(_PYTHON_ARROW) is not None:
+            yield LookedUp(_PYTHON_ARROW, arrow, certain=False)
+    if name == "Cast" and _text_of_complex(expression):
+        yield from _session(COMPLEX_TO_STRING, session)
+
+
+def parsing(
+    format: str, options: Mapping[str, str], session: Session, *, moments: bool
+) -> Iterator[LookedUp]:
+    """Yield the settings by which a format's text is parsed.
+
+    Parameters
+    ----------
+    format
+        ``csv``, ``json`` or ``xml``.
+    options
+        The options of the reader, by their names in lower case.
+    moments
+        Whether timestamps or dates are read.
+    """
+    policy = session(TIME_PARSER)
+    if not moments or policy is None:
+        return
+    pattern = any(each in options for each in _PATTERNS)
+    yield LookedUp(TIME_PARSER, policy, certain=pattern)
+    setting = _FALLBACK.format(format)
+    if format != "xml" and "enabledatetimeparsingfallback" not in options:
+        # Without a value Spark falls back where it has no pattern, and as before.
+        given = session(setting) or ""
+        known = given.lower() in ("true", "false")
+        falls = policy.upper() == "LEGACY" or not pattern
+        yield LookedUp(setting, given.lower() if known else str(falls).lower(), certain=False)
+
+
+def writing(
+    options: Mapping[str, str], session: Session, *, nulls: bool, moments: bool
+) -> Iterator[LookedUp]:
+    """Yield the settings by which JSON is written.
+
+    Parameters
+    ----------
+    nulls
+        Whether a field may be null.
+    moments
+        Whether timestamps or dates are written.
+    """
+    if nulls and "ignorenullfields" not in options:
+        yield from _session(IGNORE_NULL_FIELDS, session)
+    if moments:
+        pattern = any(each in options for each in _PATTERNS)
+        yield from _session(TIME_PARSER, session, certain=pattern)
+
+
+def fractions(name: str, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Return the digits of a result's fraction with PRECISION_LOSS and without it. Pure.
+
+    Parameters
+    ----------
+    name
+        ``Add``, ``Divide``, ``Multiply`` or ``Subtract``.
+    one, other
+        The digits of the decimals, and those of their fractions.
+    """
+    (digits, scale), (digits_2, scale_2) = one, other
+    if name == "Multiply":
+        whole, fraction = digits + digits_2 + 1 - scale - scale_2, scale + scale_2
+    elif name == "Divide":
+        whole, fraction = digits - scale + scale_2, max(_FRACTION, scale + digits_2 + 1)
+    else:
+        whole = max(digits - scale, digits_2 - scale_2) + 1
+        fraction = max(scale, scale_2)
+    if whole + fraction <= _DIGITS:
+        return fraction, fraction
+    lossy = max(_DIGITS - whole, min(fraction, _FRACTION))
+    whole, fraction = min(whole, _DIGITS), min(fraction, _DIGITS)
+    if name == "Divide" and whole + fraction > _DIGITS:
+        fraction -= (whole + fraction - _DIGITS) // 2 + 1
+    return lossy, fraction
+
+
+def _value(each: _Lookup, expression: Any, session: Session, *, call: bool) -> Iterator[LookedUp]:
+    value = session(each.setting)
+    if value is None:
+        return
+    if call:
+        value = str(expression.arguments().apply(each.argument).eval(None)).lower()
+    elif each.kept is not None:
+        value = str(bool(getattr(expression, each.kept)())).lower()
+    yield LookedUp(each.setting, value)
+
+
+def _session(setting: str, session: Session, *, certain: bool = True) -> Iterator[LookedUp]:
+    value = session(setting)
+    if value is not None:
+        yield LookedUp(setting, value, certain)
+
+
+def _timestamp_type(expression: Any, session: Session) -> Iterator[LookedUp]:
+    """Yield the type of timestamps; not where the program names one that is not the session's."""
+    value = session(TIMESTAMP_TYPE)
+    kind = str(expression.dataType().simpleString())
+    children = expression.children()
+    text = not children.isEmpty() and str(children.apply(0).dataType().simpleString()) == "string"
+    if value is not None and text and _TIMESTAMP_TYPES.get(value.upper()) == kind:
+        yield LookedUp(TIMESTAMP_TYPE, value, certain=False)
+
+
+def _digits(name: str, expression: Any) -> Iterator[LookedUp]:
+    types = [expression.left().dataType(), expression.right().dataType()]
+    if not all(str(each.simpleString()).startswith("decimal") for each in types):
+        return
+    one, other = ((int(each.precision()), int(each.scale())) for each in types)
+    lossy, whole = fractions(name, one, other)
+    if lossy != whole:
+        # The type shows the value that counts: Spark 4 keeps it, 3.5 looks it up.
+        yield LookedUp(PRECISION_LOSS, str(int(expression.dataType().scale()) == lossy).lower())
+
+
+def _text_of_complex(cast: Any) -> bool:
+    kind = str(cast.child().dataType().simpleString())
+    text = str(cast.dataType().simpleString()) == "string"
+    return text and kind.startswith(("array<", "map<", "struct<"))

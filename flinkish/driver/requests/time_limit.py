@@ -1,0 +1,74 @@
+"""How long a driver waits for a request, in all of its steps together."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from flinkish.registry.jobs import Request
+
+_ADVICE = "raise execution.checkpointing.timeout"
+_ADVICE_ASKED = "give it longer with --timeout"
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """The time that a savepoint's waits have: for queries, first batches, the running batch.
+
+    Attributes
+    ----------
+    seconds
+        As it is told.
+    deadline
+        When they are over, by ``time.monotonic``.
+    is_asked
+        Whether the request sets it: then nobody waits for its result any more, and a job must not
+        be stopped for it later.
+    """
+
+    seconds: float
+    deadline: float
+    is_asked: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() > self.deadline
+
+    @property
+    def advice(self) -> str:
+        """What gives a request more time, for a hint."""
+        return _ADVICE_ASKED if self.is_asked else _ADVICE
+
+    def for_batch(self, most: float) -> float:
+        """Return the seconds that a running batch gets to end.
+
+        Without a limit in the request, ``most`` is a limit of its own (:meth:`after`).
+        """
+        return max(min(most, self.deadline - time.monotonic()), 0.0) if self.is_asked else most
+
+    def after(self, spent: float) -> TimeLimit:
+        """Return the limit after ``spent`` seconds of waiting for a running batch."""
+        if self.is_asked:
+            return self
+        return TimeLimit(self.seconds, self.deadline + spent)
+
+
+def limit_of(request: Request, default: float, *, now: float) -> TimeLimit:
+    """Return the limit of a request for a savepoint.
+
+    One that the request sets counts from its creation, because its client counts from there.
+
+    Parameters
+    ----------
+    default
+        Seconds, where the request sets none.
+    now
+        The time of the registry.
+    """
+    assert request.savepoint is not None, request.kind
+    asked = request.savepoint.timeout
+    if asked is None:
+        return TimeLimit(default, time.monotonic() + default)
+    left = asked - max(now - request.created, 0.0)
+    return TimeLimit(asked, time.monotonic() + left, is_asked=True)

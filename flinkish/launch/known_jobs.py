@@ -1,0 +1,154 @@
+"""What the registry knows of other jobs that matters to the start of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.errors import JobNotFound, StorageError
+from flinkish.messages.calls import KnownRun, KnownWriter
+from flinkish.messages.plan import QueryRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord
+from flinkish.registry.liveness import reconcile
+from flinkish.registry.resumed_runs import newest_run
+
+
+def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
+    """Return the places that queries of jobs write to which have not ended, without ``own``."""
+    here = os.uname().nodename
+    claims = [claim for claim in registry.writers() if claim.job.job_id != own]
+    jobs = {claim.job.job_id: claim.job for claim in claims}
+    found = {job.job_id: job for job in reconcile(registry, jobs.values())}
+    queries = {
+        (job_id, query.name): query
+        for job_id, each in registry.queries_of(list(jobs)).items()
+        for query in each
+    }
+    return tuple(
+        KnownWriter(
+            job_id=job.job_id,
+            name=job.name,
+            state=job.state.value,
+            query=claim.query,
+            place=claim.place,
+            is_table=claim.is_table,
+            elsewhere=(ref := job.driver or job.supervisor) is not None and ref.host != here,
+            last_batch=None if query is None else query.batch_id,
+            last_batch_end=None if query is None else query.last_batch_end,
+        )
+        for claim in claims
+        for query in (queries.get((claim.job.job_id, claim.query)),)
+        if not (job := found[claim.job.job_id]).state.is_final
+    )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The newest run of a job's name, which has ended: where the job stands.
+
+    Attributes
+    ----------
+    committed
+        The newest committed batch of each query, by name; None for one without, or whose checkpoint
+        is gone.
+    """
+
+    job: JobRecord
+    queries: tuple[QueryStatus, ...]
+    committed: Mapping[str, int | None]
+
+    @property
+    def batch(self) -> int | None:
+        """The newest committed batch of all queries."""
+        return max((n for n in self.committed.values() if n is not None), default=None)
+
+
+def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
+    """Return where the job of a name stands; None if no run of it has committed a batch.
+
+    Parameters
+    ----------
+    but
+        A run that does not count.
+    """
+    seen: dict[str, Standing] = {}
+
+    def has_committed(job: JobRecord) -> bool:
+        queries = registry.queries(job.job_id)
+        committed = {query.name: _committed(query) for query in queries}
+        seen[job.job_id] = Standing(job, tuple(queries), committed)
+        return any(q.batch_id is not None or committed[q.name] is not None for q in queries)
+
+    runs = (job for job in registry.jobs(name=name) if job.job_id != but)
+    job = newest_run(runs, has_committed)
+    return None if job is None else seen[job.job_id]
+
+
+def came_from(registry: Registry, job: JobRecord) -> list[str]:
+    """Return the ids of the jobs that a job has gone on from, the nearest first."""
+    found: list[str] = []
+    while job.launch.restore is not None:
+        spec = job.launch.restore
+        saved = registry.savepoints(include_disposed=True) if spec.job is None else ()
+        origin = spec.job or next((each.job_id for each in saved if each.path == spec.path), None)
+        if origin is None or origin in found:
+            break
+        found.append(origin)
+        try:
+            job = registry.job(origin)
+        except JobNotFound:
+            break
+    return found
+
+
+def runs_under_other_ids(
+    registry: Registry, query_id: str, but: str | None = None
+) -> list[KnownRun]:
+    """Return the runs that went back to an earlier batch of a query, which got another query id.
+
+    And those that have gone on from them under that id. A fork is none of them: it is to stand
+    beside the query. Of these runs only those that write to Kafka, whose rows count for the query.
+
+    Parameters
+    ----------
+    but
+        A job that does not count.
+    """
+    known = registry.find_query(query_id)
+    names = {query.name for _, query in known}
+    jobs = {job.job_id for job, _ in known}
+    saved = {each.path: each.job_id for each in registry.savepoints(include_disposed=True)}
+    since: dict[str, tuple[int, int]] = {}
+    for job in registry.jobs():
+        spec = job.launch.restore
+        if spec is None or spec.fork or (spec.job or saved.get(spec.path)) not in jobs:
+            continue
+        for query in registry.queries(job.job_id):
+            row = query.planned
+            if row is None or row.from_batch is None or row.batch_id is None:
+                continue
+            if query.query_id != query_id and row.origin in names and _writes_kafka(row):
+                since.setdefault(query.query_id, (row.from_batch, row.batch_id))
+    found = []
+    for other, (batch, first) in since.items():
+        for job, query in registry.find_query(other):
+            if job.job_id != but:
+                newest = max(query.batch_id or 0, _committed(query) or 0, first)
+                last = batch + newest - first
+                found.append(KnownRun(job.job_id, job.state.value, last, since=batch))
+    return found
+
+
+def _writes_kafka(row: QueryRow) -> bool:
+    return str(row.writes.get("format")).lower() == "kafka"
+
+
+def _committed(query: QueryStatus) -> int | None:
+    try:
+        return newest_committed_batch(query.checkpoint_dir)
+    except StorageError:
+        return None

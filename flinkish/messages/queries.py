@@ -1,0 +1,113 @@
+"""The reports of a driver to the registry about its streaming queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from flinkish.messages.codec import OMIT_DEFAULT
+from flinkish.messages.plan import QueryRow, RestorePlan
+
+
+@dataclass(frozen=True)
+class OperatorStatus:
+    """One stateful operator of a query, as the driver sees it.
+
+    Attributes
+    ----------
+    kind
+        Spark's name of the operator, such as ``stateStoreSave``.
+    """
+
+    ordinal: int
+    kind: str
+    uid: str | None = None
+    operator_id: str | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    """One streaming query of a job, updated with each heartbeat.
+
+    Attributes
+    ----------
+    batch_id
+        The newest committed batch.
+    watermark
+        ISO 8601, as in Spark's progress.
+    notes
+        Messages for the user about its start: missing uids, state that starts empty ...
+    plan
+        Its part of the restore plan, or the plan of all queries.
+    waits_for_input
+        Whether its newest look for input has found none, and it computes no batch; None if that
+        is not known.
+    trigger_interval
+        The seconds from one look for input to the next; 0 if it looks all the time.
+    last_batch_end
+        When the newest batch of this driver ended, ISO 8601; None before it, and from a driver of
+        an older flinkish.
+    own_location
+        The checkpoint location that the program gives, as it writes it; empty if it gives none,
+        None from a driver of an older flinkish. A restored query has its checkpoint elsewhere.
+    """
+
+    VERSION: ClassVar[int] = 3
+
+    name: str
+    query_id: str
+    run_id: str
+    checkpoint_dir: str
+    active: bool = True
+    batch_id: int | None = None
+    watermark: str | None = None
+    input_rows_per_second: float | None = None
+    processed_rows_per_second: float | None = None
+    state_rows: int | None = None
+    operators: tuple[OperatorStatus, ...] = ()
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+    plan: RestorePlan | None = None
+    waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
+    trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
+    last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    own_location: str | None = field(default=None, metadata=OMIT_DEFAULT)
+
+    @property
+    def restored_batch(self) -> int | None:
+        """The batch of the savepoint that the query was restored at; None if it was not."""
+        row = self.planned
+        return None if row is None else row.batch_id
+
+    @property
+    def planned(self) -> QueryRow | None:
+        """Its row in the plan of the restore; None if nothing was restored."""
+        return None if self.plan is None else self.plan.query(self.name)
+
+
+@dataclass(frozen=True)
+class QueryFacts:
+    """Facts about a query that only the driver knows and every savepoint of the query contains.
+
+    The registry keeps them after the driver has ended, so that a savepoint of the files that it
+    left is as complete as one that it would have taken.
+
+    Attributes
+    ----------
+    sources, sink
+        Descriptions as in a savepoint.
+    operators
+        One ``OperatorFacts.to_json()`` (``flinkish.savepoint.format.contents``) for each operator.
+    problem
+        ``FlinkishError.to_record()`` of the error that explains why the query cannot be
+        savepointed.
+    """
+
+    run_id: str
+    sources: tuple[Mapping[str, Any], ...] = ()
+    sink: Mapping[str, Any] = field(default_factory=dict)
+    operators: tuple[Mapping[str, Any], ...] = ()
+    python_version: str | None = None
+    problem: Mapping[str, Any] | None = None

@@ -1,0 +1,102 @@
+"""The arguments of a request to a job's driver, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flinkish.messages.codec import OMIT_DEFAULT, formerly
+from flinkish.messages.savepoints import SavepointResult
+
+
+@dataclass(frozen=True)
+class SavepointArguments:
+    """The arguments of a savepoint and of a stop.
+
+    Attributes
+    ----------
+    target
+        URL of the directory in which the savepoint gets its own directory.
+    format
+        ``native`` or ``canonical``.
+    timeout
+        Seconds that the driver waits for what the savepoint needs (the queries that the program
+        starts, their first committed batches) before the request fails; None for the job's
+        ``execution.checkpointing.timeout``. It is not how long a client waits.
+    offline
+        Whether a client takes it from the files of a dead job, without a driver.
+    full
+        Whether it shares no files with an earlier savepoint.
+    drain
+        Whether a stop emits first what waits for the watermark. It is only written when asked for,
+        so drivers of an older flinkish serve all other stops.
+    """
+
+    target: str
+    format: str = "native"
+    timeout: float | None = field(default=None, metadata=OMIT_DEFAULT)
+    offline: bool = field(default=False, metadata=OMIT_DEFAULT)
+    full: bool = False
+    drain: bool = field(default=False, metadata=OMIT_DEFAULT)
+
+
+@dataclass(frozen=True)
+class CancelArguments:
+    """The arguments of a cancel, see :class:`SavepointArguments`; no ``target``: no savepoint."""
+
+    target: str | None = None
+    format: str = "native"
+    timeout: float | None = field(default=None, metadata=OMIT_DEFAULT)
+    full: bool = False
+
+    @property
+    def savepoint(self) -> SavepointArguments | None:
+        """The savepoint to take first, None for a plain cancel."""
+        if self.target is None:
+            return None
+        return SavepointArguments(
+            self.target, format=self.format, timeout=self.timeout, full=self.full
+        )
+
+
+Arguments = SavepointArguments | CancelArguments
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A query that is not in the savepoint, and the reason.
+
+    Attributes
+    ----------
+    pending
+        Whether it has yet to commit its first batch. Else it had ended without one.
+    """
+
+    query: str
+    reason: str
+    pending: bool = field(default=False, metadata=OMIT_DEFAULT)
+
+
+@dataclass(frozen=True)
+class RequestResult:
+    """The result of a request.
+
+    Attributes
+    ----------
+    savepoint
+        None after a plain cancel.
+    stop_method
+        The method that ended the queries: ``quiesce``, ``stop`` or ``kill``; None if they
+        continue.
+    left_out
+        The queries that are not in the savepoint.
+    complete
+        Whether the program had started all its queries when the savepoint was taken, as far as can
+        be known.
+    """
+
+    VERSION = 3
+
+    savepoint: SavepointResult | None = None
+    stop_method: str | None = field(default=None, metadata=formerly("rung"))
+    left_out: tuple[LeftOut, ...] = field(default=(), metadata=OMIT_DEFAULT)
+    complete: bool = field(default=True, metadata=OMIT_DEFAULT)

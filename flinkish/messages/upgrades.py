@@ -1,0 +1,140 @@
+"""The record of an upgrade in the registry: what is to be done, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+from flinkish.messages.codec import OMIT_DEFAULT
+from flinkish.messages.launch import Launch, RestoreSpec
+
+#: The fewest batches that a new program can be asked for.
+LEAST_HEALTH_BATCHES = 0
+
+
+class UpgradeKind(str, Enum):
+    """How the new program takes over from the old job.
+
+    IN_PLACE: the old job is stopped, then the new program started. HANDOVER: the driver of the new
+    program is there before. SHADOW: the new program runs beside the old job, on a copy of its
+    state, until somebody decides.
+    """
+
+    IN_PLACE = "in-place"
+    HANDOVER = "handover"
+    SHADOW = "shadow"
+
+
+class UpgradeState(str, Enum):
+    """What is done next in an upgrade, or how it ended.
+
+    STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
+    ROLLED_BACK. ABANDONED: the old job was never stopped. A handover begins with PREPARING: the
+    driver of the new program comes up beside the old job. A shadow begins with SAVING, a savepoint
+    of the job that goes on; it is SHADOWING while both run and somebody decides, and PROMOTING when
+    the old job is stopped for it.
+    """
+
+    PREPARING = "PREPARING"
+    STOPPING = "STOPPING"
+    STARTING = "STARTING"
+    WATCHING = "WATCHING"
+    UPGRADED = "UPGRADED"
+    ENDING = "ENDING"
+    RETURNING = "RETURNING"
+    SAVING = "SAVING"
+    SHADOWING = "SHADOWING"
+    PROMOTING = "PROMOTING"
+    ROLLED_BACK = "ROLLED_BACK"
+    ABANDONED = "ABANDONED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing is left to do."""
+        return self in (self.UPGRADED, self.ROLLED_BACK, self.ABANDONED)
+
+
+@dataclass(frozen=True)
+class Health:
+    """When a new program counts as well.
+
+    Attributes
+    ----------
+    batches
+        How many batches every query has to commit; 0: it has to start its queries.
+    timeout
+        The seconds that it gets for its start, and again for these batches.
+    """
+
+    batches: int = 3
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgrade:
+    """One upgrade of a job.
+
+    Attributes
+    ----------
+    upgrade_id
+        32 hex digits.
+    job_id, name
+        The old job.
+    created, ended
+        Seconds since the epoch.
+    launch
+        The new program and its Spark, without secrets and without a savepoint.
+    restore
+        The options of its restore; the savepoint's path is set when there is one.
+    target
+        The directory of the savepoint.
+    timeout
+        Seconds that the job's savepoint may take, and its end where it is stopped, in all.
+    request_id
+        The request that stops the old job; of a shadow first the one that saves it.
+    savepoint
+        The savepoint that the new program goes on from.
+    new_job_id, old_again_id
+        The job of the new program, and of the old program after a rollback. An id is recorded
+        before its job is started.
+    failure
+        Why the new program was given up (``FlinkishError.to_record``).
+    committed
+        The first and last batch that the failed attempt committed, by query.
+    revision
+        The number of this version of the record.
+    kind
+        How the new program takes over.
+    old_savepoint
+        The savepoint that the old job was stopped with when its shadow was promoted.
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    upgrade_id: str
+    job_id: str
+    name: str
+    state: UpgradeState
+    created: float
+    launch: Launch
+    restore: RestoreSpec
+    target: str
+    timeout: float
+    health: Health = field(default_factory=Health)
+    request_id: str | None = None
+    savepoint: str | None = None
+    new_job_id: str | None = None
+    old_again_id: str | None = None
+    failure: Mapping[str, Any] | None = None
+    committed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    ended: float | None = None
+    revision: int = 0
+    kind: UpgradeKind = field(default=UpgradeKind.IN_PLACE, metadata=OMIT_DEFAULT)
+    old_savepoint: str | None = field(default=None, metadata=OMIT_DEFAULT)
+
+    @property
+    def starts_beside(self) -> bool:
+        """Whether there is a driver of the new program before the old job has ended."""
+        return self.kind is not UpgradeKind.IN_PLACE

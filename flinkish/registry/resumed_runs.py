@@ -1,0 +1,151 @@
+"""What ``run --resume`` goes on from, by the registry alone: the runs of a job of one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from flinkish.errors import JobNotFound
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.plan import OperatorRow, RestorePlan, SourceRow
+from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavepointRecord
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """A job that ``run --resume`` goes on from, and those of its queries that no later run took."""
+
+    job: JobRecord
+    queries: tuple[QueryStatus, ...]
+
+
+@dataclass(frozen=True)
+class ResumedRuns:
+    """What ``run --resume`` goes on from: the newest run of a job, and what that had not taken up.
+
+    Attributes
+    ----------
+    runs
+        The newest run, and the ones before it, up to the last of which a query is still to be
+        taken.
+    taken
+        The names of the saved queries that the runs have taken or dropped by consent. None is that
+        of a plain checkpoint.
+    began_with
+        The restore from a savepoint that the first of the runs began with, if queries of it may be
+        left.
+    """
+
+    runs: tuple[ResumedRun, ...]
+    taken: frozenset[str | None]
+    began_with: RestoreSpec | None = None
+
+
+def newest_run(
+    runs: Iterable[JobRecord], has_committed: Callable[[JobRecord], bool]
+) -> JobRecord | None:
+    """Return the run of a name where its job stands: the newest that has ended and committed.
+
+    Parameters
+    ----------
+    runs
+        All of the name that count.
+    has_committed
+        Whether any query of a run has committed a batch.
+    """
+    ended = [job for job in runs if job.state.is_final]
+    ended.sort(key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
+    return next((job for job in ended if has_committed(job)), None)
+
+
+def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:
+    """Return the runs that the next one goes on from, by their records alone.
+
+    A run whose program has ended by itself has started all queries, or dropped them by consent: the
+    runs before it are needed no more. A run whose record is gone was not needed when it was purged.
+    """
+    taken: set[str | None] = set()
+    runs: list[ResumedRun] = []
+    began_with: RestoreSpec | None = None
+    following: JobRecord | None = job
+    while following is not None:
+        run, following = following, None
+        queries = registry.queries(run.job_id)
+        runs.append(ResumedRun(run, tuple(q for q in queries if q.name not in taken)))
+        taken |= taken_by(queries)
+        spec = run.launch.restore
+        if spec is None or spec.is_awaited or _ended_by_itself(registry, run):
+            break
+        if spec.job is None:
+            names = _recorded_names(registry.savepoints(include_disposed=True), spec.path)
+            began_with = spec if names is None or not names <= taken else None
+            break
+        try:
+            following = registry.job(spec.job)
+        except JobNotFound:
+            break
+    while began_with is None and len(runs) > 1 and not runs[-1].queries:
+        runs.pop()
+    return ResumedRuns(tuple(runs), frozenset(taken), began_with)
+
+
+def _ended_by_itself(registry: Registry, job: JobRecord) -> bool:
+    """Return whether a job's program went on to its end: no ``stop`` has ended it."""
+    return job.state is JobState.FINISHED and not any(
+        each.kind is RequestKind.STOP and each.state is RequestState.COMPLETED
+        for each in registry.requests(job.job_id)
+    )
+
+
+def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
+    """Return the names of the saved queries that a job's queries took or dropped by consent. Pure.
+
+    The queries' own names are among them: whatever they began with, they have gone on. A query may
+    take the positions of several saved ones. The state alone of another one does not count, as long
+    as the plan knows positions: that one may go on without it.
+    """
+    found: set[str | None] = set()
+    for query in queries:
+        found.add(query.name)
+        plan = query.plan or RestorePlan()
+        found |= {row.origin for row in plan.queries if row.from_batch is not None}
+        rows: list[OperatorRow | SourceRow] = [*plan.sources]
+        rows += [row for row in plan.operators if not plan.sources or row.verdict == "dropped"]
+        found |= {row.origin.query for row in rows if row.origin is not None}
+    return found
+
+
+def _recorded_names(
+    savepoints: Iterable[SavepointRecord], path: str
+) -> frozenset[str | None] | None:
+    """Return the names of a savepoint's queries; None if the registry does not know it."""
+    record = next((each for each in savepoints if each.path == path), None)
+    if record is None:
+        return None
+    return frozenset(str(query["name"]) for query in record.queries if query.get("name"))
+
+
+def offered_names(
+    spec: RestoreSpec,
+    runs: Mapping[str, Sequence[QueryStatus]],
+    savepoints: Iterable[SavepointRecord],
+) -> Collection[str | None]:
+    """Return the names of the queries that a job began with, as far as they are known. Pure.
+
+    Parameters
+    ----------
+    runs
+        The queries of each job.
+    savepoints
+        All that were recorded.
+    """
+    if spec.job is None:
+        return _recorded_names(savepoints, spec.path) or frozenset()
+    return {
+        query.name
+        for query in runs.get(spec.job, ())
+        if query.batch_id is not None or query.restored_batch is not None
+    }

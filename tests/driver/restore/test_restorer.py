@@ -1,0 +1,49 @@
+"""When a name in an option of a restore is judged: as a table. The restore itself needs Spark
+(tests/driver/test_restore.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.driver.restore.restorer import check_names
+from flinkish.errors import UsageError
+from flinkish.messages.launch import RestoreSpec
+from flinkish.restore.plan.non_restored_state import NonRestored
+from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
+
+STARTED = starting(new("x"), name="first", sources=(reads("a"),))
+#: What a query that the program starts behind a bounded one may take.
+LATER = NonRestored(queries=(saved_query(old("y", query="b"), key="b", sources=(source("in"),)),))
+UNNAMED = NonRestored(operators=(old("", named=False),))
+
+
+@pytest.mark.parametrize(
+    ("options", "left", "refused"),
+    [
+        ({"accept_partial": ("x",)}, None, False),
+        ({"accept_partial": ("y",)}, None, True),
+        ({"accept_partial": ("y",)}, LATER, False),
+        ({"accept_partial": ("typo",)}, LATER, True),
+        ({"accept_partial": ("any",)}, UNNAMED, False),
+        ({"accept_partial": ("z",), "uid_map": (("y", "z"),)}, LATER, False),
+        ({"uid_map": (("y", "z"),)}, LATER, False),
+        ({"uid_map": (("b/y", "z"),)}, LATER, False),
+        ({"uid_map": (("x", "z"),)}, LATER, True),  # its state has an owner
+        ({"uid_map": (("y", "z"),)}, None, True),
+        ({"reset_sources": ("a",)}, None, False),
+        ({"reset_sources": ("renamed",)}, LATER, False),
+        ({"reset_sources": ("renamed",)}, UNNAMED, True),  # no position is left for it
+        ({"set_offsets": (("in", "latest"),)}, UNNAMED, True),
+    ],
+)
+def test_a_name_waits_only_for_a_query_that_may_have_it(
+    options: dict[str, Any], left: NonRestored | None, refused: bool
+) -> None:
+    spec = RestoreSpec(path="/sp", **options)
+    if not refused:
+        check_names(spec, [STARTED], left)
+        return
+    with pytest.raises(UsageError, match="the program has no"):
+        check_names(spec, [STARTED], left)
