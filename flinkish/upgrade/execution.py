@@ -14,6 +14,7 @@ from dataclasses import replace
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
 from flinkish.client.context import Context
+from flinkish.client.outcomes import warnings_of
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import look, not_failed
 from flinkish.errors import (
@@ -162,7 +163,7 @@ class Execution:
             job = look(self._context, job)
             if not job.state.is_final:
                 with suppress(WrongState):  # it has ended by itself meanwhile
-                    requests.cancel(self._context, job, None, upgrade.timeout)
+                    requests.cancel(self._context, job, upgrade.timeout)
                 job = look(self._context, job)
             wait_until_gone(self._registry, job)
             self._registry.acknowledge([job.job_id])
@@ -211,7 +212,10 @@ class Execution:
             self._say(f"{what.format(f'job {job.name} ({job.job_id})')} ...")
             try:
                 request = requests.submit(
-                    *(self._context, job, kind, upgrade.target),
+                    self._context,
+                    job,
+                    kind,
+                    upgrade.target,
                     limit=requests.limit_within(upgrade.timeout),
                 )
             except Locked as locked:  # somebody else ends it: not this upgrade's business
@@ -220,7 +224,7 @@ class Execution:
         done = requests.wait_result(self._context, request, upgrade.timeout)
         assert done.result is not None
         assert done.result.savepoint is not None
-        for warning in requests.warnings_of(done):
+        for warning in warnings_of(done.result):
             self._context.reporter.warning(warning)
         self._say(f"savepoint: {done.result.savepoint.path}")
         return done.result.savepoint.path

@@ -67,7 +67,7 @@ def test_of_every_running_job(cli: Command, client: Client) -> None:
     by_name = {outcome.job.name: outcome for outcome in client.save_all("sp")}
     assert set(by_name) == {"one", "other"}
     assert by_name["one"].savepoint is not None
-    assert Savepoint.open(by_name["one"].savepoint["path"]).header.job_id == saving.job_id
+    assert Savepoint.open(by_name["one"].savepoint.path).header.job_id == saving.job_id
     assert isinstance(by_name["other"].error, NotSavepointable)
     assert [outcome.job.name for outcome in client.save_all("sp", name="on?")] == ["one"]
     refusing.cancel()

@@ -12,7 +12,7 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.follow import follow_to_the_end
-from flinkish.cli.options.arguments import dry_run_option, interruptible, words_of
+from flinkish.cli.options.arguments import dry_run_option, words_of
 from flinkish.cli.options.program import (
     ProgramOptions,
     parallelism_option,
@@ -186,10 +186,8 @@ def _submit(call: Call, options: RunOptions) -> int:
         if options.no_wait:
             return show_submitted(session.out, job)
         if options.detached:
-            message = f"stopped waiting; job {job.job_id} is still starting"
             try:
-                with interruptible(message, f"flinkish status {job.job_id}"):
-                    started = wait_until_started(session, job)
+                started = wait_until_started(session, job)
             except FlinkishError as error:
                 if "plan" in error.data and not (session.out.json or session.out.quiet):
                     show_plan(decode_fields(RestorePlan, error.data["plan"]), sys.stderr)

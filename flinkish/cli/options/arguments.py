@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.session import Interrupted
 from flinkish.errors import FlinkishError, InvalidConfiguration, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -183,17 +181,6 @@ format_option = click.option(
     shell_complete=words_of(*_FORMATS),
     help="native (default): Spark's files, unchanged. canonical: state as Avro files.",
 )
-
-
-@contextmanager
-def interruptible(message: str, follow: str) -> Iterator[None]:
-    """Make Ctrl-C and SIGTERM end the wait with a message about how to follow the work."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(130, message, follow) from None
-    except Interrupted as stop:
-        raise Interrupted(stop.code, message, follow) from None
 
 
 #: Arguments that the commands on state share: the savepoint, and the state in it.

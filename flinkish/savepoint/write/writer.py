@@ -46,8 +46,13 @@ from flinkish.savepoint.format.contents import (
 )
 from flinkish.savepoint.format.metadata import CANONICAL_STATE, SHARED_FILES, MetadataWriter
 from flinkish.savepoint.reporter import SavepointReporter
-from flinkish.savepoint.write.incremental import in_directory, newest_of_job, remember
-from flinkish.savepoint.write.ledger import Ledger, LedgerEntry
+from flinkish.savepoint.write.ledger import (
+    Ledger,
+    LedgerEntry,
+    in_directory,
+    newest_of_job,
+    remember,
+)
 from flinkish.savepoint.write.query_records import check_operators, query_record
 from flinkish.savepoint.write.transfer import (
     FileTransferer,
