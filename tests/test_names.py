@@ -197,6 +197,7 @@ COVERED_BY = {
     "launch/termination": "launch/test_launcher",
     "messages/migration": "messages/test_calls",
     "messages/rehearsals": "driver/test_rehearsal",
+    "messages/restore_options": "messages/test_launch",
     "messages/savepoints": "messages/test_requests",
     "messages/upgrades": "upgrade/test_steps",
     "operators/render": "operators/test_identity",

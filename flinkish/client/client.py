@@ -10,10 +10,11 @@ from flinkish.client import all_jobs, migration, offline
 from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import accept, refuse
 from flinkish.client.job import Job, opened
-from flinkish.client.program import Program, own_application
+from flinkish.client.program import own_application
 from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
 from flinkish.client.savepoints import Savepoint, open_savepoint
+from flinkish.messages.launch import Program
 from flinkish.registry.jobs import ACTIVE_STATES
 from flinkish.registry.liveness import reconcile
 

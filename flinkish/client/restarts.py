@@ -16,6 +16,7 @@ from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
@@ -264,11 +265,9 @@ def restart_from(
     context.registry.check_not_in_upgrade(job=job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
-    agreed = job.launch.restore.accept_partial if job.launch.restore is not None else ()
-    spec = RestoreSpec(
-        locate(savepoint), sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed
-    )
-    launch = replace(launch, restore=spec)
+    agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
+    options = RestoreOptions(sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed)
+    launch = replace(launch, restore=RestoreSpec(locate(savepoint), options))
     # As in place: only a name that somebody gave is held unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)
     context.registry.acknowledge([job.job_id])

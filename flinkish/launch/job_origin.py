@@ -93,6 +93,6 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         queries=tuple(queries),
         facts=facts,
         began_with="" if found.began_with is None else found.began_with.path,
-        claimed=found.began_with is not None and found.began_with.claim_mode == "claim",
+        claimed=found.began_with is not None and found.began_with.options.claim_mode == "claim",
         taken=tuple(sorted(found.taken, key=str)),
     )

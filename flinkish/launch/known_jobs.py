@@ -125,7 +125,7 @@ def runs_under_other_ids(
     since: dict[str, tuple[int, int]] = {}
     for job in registry.jobs():
         spec = job.launch.restore
-        if spec is None or spec.fork or (spec.job or saved.get(spec.path)) not in jobs:
+        if spec is None or spec.options.fork or (spec.job or saved.get(spec.path)) not in jobs:
             continue
         for query in registry.queries(job.job_id):
             row = query.planned

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 from flinkish.client.restoring import check_uid_map
 from flinkish.config import parse_duration
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.messages.launch import LEAST_PARALLELISM, SINK_MODES, RestoreSpec
+from flinkish.messages.launch import LEAST_PARALLELISM, Program, RestoreSpec
+from flinkish.messages.restore_options import SINK_MODES, RestoreOptions
 from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes
 
+#: What other keys say, or what has no meaning there.
+_NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
+#: The keys that are not their field's name.
+_KEY_OF = {"allow_non_restored": "allow-non-restored-state"}
+#: The options with a pair for each entry of a table.
+_TABLES = ("uid_map", "set_offsets")
+
+
+def _kind_of(option: Field[Any]) -> type:
+    if option.name in _TABLES:
+        return dict
+    return {bool: bool, tuple: list}.get(type(option.default), str)
+
+
+#: The keys for the options of a restore, with the field and the type of its value.
+_RESTORE = {
+    _KEY_OF.get(each.name, each.name.replace("_", "-")): (each.name, _kind_of(each))
+    for each in fields(RestoreOptions)
+    if each.name not in _NOT_OF_A_FLEET
+}
 #: The keys of an entry, and of ``[defaults]`` but for ``job``, with the types of their values.
 _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "job": str,
@@ -26,15 +47,7 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "pyclientexec": str,
     "conf": dict,
     "parallelism": int,
-    "allow-non-restored-state": bool,
-    "uid-map": dict,
-    "reset-sources": list,
-    "sink-ahead": str,
-    "set-offsets": dict,
-    "accept-lost-rows": bool,
-    "accept-repeated-rows": bool,
-    "accept-partial": list,
-    "offline": bool,
+    **{key: kind for key, (_, kind) in _RESTORE.items()},
     "savepoint-path": str,
     "timeout": str,
     "health-batches": int,
@@ -147,35 +160,25 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         if key in table
     }
     arguments = table.get("args")
-    offsets: Mapping[str, str] = table.get("set-offsets", {})
     program, patience = paths.get("to"), table.get("health-timeout")
     target = table.get("savepoint-path")
     return FleetEntry(
         pattern=table["job"],
         changes=Changes(
-            application=program,
-            arguments=None if arguments is None else tuple(arguments),
-            master=table.get("master"),
-            spark_home=paths.get("spark-home"),
-            python=table.get("pyexec"),
-            client_python=table.get("pyclientexec"),
-            conf=table["conf"],
+            Program(
+                application=program,
+                arguments=tuple(arguments or ()),
+                master=table.get("master"),
+                spark_home=paths.get("spark-home"),
+                python=table.get("pyexec"),
+                client_python=table.get("pyclientexec"),
+                conf=table["conf"],
+            ),
+            drops_arguments=arguments == [],
             parallelism=table.get("parallelism"),
             working_directory=None if program is None else directory,
         ),
-        restore=RestoreSpec(
-            "",
-            allow_non_restored=table.get("allow-non-restored-state", False),
-            uid_map=_uid_map(table.get("uid-map", {}), where),
-            reset_sources=tuple(table.get("reset-sources", ())),
-            sink_ahead=table.get("sink-ahead"),
-            parallelism=table.get("parallelism"),
-            accept_lost_rows=table.get("accept-lost-rows", False),
-            accept_partial=tuple(table.get("accept-partial", ())),
-            offline=table.get("offline", False),
-            set_offsets=tuple((name, _target(text, where)) for name, text in offsets.items()),
-            accept_repeated_rows=table.get("accept-repeated-rows", False),
-        ),
+        restore=RestoreSpec("", _options(table, where), table.get("parallelism")),
         health=Health(
             table.get("health-batches", Health.batches),
             Health.timeout if patience is None else parse_duration(patience),
@@ -186,9 +189,22 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     )
 
 
-def _uid_map(pairs: Mapping[str, str], where: str) -> tuple[tuple[str, str], ...]:
+def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
+    given = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
+    for name, value in given.items():
+        if isinstance(value, list | dict):
+            given[name] = tuple(value.items() if isinstance(value, dict) else value)
+    options = RestoreOptions(**given)
+    return replace(
+        options,
+        uid_map=_uid_map(options.uid_map, where),
+        set_offsets=tuple((name, _target(text, where)) for name, text in options.set_offsets),
+    )
+
+
+def _uid_map(pairs: tuple[tuple[str, str], ...], where: str) -> tuple[tuple[str, str], ...]:
     try:
-        return check_uid_map(pairs.items())
+        return check_uid_map(pairs)
     except UsageError as error:
         raise _wrong(f"uid-map of {where}: {error.message}", error.hint) from error
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from flinkish.client.waiting import STARTING, look, wait_until_started
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import JobState, RequestKind
@@ -91,9 +92,11 @@ class InPlaceUpgrade(Execution):
         self._wait_for_old()
         old = self._registry.job(upgrade.job_id)
         # The failed attempt may have written to the sink: what it has stays, the job goes on.
-        ahead = upgrade.restore.sink_ahead or "rebase"
+        ahead = upgrade.restore.options.sink_ahead or "rebase"
         # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
-        spec = RestoreSpec(upgrade.savepoint, sink_ahead=ahead, accept_lost_rows=True)
+        spec = RestoreSpec(
+            upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
+        )
         job = self._launched(upgrade.old_again_id, old.launch, spec)
         self._say(f"starting the old program again as job {job.job_id} ...")
         wait_until_started(self._context, job)

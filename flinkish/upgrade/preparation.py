@@ -117,7 +117,7 @@ def prepare(
             job_id=job.job_id,
             state=job.state.value,
         )
-    secrets = Secrets(changes.conf, changes.secret_arguments)
+    secrets = Secrets(changes.program.conf, changes.program.secret_arguments or None)
     secrets.given_to(job.launch)  # for the way back
     launch = with_secrets(target_launch(job.launch, changes), {}, None)
     strategy_of(launch.options)

@@ -7,9 +7,10 @@ from datetime import datetime
 
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
-from flinkish.messages.launch import SINK_MODES, Launch
+from flinkish.messages.launch import Launch
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.restore_options import SINK_MODES
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState

@@ -126,7 +126,8 @@ def _taken_over(
         asked = RolledBack("it was asked for", hint="")
         upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
     if sink_ahead is not None:
-        upgrade = replace(upgrade, restore=replace(upgrade.restore, sink_ahead=sink_ahead))
+        options = replace(upgrade.restore.options, sink_ahead=sink_ahead)
+        upgrade = replace(upgrade, restore=replace(upgrade.restore, options=options))
     mine = process_ref()
     upgrade = context.registry.save_upgrade(upgrade, mine)
     return _CLASSES[upgrade.kind](context, upgrade, mine, found, back=back)

@@ -11,6 +11,7 @@ from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan, SinkRow
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.steps import (
     after,
@@ -33,7 +34,7 @@ UPGRADE = Upgrade(
     state=S.WATCHING,
     created=1.5,
     launch=Launch("/app.py", conf={"spark.x": "1"}),
-    restore=RestoreSpec("/sp", uid_map=(("a", "b"),)),
+    restore=RestoreSpec("/sp", RestoreOptions(uid_map=(("a", "b"),))),
     target="/srv",
     timeout=60.0,
     committed={"q": (3, 4)},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,6 +14,24 @@ from click.shell_completion import CompletionItem
 from flinkish.errors import FlinkishError, InvalidConfiguration, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
+    """Give a command one argument ``name``: what ``pack`` makes of the options it takes out."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        made = pack(options)
+        return function(*arguments, **options, **{name: made})
+
+    return cast("F", called)
+
+
+def take(cls: type[T], options: dict[str, Any]) -> T:
+    """Take the options that have the names of a dataclass's fields out, as one of it."""
+    names = {each.name for each in fields(cls)} & options.keys()  # type: ignore[arg-type]
+    return cls(**{name: options.pop(name) for name in names})
 
 
 def complete_job(

@@ -87,7 +87,7 @@ class Runtime:
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
-        mode = job.launch.sink_ahead if spec is None else spec.sink_ahead
+        mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
         self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
         self._preparer = Preparer(
             checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge, lost
@@ -331,7 +331,7 @@ class Runtime:
                 restorer = Restorer(self.registry, self.job_id, spec, planning)
                 others = OtherJobs(self.registry, self.job_id, spec.path)
                 job = self.registry.job(self.job_id)
-                self._judge = StartJudge(self.registry, job, others, spec.sink_ahead)
+                self._judge = StartJudge(self.registry, job, others, spec.options.sink_ahead)
             except FlinkishError as error:
                 self.fail(error)
                 raise

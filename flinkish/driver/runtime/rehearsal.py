@@ -23,10 +23,10 @@ from flinkish.driver.restore.restorer import (
     make_restored,
     new_query_id,
     offers_here,
-    options_of,
     plan_start,
     planning_settings,
     session_settings,
+    settings_of,
 )
 from flinkish.driver.restore.typed_formats import (
     local_properties,
@@ -88,8 +88,9 @@ class Rehearsal:
     def _read(self) -> RestorePlanner:
         return RestorePlanner(
             offers_here(self._spec, self._job),
-            options_of(self._spec, self._planning),
-            DriverRestoreEnvironment(lambda _: (), offline=self._spec.offline),
+            self._spec.options,
+            DriverRestoreEnvironment(lambda _: (), offline=self._spec.options.offline),
+            settings_of(self._spec, self._planning),
         )
 
     def run(

@@ -20,9 +20,9 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import (
     check_names,
     offers_here,
-    options_of,
     plan_start,
     planning_settings,
+    settings_of,
 )
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
@@ -118,13 +118,14 @@ class Description:
         self._spec = question.spec
         self._planner = RestorePlanner(
             offers_here(self._spec, question.job),
-            options_of(self._spec, self._planning),
+            self._spec.options,
             DriverRestoreEnvironment(
                 known_runs,
                 under_other_ids=partial(known_runs, other_id=True),
-                offline=self._spec.offline,
+                offline=self._spec.options.offline,
                 writers=lambda: question.writers,
             ),
+            settings_of(self._spec, self._planning),
         )
 
     def found(self) -> Described:

@@ -14,7 +14,7 @@ from flinkish.checkpoint.format import state_layout
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.names import STATE, is_state_data
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted_path
-from flinkish.messages.launch import VERIFY_LEVELS
+from flinkish.messages.restore_options import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
