@@ -92,7 +92,10 @@ def migrate_checkpoint(
     context = getattr(session, "sparkContext", session)
     made = directory(target)
     return checkpoint_migration.rewrite_checkpoint(
-        *(context, directory(source), made, target_state),
+        context,
+        directory(source),
+        made,
+        target_state,
         batch=batch,
         each=each,
         root=root or _for_spark(made),
@@ -185,7 +188,11 @@ def write_state(
     """
     place, made = directory(source), directory(target)
     return bootstrap_state.write_state(
-        *(frames, place, _operator(place, template, batch), made, target_state),
+        frames,
+        place,
+        _operator(place, template, batch),
+        made,
+        target_state,
         version=version,
         root=root or _for_spark(made),
     )

@@ -67,7 +67,10 @@ def rewrite_query(
     with in_our_words(query.name):
         found = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
-            *(context, source, target, target_of(migration, found)),
+            context,
+            source,
+            target,
+            target_of(migration, found),
             batch=query.batch_id,
             each=changes_of(found, query, migration.schemas),
             progress=progress,

@@ -191,7 +191,9 @@ class Actions:
                 check_drainable(queries)
                 draining = True
                 drain(
-                    *(self._runtime, queries, self._limit.deadline),
+                    self._runtime,
+                    queries,
+                    self._limit.deadline,
                     lambda: self._check_not_cancelled(request),
                 )
             info = self._write_at_the_end(request, queries, trigger, left)
@@ -365,7 +367,10 @@ class Actions:
         transferer = SparkTransferer(session, self._distributed)
         if format_ == FORMAT_CANONICAL:
             info = save_canonical(
-                *(session.sparkContext, target, saved, sources),
+                session.sparkContext,
+                target,
+                saved,
+                sources,
                 trigger=trigger,
                 reporter=reporter,
                 deadline=deadline,
@@ -374,7 +379,9 @@ class Actions:
             )
         else:
             info = write_savepoint(
-                *(target, saved, sources),
+                target,
+                saved,
+                sources,
                 trigger=trigger,
                 reporter=reporter,
                 deadline=deadline,

@@ -30,7 +30,10 @@ def with_topics(
         topics: dict[str, Any] = {}
         if kind_of(source.signature) == "kafka":
             asked = NewSource(
-                *(source.entry, source.directory, source.signature, ()),
+                source.entry,
+                source.directory,
+                source.signature,
+                (),
                 uid=source.uid,
                 options=source.options,
             )

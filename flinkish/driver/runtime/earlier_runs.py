@@ -135,7 +135,11 @@ def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
     """Return the run that a query's last status, and what its driver knew of it, describe."""
     known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
-        *(query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch),
+        query.name,
+        query.checkpoint_dir,
+        query.batch_id,
+        query.plan,
+        query.restored_batch,
         meanings={each.ordinal: each.meaning for each in known if each.meaning is not None},
         query_id=query.query_id,
         own=query.own_location,

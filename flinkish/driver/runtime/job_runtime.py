@@ -324,7 +324,10 @@ class Runtime:
             self.session_created(writer._spark)
             try:
                 spec = await_turn(
-                    *(self.registry, self.job_id, writer, facts),
+                    self.registry,
+                    self.job_id,
+                    writer,
+                    facts,
                     is_over=lambda: self.ending is not None,
                 )
                 planning = Planning(self.launch.options)

@@ -195,7 +195,7 @@ class Preparer:
         if self._judge is None:
             return prepared
         notes = self._judge.admit(
-            *(prepared.name, prepared.planned, facts, session, location), again=again
+            prepared.name, prepared.planned, facts, session, location, again=again
         )
         for note in notes:
             log(note)

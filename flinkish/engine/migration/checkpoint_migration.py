@@ -149,7 +149,11 @@ def rewrite_checkpoint(
     """
     found = read_checkpoint(source, batch)
     result = rewrite_state(
-        *(context, source, target, found.operators, target_state),
+        context,
+        source,
+        target,
+        found.operators,
+        target_state,
         each=each,
         root=root,
         progress=progress,

@@ -304,7 +304,8 @@ def _key_resolution(old: Mapping[str, Any], change: FamilyChange, what: str) -> 
         return None
     before, after = parse_struct(old), parse_struct(change.key)
     found = resolve(
-        *(before, after),
+        before,
+        after,
         check_nulls=change.check_nulls,
         keys=True,
         places=change.key_places,

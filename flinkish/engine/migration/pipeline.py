@@ -217,7 +217,7 @@ class _Direct:
                 yield names.index(family), keys, values
 
         written = write_store(
-            *(job.target, job.attempts, task.move, move, task.store.target, task.partition), rows()
+            job.target, job.attempts, task.move, move, task.store.target, task.partition, rows()
         )
         self.counters.add(written)
         yield written
@@ -266,7 +266,12 @@ class _Writing:
         try:
             with seldom_collecting():
                 written = write_pieces(
-                    *(job.target, job.attempts, move, job.moves[move], store, partition),
+                    job.target,
+                    job.attempts,
+                    move,
+                    job.moves[move],
+                    store,
+                    partition,
                     (piece for _, piece in pieces),
                 )
         except PERMANENT as error:

@@ -141,7 +141,11 @@ def write_pieces(
         total = sum(counts.values())
         shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
         metadata = write_archive_metadata(
-            *(shared, total - internal, internal, families.ids, families.internal),
+            shared,
+            total - internal,
+            internal,
+            families.ids,
+            families.internal,
             with_families=with_families,
             version=version,
         )
