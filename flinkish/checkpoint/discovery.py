@@ -31,12 +31,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     ``path`` is one checkpoint (its key is None, because it does not record its query's name) or a
     directory of several, named like their queries.
 
-    Raises
-    ------
-    SavepointNotFound
-        The path is neither.
-    Corrupt
-        A checkpoint lacks its file ``metadata`` or its directory ``offsets``.
+    Raises SavepointNotFound if the path is neither, and Corrupt if a checkpoint lacks its file
+    ``metadata`` or its directory ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -67,12 +63,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 def is_checkpoint(location: str) -> bool:
     """Return whether a directory looks like a Spark query's checkpoint.
 
-    One that Spark has only just begun, of which there is nothing but ``metadata``, does not.
-
-    Raises
-    ------
-    Corrupt
-        It is one, without the file ``metadata`` or the directory ``offsets``.
+    One that Spark has only just begun, with nothing but ``metadata``, does not. Raises Corrupt if
+    it is a checkpoint without the file ``metadata`` or the directory ``offsets``.
     """
     listing = storage.list_directory(location)
     there = _PARTS.intersection(listing.directories)
@@ -97,7 +89,7 @@ def is_checkpoint(location: str) -> bool:
 
 
 def _has_numbers(location: str) -> bool:
-    """Return whether a directory holds what Spark names by numbers: batches, operators, sources."""
+    """Return whether a directory has entries with numbers as names: batches, operators, sources."""
     listing = storage.list_directory(location)
     return bool(numbers_among([*listing.files, *listing.directories]))
 
@@ -105,10 +97,7 @@ def _has_numbers(location: str) -> bool:
 def query_id_of(root: str) -> str:
     """Return the Spark query id in a checkpoint's ``metadata`` (``StreamMetadata``).
 
-    Raises
-    ------
-    Corrupt
-        The file is missing, or Spark did not write it.
+    Raises Corrupt if the file is missing, or Spark did not write it.
     """
     path = storage.join(root, METADATA)
     try:
@@ -117,14 +106,14 @@ def query_id_of(root: str) -> str:
         raise Corrupt(f"{path} is missing", hint=_HINT_METADATA, path=path) from error
     except CheckpointFormatError as error:
         damaged = unreadable(path, error)
-        damaged.hint = _HINT_METADATA  # all batches need it: an older one is no way out
+        damaged.hint = _HINT_METADATA  # all batches need it: an older batch does not help
         raise damaged from error
 
 
 def last_written(root: str) -> float:
     """Return the time of the last write to the offset or commit log, seconds since the epoch.
 
-    0.0 means unknown. Every batch writes to both logs. Files that are trimmed meanwhile are
+    0.0 means unknown. Every batch writes to both logs. Files that are trimmed in the meantime are
     ignored.
     """
     newest = 0.0

@@ -50,14 +50,7 @@ def unreadable(
 ) -> FlinkishError:
     """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if Spark is newer.
 
-    Parameters
-    ----------
-    path
-        Location of the file.
-    error
-        The parser's error.
-    what
-        Predicate of the message for a damaged file.
+    ``what`` is the predicate of the message for a damaged file.
     """
     if isinstance(error, UnsupportedCheckpointFormat):
         return UnsupportedFormat(f"{path} cannot be read: {error.detail}", path=path)

@@ -13,7 +13,7 @@ from flinkish.log_lines import own_lines
 _TAIL_BYTES = 64 * 1024
 _ERROR_LINES = 12
 _LINE_LIMIT = 500
-#: Lines behind a Python traceback in which Java's causes of it may stand.
+#: Lines after a Python traceback that may contain its Java causes.
 _CAUSES = 400
 
 #: Lines in which a JVM or spark-submit itself reports an error.

@@ -1,4 +1,4 @@
-"""What the registry knows of other jobs that matters to the start of one."""
+"""Facts about other jobs, from the registry, that matter to the start of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flinkish.registry.resumed_runs import newest_run
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
-    """Return the places that queries of jobs write to which have not ended, without ``own``."""
+    """Return the outputs of the queries of unfinished jobs, except those of ``own``."""
     here = os.uname().nodename
     claims = [claim for claim in registry.writers() if claim.job.job_id != own]
     jobs = {claim.job.job_id: claim.job for claim in claims}
@@ -48,13 +48,10 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
 
 @dataclass(frozen=True)
 class Standing:
-    """The newest run of a job's name, which has ended: where the job stands.
+    """The newest ended run of a job's name, from which the job would resume.
 
-    Attributes
-    ----------
-    committed
-        The newest committed batch of each query, by name; None for one without, or whose checkpoint
-        is gone.
+    ``committed`` is the newest committed batch of each query, by name; None for a query without
+    one, or whose checkpoint is gone.
     """
 
     job: JobRecord
@@ -68,12 +65,9 @@ class Standing:
 
 
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
-    """Return where the job of a name stands; None if no run of it has committed a batch.
+    """Return where the job of a name would resume; None if no run has committed a batch.
 
-    Parameters
-    ----------
-    but
-        A run that does not count.
+    The run ``but`` does not count.
     """
     seen: dict[str, Standing] = {}
 
@@ -89,7 +83,7 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
-    """Return the ids of the jobs that a job has gone on from, the nearest first."""
+    """Return the ids of the jobs that a job was resumed from, the nearest first."""
     found: list[str] = []
     while job.launch.restore is not None:
         spec = job.launch.restore
@@ -108,15 +102,11 @@ def came_from(registry: Registry, job: JobRecord) -> list[str]:
 def runs_under_other_ids(
     registry: Registry, query_id: str, but: str | None = None
 ) -> list[KnownRun]:
-    """Return the runs that went back to an earlier batch of a query, which got another query id.
+    """Return the runs that went back to an earlier batch of a query, under another query id.
 
-    And those that have gone on from them under that id. A fork is none of them: it is to stand
-    beside the query. Of these runs only those that write to Kafka, whose rows count for the query.
-
-    Parameters
-    ----------
-    but
-        A job that does not count.
+    Also those that have resumed from them under that id, but not forks, which are meant to run
+    alongside the query. Only runs that write to Kafka are included, whose rows count for the query.
+    The job ``but`` does not count.
     """
     known = registry.find_query(query_id)
     names = {query.name for _, query in known}

@@ -58,7 +58,7 @@ class Installation:
 def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     """Find Spark, Java and the interpreters of a launch, without importing or starting them.
 
-    The exception is a foreign driver interpreter when no Spark is named: a child process of that
+    The exception is another driver interpreter without a named Spark: a child process of that
     interpreter reports, once, where its pyspark is. Raises LaunchFailed, which says what to
     install.
     """
@@ -214,7 +214,8 @@ def submission_environment(
     """Return the environment of ``spark-submit`` in cluster mode: the client's own. Pure.
 
     The job's values are in the file that is brought to the driver, not in this environment, which a
-    cluster may pass on. Whatever the log's level is elsewhere, this JVM logs what is read from it.
+    cluster may pass on. This JVM logs the lines that flinkish parses, even if the log level is
+    higher elsewhere.
     """
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
     kept = {key: value for key, value in environ.items() if key not in hidden}

@@ -1,7 +1,7 @@
 """Removing the records of ended jobs: a part of the registry.
 
-The files of a job go first, its record last, so that an interrupted purge can be run again. Before
-the first file goes the job is marked: it cannot be started again, or saved, from what is left.
+The files of a job are removed first, its record last, so that an interrupted purge can be run
+again. Before the first file is removed the job is marked: it can no longer be restarted or saved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TABLES = (
 
 
 def why_purged(job: JobRecord) -> WrongState | None:
-    """Return the error of whoever needs the files of a job that is being purged; else None."""
+    """Return the error for a use of a job whose files are being purged, or None."""
     if not job.failure or MARK not in job.failure:
         return None
     return WrongState(
@@ -56,7 +56,7 @@ class Purging(Claims):
         return found
 
     def begin_purge(self, seen: JobRecord, batches: Mapping[str, int]) -> JobRecord:
-        """Mark an ended job as one whose files are about to be removed; return it.
+        """Mark an ended job, whose files are about to be removed; return it.
 
         ``seen`` is the job as planned. ``batches`` are the newest batches by query id: the registry
         knows only those of the last heartbeat, and nothing else records them afterwards. Raises
@@ -107,7 +107,7 @@ class Purging(Claims):
 
 
 def _mark(job: JobRecord, now: float) -> dict[str, Any]:
-    """Return the failure of a job whose files are given up; it has the job's own."""
+    """Return the failure of a purged job, which includes the job's own."""
     removed = WrongState("its checkpoints and its log were removed by flinkish purge", hint="")
     own = dict(job.failure) if job.failure else removed.to_record()
     return {**own, MARK: now}

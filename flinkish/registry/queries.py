@@ -23,8 +23,8 @@ class QueryReports(Mailbox):
     def heartbeat(self, job_id: str, queries: Sequence[QueryStatus]) -> JobState:
         """Record that the driver is alive and the status of its queries, in one transaction.
 
-        Returns the job's state in the registry, from which a driver that was declared dead (for
-        example, because its host was disconnected) learns so.
+        Returns the job's state in the registry, so that a driver notices that it was declared dead
+        (for example, because its host was disconnected).
         """
 
         def work(tx: Transaction) -> JobState:

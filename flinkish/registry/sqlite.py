@@ -99,7 +99,7 @@ class SqliteDatabase(Database):
             return self._patiently(lambda: self._transact(work))
 
     def serialize(self, transaction: Transaction) -> None:
-        """See :meth:`Database.serialize`: every write began with BEGIN IMMEDIATE."""
+        """Do nothing: every write began with BEGIN IMMEDIATE."""
 
     def changes_marker(self) -> object:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Declaring state: a name and a type, checked where they are written down."""
+"""Declare state by a name and a type, which are checked at the declaration."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def check_serializer(serializer: TypeSerializer[Any]) -> None:
-    """Check that the snapshots of a serializer, and those inside them, will be found again.
+    """Check that the snapshots of a serializer, and nested ones, will be found again.
 
-    Raises
-    ------
-    UsageError
-        A class of them is not public, not at the top level, or needs arguments.
+    Raises UsageError if one of their classes is not public, not at the top level, or needs
+    arguments.
     """
     left: list[Any] = [serializer.snapshot_configuration()]
     while left:
@@ -60,14 +58,14 @@ class ValueStateDescriptor:
     Parameters
     ----------
     name
-        The state's name; it finds its values again by it.
+        The state's name, by which its values are found again.
     type_or_serializer
         A type that :func:`~flinkish.state.serializer_of` knows, or a serializer.
 
     Raises
     ------
     UsageError
-        The name or the type is none that state can have.
+        The name or the type is not one that state can have.
     """
 
     name: str
@@ -95,7 +93,7 @@ class ListStateDescriptor:
     Raises
     ------
     UsageError
-        The name or the type is none that state can have.
+        The name or the type is not one that state can have.
     """
 
     name: str
@@ -125,7 +123,7 @@ class MapStateDescriptor:
     Raises
     ------
     UsageError
-        The name or a type is none that state can have.
+        The name or a type is not one that state can have.
     """
 
     name: str

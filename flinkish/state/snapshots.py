@@ -4,9 +4,9 @@
 
     1 (the framing's version) | size, "module:Class" | version | size, content
 
-A snapshot is restored by importing its class, from allowed modules only. Nothing is pickled. What
-lies in a savepoint may come from anybody: names are checked before they are imported, sizes before
-they are read, and a snapshot inside a snapshot is counted.
+A snapshot is restored by importing its class, from allowed modules only. Nothing is pickled. The
+content of a savepoint is untrusted: names are checked before they are imported, sizes before they
+are read, and the nesting of snapshots is limited.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from flinkish.state.serializers import TypeSerializerSnapshot
 from flinkish.state.wire import Parts, put_part, put_size, put_text
 
 FRAMING: Final = 1
-#: Far above real snapshots; what is larger is damage.
+#: Far above real snapshots; anything larger is damage.
 MAX_BYTES: Final = 16 << 20
 MAX_NAME: Final = 500
 MAX_VERSION: Final = 1 << 20
 #: Snapshots within snapshots: lists of maps of records ...
 MAX_DEPTH: Final = 40
-#: The modules whose classes are imported unless the caller says otherwise.
+#: The modules whose classes are imported by default.
 DEFAULT_MODULES: Final = ("flinkish",)
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
 class StatePlace:
-    """Where a snapshot stands, for messages: the state's name and its operator's uid."""
+    """The origin of a snapshot, for messages: the state's name and its operator's uid."""
 
     state: str
     operator: str = ""
@@ -54,16 +54,11 @@ def class_name(cls: type) -> str:
 
 @dataclass(frozen=True)
 class ModuleLoader:
-    """Reads snapshots, and finds classes by their names in modules that are allowed.
+    """Reads snapshots, and finds classes by their names in allowed modules.
 
-    Attributes
-    ----------
-    place
-        Whose snapshots they are: a :class:`StatePlace`, or a text. Every error names it.
-    modules
-        The modules that may be imported, with all below them: flinkish, and the program's own.
-    depth
-        How many snapshots are around the one that is read.
+    ``place`` says whose snapshots they are (a :class:`StatePlace`, or a text), for errors.
+    ``modules`` may be imported, with their submodules: flinkish, and the program's own. ``depth``
+    counts the snapshots around the one that is read.
     """
 
     place: StatePlace | str
@@ -261,12 +256,9 @@ def check_snapshot_class(cls: type) -> None:
 
 
 def check_findable(cls: type, what: str) -> None:
-    """Check that a class whose name a snapshot keeps can be found by it.
+    """Check that a class whose name a snapshot stores can be found by it.
 
-    Raises
-    ------
-    UsageError
-        It is not public, or not at the top level of its module.
+    Raises UsageError if it is not public, or not at the top level of its module.
     """
     reason = _why_unfindable(cls)
     if reason is not None:

@@ -1,7 +1,7 @@
-"""What all kinds of upgrades have in common: their steps, carried out one by one.
+"""The part that all kinds of upgrades share: carrying out their steps one by one.
 
-After each step the registry has how far the upgrade is, and before a job is started its id, so that
-another process can go on after the one that carried it out was killed.
+After each step the registry records the progress, and before a job is started its id, so that
+another process can continue if the one that carried it out was killed.
 """
 
 from __future__ import annotations
@@ -48,13 +48,7 @@ _AGAIN = (JobState.FAILING, JobState.RESTARTING)
 
 
 class Execution:
-    """The rest of an upgrade, carried out step by step.
-
-    Parameters
-    ----------
-    back : bool
-        Undo it.
-    """
+    """The rest of an upgrade, carried out step by step; undone with ``back``."""
 
     def __init__(
         self,
@@ -74,20 +68,15 @@ class Execution:
         self._deadline = time.monotonic() + upgrade.timeout  # of the present savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """Return what carries out each step; where there is none, nothing goes on by itself."""
+        """Return the function of each step; a state without one needs a decision of the user."""
         raise NotImplementedError
 
     def run(self) -> Upgrade:
-        """Carry out what is left; return the upgrade, which is finished, or a shadow that runs.
+        """Carry out the remaining steps; return the finished upgrade, or the running shadow.
 
-        Raises
-        ------
-        Locked
-            Another process has gone on with it.
-        WaitTimeout
-            The old job has not stopped in time; it is being stopped, the upgrade can be resumed.
-        FlinkishError
-            The old program could not be started again: ``flinkish upgrade rollback`` tries again.
+        Raises Locked if another process has taken it over, WaitTimeout if the old job has not
+        stopped in time (it is being stopped, and the upgrade can be resumed), and FlinkishError if
+        the old program could not be started again: ``flinkish upgrade rollback`` tries again.
         """
         effects = self.effects()
         while (effect := effects.get(self.upgrade.state)) is not None:
@@ -105,7 +94,7 @@ class Execution:
         return self.upgrade
 
     def sinks_of_old(self) -> list[SinkRow]:
-        """Return what the way back has made of sinks that were ahead, from the old job's plan."""
+        """Return how the rollback treated sinks that were ahead, from the old job's plan."""
         if self.upgrade.old_again_id is None:
             return []
         return brought_back(self._registry.queries(self.upgrade.old_again_id))
@@ -121,7 +110,7 @@ class Execution:
         self._save(state=after(self.upgrade.kind, self.upgrade.state), **changes)
 
     def _fail(self, state: UpgradeState, error: FlinkishError) -> None:
-        """Record why a step failed, and go on with what follows then."""
+        """Record why a step failed, and continue with the state that follows a failure."""
         following = self._after_failure(state)
         assert following is not None
         self._say(f"failed: {error.message}")
@@ -136,7 +125,7 @@ class Execution:
     # --- steps ------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Watch the new program until it counts as well."""
+        """Watch the new program until it counts as healthy."""
         upgrade = self.upgrade
         assert upgrade.new_job_id is not None
         self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
@@ -150,11 +139,11 @@ class Execution:
         self._done()
 
     def _lacks(self, job: JobRecord) -> str | None:
-        """Return what the new program lacks of being well, as a clause."""
+        """Return why the new program is not healthy yet, as a clause."""
         return lacking(self._registry.queries(job.job_id), self.upgrade.health.batches)
 
     def _end(self) -> None:
-        """End the new program, and note what it has committed."""
+        """End the new program, and record the batches that it has committed."""
         upgrade = self.upgrade
         job = None if upgrade.new_job_id is None else self._found(upgrade.new_job_id)
         committed: dict[str, tuple[int, int]] = {}
@@ -162,7 +151,7 @@ class Execution:
             self._say(f"ending job {job.job_id} ...")
             job = look(self._context, job)
             if not job.state.is_final:
-                with suppress(WrongState):  # it has ended by itself meanwhile
+                with suppress(WrongState):  # it has ended on its own in the meantime
                     requests.cancel(self._context, job, upgrade.timeout)
                 job = look(self._context, job)
             wait_until_gone(self._registry, job)
@@ -184,7 +173,7 @@ class Execution:
             if recorded.kind is kind:
                 return recorded
         if kind is not RequestKind.STOP:
-            return None  # another savepoint of the job may be somebody else's
+            return None  # another savepoint of the job may have another purpose
         sent = [
             request
             for request in self._registry.requests(upgrade.job_id)
@@ -195,14 +184,10 @@ class Execution:
         return sent[-1] if sent else None
 
     def _saved(self, kind: RequestKind, what: str) -> str:
-        """Have the old job saved, or stopped with a savepoint, and return where that is.
+        """Save the old job, or stop it with a savepoint; return the savepoint's path.
 
-        A request that this upgrade has sent already is waited for.
-
-        Parameters
-        ----------
-        what
-            What is done, for the user, with ``{}`` for the job.
+        If this upgrade has already sent the request, it is waited for. ``what`` describes the
+        request to the user, with ``{}`` for the job.
         """
         upgrade = self.upgrade
         self._deadline = time.monotonic() + upgrade.timeout
@@ -218,7 +203,7 @@ class Execution:
                     upgrade.target,
                     limit=requests.limit_within(upgrade.timeout),
                 )
-            except Locked as locked:  # somebody else ends it: not this upgrade's business
+            except Locked as locked:  # ended by someone else: not part of this upgrade
                 raise Unwell(locked) from locked
         self._save(request_id=request.request_id)
         done = requests.wait_result(self._context, request, upgrade.timeout)
@@ -238,12 +223,8 @@ class Execution:
     def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
         """Wait until the new program lacks nothing, or has ended without a failure.
 
-        Parameters
-        ----------
-        lacks
-            Returns what a job lacks, as a clause, or None.
-        what
-            How the time-out is told, before its seconds.
+        ``lacks`` returns what a job lacks, as a clause, or None. ``what`` begins the message of the
+        time-out, before its seconds.
         """
         timeout = self.upgrade.health.timeout
         lack: str | None = None
@@ -293,12 +274,12 @@ class Execution:
 
 
 def canceled(job: JobRecord) -> WrongState:
-    """Return the error of a new program that somebody has canceled meanwhile."""
+    """Return the error of a new program that was canceled during the upgrade."""
     return WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
 
 
 class Unwell(Exception):
-    """The new program is not well, though no operation failed."""
+    """The new program did not commit its batches in time, though no operation failed."""
 
     def __init__(self, error: FlinkishError) -> None:
         super().__init__(error.message)

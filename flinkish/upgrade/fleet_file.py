@@ -63,22 +63,10 @@ _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "
 class FleetEntry:
     """One entry: the upgrade of the jobs of a name or a pattern.
 
-    Parameters
-    ----------
-    pattern : str
-        A job's name, with ``*`` and ``?``, or its id.
-    changes : Changes
-        What is other in the new program.
-    restore : RestoreSpec
-        The options of the restore, without a path.
-    health : Health
-        When a new program counts as well.
-    target : str or None
-        The directory of the savepoint; None: the configured one.
-    timeout : float or None
-        Seconds that the savepoint may take; None: ``client.timeout``.
-    handover : bool
-        Whether the driver of the new program comes up before the job is stopped.
+    ``pattern`` is a job's name, with ``*`` and ``?``, or its id. ``restore`` has no path.
+    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
+    seconds, for the savepoint; None is ``client.timeout``. With ``handover`` the driver of the new
+    program starts before the job is stopped.
     """
 
     pattern: str
@@ -93,17 +81,10 @@ class FleetEntry:
 def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, ...]:
     """Return the entries of a fleet's file.
 
-    Parameters
-    ----------
-    table : mapping
-        The file's TOML: tables ``[[upgrade]]``, and ``[defaults]`` for what they do not say.
-    directory : str
-        The directory at which relative paths start: that of the file.
+    ``table`` is the file's TOML: tables ``[[upgrade]]``, and ``[defaults]`` for the keys that they
+    omit. Relative paths start at ``directory``, that of the file.
 
-    Raises
-    ------
-    UsageError
-        The file has unknown keys, values of another type, no entry, or two for one name.
+    Raises UsageError for unknown keys, values of another type, no entry, or two for one name.
     """
     unknown = sorted(set(table) - {"upgrade", "defaults"})
     if unknown:
@@ -135,7 +116,7 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
 
 
 def _check(table: Mapping[str, Any], where: str) -> None:
-    """Check the keys of an entry or of the defaults, and each value by itself."""
+    """Check the keys of an entry or of the defaults, and each value separately."""
     for key, value in table.items():
         kind = _KEYS.get(key)
         if kind is None:
@@ -217,7 +198,7 @@ def _location(text: str, where: str, directory: str) -> str:
 
 
 def _target(text: str, where: str) -> str:
-    """Return where a source goes on; the file of a fleet names no other files."""
+    """Return where a source resumes; the file of a fleet cannot refer to other files."""
     from flinkish.restore.plan.new_offsets import parse_target
 
     try:

@@ -1,6 +1,6 @@
-"""An upgrade in place: stop with a savepoint, start the new program from it, watch it, or go back.
+"""An upgrade in place: stop with a savepoint, start the new program from it, roll back if it fails.
 
-In a handover the driver of the new program is started first, and held at its first query.
+In a handover the driver of the new program is started first, and waits at its first query.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from flinkish.upgrade.execution import Execution, canceled
 class InPlaceUpgrade(Execution):
     """An upgrade in place, or a handover.
 
-    Asked to go back, it leaves an old job alone that nobody has asked to stop yet.
+    A rollback leaves an old job alone that has not been asked to stop yet.
     """
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """See :class:`~flinkish.upgrade.execution.Execution`."""
         return {
             UpgradeState.PREPARING: self._prepare,
             UpgradeState.STOPPING: self._stop,
@@ -91,7 +90,7 @@ class InPlaceUpgrade(Execution):
         assert upgrade.old_again_id is not None
         self._wait_for_old()
         old = self._registry.job(upgrade.job_id)
-        # The failed attempt may have written to the sink: what it has stays, the job goes on.
+        # The failed attempt may have written to the sink: its rows stay, and the job continues.
         ahead = upgrade.restore.options.sink_ahead or "rebase"
         # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
         spec = RestoreSpec(

@@ -44,15 +44,14 @@ def after(kind: UpgradeKind, state: UpgradeState) -> UpgradeState:
 
 
 def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None:
-    """Return the state after the step of ``state`` failed; None when it stays as it is.
+    """Return the state after the step of ``state`` failed; None if it does not change.
 
-    What has begun is ended: the new program, where there is a job of it. The steps of the way back
-    are tried again by ``rollback``.
+    The new program is ended if it has a job. ``rollback`` retries the steps of a rollback.
     """
     if state in (_S.ENDING, _S.RETURNING):
         return None
     if state is _S.PROMOTING:
-        return _S.SHADOWING  # the old job goes on, and so does its shadow
+        return _S.SHADOWING  # the old job continues, and so does its shadow
     if state is first(kind) and state is not _S.PREPARING:
         return _S.ABANDONED
     return _S.ENDING
@@ -61,13 +60,8 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    Before the old job has ended (STOPPING) it stays STOPPING: whether the old job has been asked to
-    stop is found out first.
-
-    Raises
-    ------
-    WrongState
-        It is finished.
+    Before the old job has ended (STOPPING) it stays STOPPING: first it is checked whether the old
+    job has been asked to stop. Raises WrongState if it is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(
@@ -122,7 +116,7 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
 
 
 def resources(launch: Launch) -> str:
-    """Return what a program asks of its machines, as far as its launch says, for people."""
+    """Return the resources that a program's launch requests, for people."""
     conf = launch.conf
     facts = [f"a driver with {conf.get('spark.driver.memory', '1g')} of memory"]
     master = master_of(launch)
@@ -137,14 +131,10 @@ def resources(launch: Launch) -> str:
 
 
 def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
-    """Return what a new program's queries lack of being well, as a clause; None if nothing.
+    """Return why a new program's queries are not healthy yet, as a clause, or None.
 
-    Parameters
-    ----------
-    queries
-        As its driver reports them.
-    batches
-        How many batches each has to commit, after the one that it was restored at.
+    ``queries`` are as its driver reports them. Each has to commit ``batches`` batches after the one
+    that it was restored at.
     """
     if not queries:
         return "it has no streaming query"
@@ -159,15 +149,11 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
 
 
 def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
-    """Return how a shadow's query has not caught up with the job yet, as a clause; None if it has.
+    """Return how a shadow's query has not caught up with the job yet, as a clause, or None.
 
-    It has when it waits for input, when its watermark has reached that of the job, or when it
-    needs clearly less time for its batches than passes between them.
-
-    Parameters
-    ----------
-    job
-        The job's query of the same name, if there is one.
+    It has caught up when it waits for input, when its watermark has reached that of the job, or
+    when it needs clearly less time for its batches than passes between them. ``job`` is the job's
+    query of the same name, if there is one.
     """
     if shadow.waits_for_input:
         return None
@@ -182,12 +168,9 @@ def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
 
 
 def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:
-    """Return what a restore has made of sinks that were ahead, as their plans have it. Pure.
+    """Return how a restore treated sinks that were ahead, from the queries' plans. Pure.
 
-    Parameters
-    ----------
-    queries
-        Those of the job that was restored.
+    ``queries`` are those of the restored job.
     """
     sinks = [sink for query in queries if query.plan is not None for sink in query.plan.sinks]
     return [sink for sink in sinks if sink.verdict in SINK_MODES]

@@ -14,18 +14,10 @@ NO_PROGRAM = Program()
 
 @dataclass(frozen=True)
 class Changes:
-    """What is other than in the old job; None and empty mean: as it was started.
+    """The new program's differences from the old job; None and empty keep what it had.
 
-    Parameters
-    ----------
-    program : Program
-        What is other in the new program, with absolute paths.
-    drops_arguments : bool
-        Whether the new program gets no arguments, where it names none.
-    parallelism : int or None
-        The number of state partitions.
-    working_directory : str or None
-        Where the new program starts, when it is another one.
+    ``program`` has absolute paths; ``drops_arguments`` says that the new program gets no arguments
+    if it names none. ``working_directory`` is where another program starts.
     """
 
     program: Program = NO_PROGRAM

@@ -39,15 +39,8 @@ def match_stateful(
     Where the optimizer has removed stateful nodes (the outer one of two limits), the others are
     matched if kinds and traces allow exactly one way to do so.
 
-    Returns
-    -------
-    tuple
-        ``nodes``, and the physical operators by the position of their node.
-
-    Raises
-    ------
-    Incompatible
-        The two plans do not match, or match in more than one way.
+    Returns ``nodes``, and the physical operators by the position of their node. Raises Incompatible
+    if the two plans do not match, or match in more than one way.
     """
     stateful = stateful_positions(nodes, output_mode)
     ways = _embeddings(nodes, stateful, physical)

@@ -63,14 +63,8 @@ _BETWEEN = re.compile(
 class MeaningReader:
     """Reads the meaning of the stateful operators of one query.
 
-    Parameters
-    ----------
-    jvm
-        Spark's JVM.
-    plans
-        The plans that define its attributes: the analyzed and the optimized one.
-    setting
-        Returns the session's value of a setting; None where this Spark does not know it.
+    ``plans`` define its attributes: the analyzed and the optimized one. ``setting`` returns the
+    session's value of a setting, or None if this Spark does not know it.
     """
 
     def __init__(
@@ -310,18 +304,10 @@ def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> StateSemantics:
-    """Return the meaning with the properties that ``transformWithState`` writes when planned. Pure.
+    """Add the properties that ``transformWithState`` writes when planned. Pure.
 
-    Parameters
-    ----------
-    files
-        The files below ``state/<ordinal>``, by relative path. Operators of other kinds write no
-        properties.
-
-    Raises
-    ------
-    Incompatible
-        The properties have an unknown form (a newer Spark).
+    ``files`` are those below ``state/<ordinal>``, by relative path; operators of other kinds write
+    no properties. Raises Incompatible if the properties have an unknown form (a newer Spark).
     """
     newest = max(
         (path for path in files if re.fullmatch(r"_metadata/v2/\d+", path)),

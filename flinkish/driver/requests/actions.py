@@ -59,20 +59,11 @@ _POLL = 0.1  # seconds
 class Actions:
     """Carries out requests, one at a time.
 
-    Parameters
-    ----------
-    runtime
-        The job.
-    savepoint_timeout
-        Seconds that a savepoint waits for the queries and their first batches together, where its
-        request sets no other limit.
-    quiesce_timeout
-        Seconds that ``stop`` waits for running batches, where its request sets no lower limit.
-    cancel_grace
-        Seconds that a plain cancel waits for running batches before it interrupts them.
-    distributed
-        Who copies a savepoint's files; see
-        :func:`flinkish.driver.migration.file_transfer.should_distribute`.
+    The times are in seconds. ``savepoint_timeout`` is the limit for waiting for queries and their
+    first batches, if the request sets none; ``quiesce_timeout`` limits how long ``stop`` waits for
+    running batches, if the request sets no lower limit; a plain cancel interrupts batches after
+    ``cancel_grace``. ``distributed`` decides who copies a savepoint's files; see
+    :func:`flinkish.driver.migration.file_transfer.should_distribute`.
     """
 
     def __init__(
@@ -208,7 +199,7 @@ class Actions:
             raise
 
     def _end_at_a_boundary(self, request: Request, active: Sequence[ManagedQuery]) -> None:
-        """Let the running batches end; raise GivenUp when one does not in time."""
+        """Let the running batches end; GivenUp if one does not end in time."""
         begun = time.monotonic()
         try:
             quiesce(
@@ -239,7 +230,7 @@ class Actions:
         trigger: str,
         left: tuple[LeftOut, ...],
     ) -> SavepointResult:
-        """Write the savepoint that a job ends with.
+        """Write the last savepoint of a job.
 
         If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
         error says so.
@@ -394,7 +385,7 @@ class Actions:
 
 
 def _wanted(request: Request) -> SavepointArguments:
-    """Return the savepoint that a request asks for; it is not a plain cancel."""
+    """Return the savepoint that a request demands; it is not a plain cancel."""
     assert request.savepoint is not None, request.kind
     return request.savepoint
 
@@ -404,7 +395,7 @@ def _names(queries: Sequence[ManagedQuery]) -> str:
 
 
 def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommittedBatch:
-    """Return the error of a savepoint for whose queries there was no first batch in time."""
+    """Return the error of a savepoint whose queries had no first batch in time."""
     idle = [q for q in waiting if not (spark_jvm.in_trigger(q.jsq) or spark_jvm.has_input(q.jsq))]
     busy = [query for query in waiting if query not in idle]
     reasons = [
@@ -439,7 +430,7 @@ def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
 
 
 def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
-    """Return the error of a stop whose savepoint is there when nobody waits for it any more."""
+    """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
         f"the savepoint was not complete within {limit.seconds:g} s: given up, the job goes on; it "
         f"is kept at {info.path}",
@@ -457,7 +448,7 @@ def no_query() -> WrongState:
 
 
 def _undrained(error: BaseException) -> FlinkishError:
-    """Return the failure of a job that began to drain, and has no savepoint of it."""
+    """Return the failure of a job that started to drain, and has no savepoint."""
     return ProgramFailed(
         f"the job was being drained, and cannot go on after that: {error}",
         hint="save what it left with: flinkish savepoint JOB TARGET; or start it again from an "
@@ -538,7 +529,7 @@ class _RequestReporter:
         self._pace = Pace()
 
     def waits(self, for_what: str) -> None:
-        """Say what the driver waits for, if that is not said already."""
+        """Report what the driver waits for, if that was not reported already."""
         if self._facts.get("phase") != for_what:
             self.phase(for_what)
 

@@ -24,12 +24,8 @@ _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems un
 class Agent:
     """Serves one job until :meth:`close`.
 
-    Parameters
-    ----------
-    heartbeat_interval
-        Seconds between heartbeats.
-    shutdown_grace
-        Seconds that the program may run on after its job was stopped or cancelled.
+    ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
+    may continue after its job was stopped or cancelled.
     """
 
     def __init__(

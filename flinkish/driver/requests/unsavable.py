@@ -28,7 +28,7 @@ def ended_without_commit(query: ManagedQuery) -> bool:
 def has_committed(query: ManagedQuery) -> bool:
     """Return whether ``query`` has committed a batch.
 
-    Raises Corrupt when it has, and its checkpoint has no commit.
+    Raises Corrupt if it has, and its checkpoint has no commit.
     """
     if newest_committed_batch(query.checkpoint) is not None:
         return True

@@ -1,9 +1,9 @@
-"""Hold the program of a handover before its first query, until the job before it has been stopped.
+"""Hold the new program of a handover before its first query, until the old job has been stopped.
 
-``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job goes
-on. What takes long is done meanwhile: the JVM, the session, the program up to its first query, and
-a batch of that query on a copy of the old job's state, for which Spark loads its classes and
-compiles the query. The job is then CREATED, and waits for the path of the savepoint, which the
+``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job
+still runs. The slow steps are done in that time: the JVM, the session, the program up to its first
+query, and a batch of that query on a copy of the old job's state, for which Spark loads its classes
+and compiles the query. The job is then CREATED, and waits for the path of the savepoint, which the
 upgrade writes into its record.
 """
 
@@ -28,7 +28,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 _POLL = 0.02
 #: Seconds until a registry that was unavailable is asked again.
 _UNAVAILABLE = 1.0
-#: One batch on the copy. One that takes longer is given up, and is no failure.
+#: One batch on the copy. One that takes longer is given up, which is not a failure.
 _LIMITS = RehearsalLimits(batches=1, patience=60.0)
 
 
@@ -39,19 +39,12 @@ def await_turn(
     facts: WriterFacts,
     is_over: Callable[[], bool],
 ) -> RestoreSpec:
-    """Get ready for a query that is about to be started, and wait for the savepoint it restores.
+    """Prepare a query that is about to start, and wait for the savepoint that it restores.
 
-    Parameters
-    ----------
-    is_over
-        Whether the job was canceled meanwhile.
+    ``is_over`` returns whether the job was canceled meanwhile.
 
-    Raises
-    ------
-    SystemExit
-        The job has ended: its program has nothing more to do.
-    FlinkishError
-        The query could not go on from the old job; this one fails, the old one goes on.
+    Raises SystemExit if the job has ended, and FlinkishError if the query could not be restored
+    from the old job: then this job fails, and the old one continues.
     """
     job = registry.job(job_id)
     assert job.launch.restore is not None

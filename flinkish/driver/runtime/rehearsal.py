@@ -1,8 +1,8 @@
-"""Run batches of a query on a copy of the state of a savepoint, or of a job that goes on.
+"""Run batches of a query on a copy of the state of a savepoint, or of a running job.
 
-The query gets a checkpoint of its own, made as a restore makes it, with a query id of its own. Its
-sources are read from the saved positions on. Nothing is written but into the directory of the
-rehearsal. Listeners of the program's session see the query.
+The query gets its own checkpoint, made as in a restore, and its own query id. Its sources are read
+from the saved positions. Only the directory of the rehearsal is written. Listeners of the program's
+session see the query.
 """
 
 from __future__ import annotations
@@ -51,23 +51,16 @@ _NO_INPUT = 2.0
 _REPORTED = 2.0
 #: Attempts to copy the state of a job that trims its checkpoint meanwhile.
 _ATTEMPTS = 3
-#: The most characters of Spark's error that are told.
+#: The maximum number of characters of Spark's error that are shown.
 _ERROR = 400
 
 
 class Rehearsal:
     """The queries of one program on copies of the state of a savepoint or a job.
 
-    Parameters
-    ----------
-    spec
-        The restore.
-    job
-        The job whose state is copied, instead of that of the savepoint.
-    options
-        flinkish's configuration of the program.
-    directory
-        The directory for the copies, on storage that the executors see.
+    ``spec`` is the restore; ``job`` is the job whose state is copied, instead of that of the
+    savepoint. ``options`` are flinkish's configuration of the program. ``directory`` is for the
+    copies, on storage that the executors see.
     """
 
     def __init__(
@@ -104,17 +97,11 @@ class Rehearsal:
     ) -> RehearsedQuery:
         """Run batches of a query that the program is about to start.
 
-        Parameters
-        ----------
-        jwriter
-            The JVM's writer that starts it, with the sink of the rehearsal.
-        is_over
-            Whether the rehearsal is given up.
+        ``jwriter`` is the JVM's writer that starts it, with the sink of the rehearsal. ``is_over``
+        returns whether the rehearsal was given up.
 
-        Raises
-        ------
-        FlinkishError
-            The query could not go on from that state: the refusal of the restore.
+        Raises FlinkishError, the refusal of the restore, if the query could not be restored from
+        that state.
         """
         session = writer._spark
         target = storage.join(self._directory, directory_name(name))

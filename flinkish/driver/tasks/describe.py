@@ -71,12 +71,9 @@ _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": F
 
 
 class Description:
-    """Replaces the runtime behind the hook.
+    """Replaces the runtime that the hook calls.
 
-    Attributes
-    ----------
-    queries
-        The planned queries, as pairs of name and plan.
+    ``queries`` are the planned queries, as pairs of name and plan.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -180,7 +177,7 @@ class Description:
         self._session = None
 
     def fail(self, error: FlinkishError) -> None:
-        """Record an error that counts whatever the program does about it."""
+        """Record an error, even if the program handles it."""
         self._fatal = self._fatal or error
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
@@ -327,7 +324,7 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
 
 
 def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
-    """Return the typed states of an operator; those of a map's keys have ``#key`` behind."""
+    """Return the typed states of an operator; those of a map's keys have the suffix ``#key``."""
     return [
         {
             "name": name,

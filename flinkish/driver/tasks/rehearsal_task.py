@@ -1,9 +1,9 @@
 """Rehearse mode: the user's program runs, and its queries run a few batches on copies of state.
 
-``flinkish rehearse`` asks the driver for it (:class:`~flinkish.messages.calls.RehearsalTask`).
-``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one
-query after the other, and return a query that has ended. The rest of the program runs unchanged, to
-its end. Output of a file sink goes into the directory of the rehearsal.
+``flinkish rehearse`` requests it (:class:`~flinkish.messages.calls.RehearsalTask`).
+``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one query
+after the other, and return a query that has ended. The rest of the program runs unchanged, to its
+end. Output of a file sink goes into the directory of the rehearsal.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def main(
 
 
 class RehearsedProgram(Description):
-    """Replaces the runtime behind the hook, and runs each query that is started."""
+    """Replaces the runtime that the hook calls, and runs each query that is started."""
 
     def __init__(self, task: RehearsalTask, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._task = task
         self._spec = task.question.spec
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
-        # In its own directory: it shows a purge that somebody is at work there.
+        # In its own directory: it shows a purge that the directory is in use.
         self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
         self._rehearsed: list[RehearsedQuery] = []
 
@@ -97,7 +97,7 @@ class RehearsedProgram(Description):
         return ended_query(name)
 
     def answer(self) -> Rehearsed:
-        """Return what became of the queries, and the plan of the restore."""
+        """Return the outcomes of the queries, and the plan of the restore."""
         return Rehearsed(
             tuple(self._rehearsed), self._rehearsal.planner.restore_plan(complete=True)
         )

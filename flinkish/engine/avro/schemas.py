@@ -92,12 +92,7 @@ def unique_names(
 
     A field whose name needs no cleaning has priority for that name.
 
-    Parameters
-    ----------
-    names
-        The names of a struct's fields, in order.
-    clean
-        Applied to each name first.
+    ``clean`` is applied to each name first.
     """
     originals = list(names)
     taken = {name for name in originals if clean(name) == name}
@@ -117,18 +112,9 @@ def unique_names(
 def avro_schema(struct: Struct, name: str) -> dict[str, Any]:
     """Return the Avro record schema of a state schema.
 
-    Parameters
-    ----------
-    struct
-        The state schema.
-    name
-        The record's full name. Nested records are named by their path below it.
-
-    Returns
-    -------
-    dict
-        A schema for ``json.dumps`` and ``fastavro.parse_schema``. Nullable fields are unions of
-        null and their type, with null as the default.
+    The result suits ``json.dumps`` and ``fastavro.parse_schema``. Nullable fields are unions of
+    null and their type, with null as the default. ``name`` is the record's full name; nested
+    records are named by their path below it.
     """
     return _record(struct, ".".join(avro_name(part) for part in name.split(".")))
 
@@ -138,15 +124,8 @@ def spark_struct(schema: Any) -> Struct:
 
     If the ``spark.`` properties are lost, the result follows the Avro types alone.
 
-    Parameters
-    ----------
-    schema
-        The Avro schema, as ``json.loads`` returns it.
-
-    Raises
-    ------
-    UnknownType
-        The schema is not a record, or has something that :func:`avro_schema` never produces.
+    Raises UnknownType if the schema is not a record, or has something that :func:`avro_schema`
+    never produces.
     """
     parsed = _parse(schema)
     if not isinstance(parsed, Struct):

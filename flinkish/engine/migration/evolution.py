@@ -8,7 +8,7 @@ may become a short), and to decimals that may grow. The verdicts are Flink's
 Fields are matched by name. Where a name repeats in a struct, the second is ``name_2`` (see
 :func:`flinkish.engine.avro.schemas.unique_names`). A field's path consists of the names of the
 fields around it, with ``element``, ``key`` and ``value`` for the contents of arrays and maps,
-joined by dots. A name that contains a dot stands in backquotes, as in Spark's SQL.
+joined by dots. A name that contains a dot is put in backquotes, as in Spark's SQL.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ _Paths = tuple[str, str]
 
 @dataclass
 class _Resolver:
-    """Walks through both schemas and collects what it finds."""
+    """Walks through both schemas and collects problems and changes."""
 
     renames: dict[str, str]
     defaults: dict[str, Any]

@@ -56,19 +56,7 @@ def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> I
 
     The new rows are as in RocksDB, in the forms that the families' migrations name (``before``).
 
-    Parameters
-    ----------
-    blocks
-        All rows of the partition.
-    store
-        Its migration.
-    name
-        Name of the store, for errors.
-
-    Raises
-    ------
-    StateFormatError, EngineError
-        Rows cannot be regrouped.
+    ``blocks`` are all rows of the partition. ``name`` is the store's, for errors.
     """
     with contextlib.ExitStack() as stack:
         workers: dict[str, _Exploding | _Collecting] = {}
@@ -222,26 +210,8 @@ class _Collecting:
 def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -> list[int]:
     """Return the event times of buffered rows, as Spark does (``extractEventTimeFn``): 0 for null.
 
-    Parameters
-    ----------
-    rows
-        UnsafeRows.
-    width
-        Number of their columns.
-    time
-        Place of their event time.
-    name
-        Name of the store, for errors.
-
-    Returns
-    -------
-    list of int
-        Microseconds since the epoch.
-
-    Raises
-    ------
-    StateFormatError
-        A row is too short.
+    The times are in microseconds since the epoch. ``width`` is the number of columns of the
+    UnsafeRows ``rows``. Raises StateFormatError if a row is too short.
     """
     assert time.column is not None
     slot = 8 * (-(-width // 64) + time.column)

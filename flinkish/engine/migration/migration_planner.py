@@ -62,24 +62,13 @@ _GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"}
 class FamilyChange:
     """Requested changes to the rows of a column family.
 
-    Attributes
-    ----------
-    key, value
-        JSON of the new ``StructType``; None keeps the old one.
-    renames
-        Paths of renamed columns in the new value, mapped to their paths in the old value.
-    defaults
-        Values of columns that are new in the value, by their paths.
-    places
-        For each column of the new value the index of the old one that it comes from, None for a
-        new column; None where names tell.
-    key_places
-        The same for the key. Rows then get the partition of their new key: Spark has to look them
-        up by it.
-    check_nulls
-        Whether a column of the value may lose its nulls; a null there is an error.
-    recodes
-        Functions that make the new bytes of binary columns of the value, by their paths; picklable.
+    ``key`` and ``value`` are JSON of the new ``StructType``; None keeps the old one. ``renames``
+    maps paths in the new value to those in the old one; ``defaults`` has the values of new columns
+    by path. ``places`` has for each column of the new value the index of the old one that it comes
+    from, None for a new column; it is None where names decide. ``key_places`` is the same for the
+    key: rows then get the partition of their new key, because Spark looks them up by it. With
+    ``check_nulls`` a column of the value may lose its nulls; a null there is an error. ``recodes``
+    are picklable functions that make the new bytes of binary columns of the value, by path.
     """
 
     key: Mapping[str, Any] | None = None
@@ -175,12 +164,8 @@ def plan_operator(
 ) -> OperatorMigration:
     """Plan how an operator's state becomes the target state.
 
-    Raises
-    ------
-    CannotMigrate
-        The target state is not possible.
-    StateFormatError
-        A schema or a snapshot's metadata is damaged, missing or unknown.
+    Raises CannotMigrate if the target state is not possible, and StateFormatError if a schema or a
+    snapshot's metadata is damaged, missing or unknown.
     """
     operator = replace(operator, name=operator.name or target_state.name)
     backend = target_state.backend or operator.backend

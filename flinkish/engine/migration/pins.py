@@ -28,12 +28,7 @@ def target_pins(target_state: TargetState, pins: Mapping[str, str]) -> dict[str,
 
     Canonical state changes neither the backend nor the codec: the pins keep those of its source.
 
-    Parameters
-    ----------
-    target_state
-        The target state.
-    pins
-        Pins of the old state.
+    ``pins`` are those of the old state.
     """
     found = dict(target_state.formats)
     if target_state.partitions is not None:

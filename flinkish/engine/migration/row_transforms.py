@@ -48,22 +48,11 @@ class MovedBlock:
 class BlockTransform:
     """Applies a :class:`.FamilyMigration` to blocks of rows; created once in each task.
 
-    Parameters
-    ----------
-    move
-        What to apply.
-    partitions
-        The new number of partitions; None where all rows keep their partition.
-    name
-        Name of the file or store that rows are from, for errors.
-    interval_days
-        See :class:`~.migration_plan.OperatorMigration`.
-    lists
-        Whether values are lists although rows are not framed: in canonical state, which stores
-        lists as RocksDB does.
-    canonical
-        Whether the new state is canonical. What Spark leaves in a row where a calendar interval is
-        null then becomes zeros, because columns do not keep it.
+    ``partitions`` is the new number of partitions; None if all rows keep their partition. ``name``
+    is the file or store of the rows, for errors. With ``lists`` values are lists although rows are
+    not framed: in canonical state, which stores lists as RocksDB does. With ``canonical`` the new
+    state is canonical: what Spark leaves in a row where a calendar interval is null then becomes
+    zeros, because columns do not keep it.
     """
 
     def __init__(

@@ -49,12 +49,7 @@ _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 class Families:
     """The column families of a store; empty for a store without column families.
 
-    Attributes
-    ----------
-    ids
-        The families' ids, by name.
-    internal
-        The families that are Spark's own, whose rows are not counted.
+    ``ids`` are by name. ``internal`` families are Spark's own; their rows are not counted.
     """
 
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -78,32 +73,15 @@ def write_snapshot(
     Memory is bounded by a few times ``MAX_RUN_BYTES``. The local disk must hold the snapshot once,
     or twice if there are more than ``MAX_RUNS`` runs.
 
-    Parameters
-    ----------
-    rows
-        The key and value of each row, encoded as in RocksDB, each key once, in any order. Keys
-        begin with their family's id if the store has families. Values that were read from RocksDB
-        must be converted by :func:`~flinkish.engine.rows.encodings.normal_value` first.
-    create
-        Opens a path relative to the store's directory for writing.
-    name
-        The archive's name, ``<version>.zip`` or ``<version>_<unique id>.zip``.
-    families
-        The store's families.
-    with_families
-        See :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`.
-    scratch
-        Directory for local files; None is the system's temporary directory.
+    Returns the number of rows. ``rows`` are encoded as in RocksDB, each key once, in any order.
+    Keys begin with their family's id if the store has families. Values that were read from RocksDB
+    must be converted by :func:`~flinkish.engine.rows.encodings.normal_value` first. ``create``
+    opens a path relative to the store's directory for writing. ``name`` is the archive's,
+    ``<version>.zip`` or ``<version>_<unique id>.zip``. For ``with_families`` see
+    :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`. ``scratch`` is a local
+    directory; None is the system's temporary directory.
 
-    Returns
-    -------
-    int
-        The number of rows.
-
-    Raises
-    ------
-    EngineError
-        A key has no family of the store, or RocksDB fails.
+    Raises EngineError if a key has no family of the store, or RocksDB fails.
     """
     known = set(families.ids.values())
 

@@ -28,11 +28,8 @@ def materialise(files: StoreFiles, name: str, directory: str) -> ArchiveMetadata
     files are copied. The links are symbolic and leave the source unchanged, because RocksDB never
     writes into an existing SST.
 
-    Raises
-    ------
-    StateFormatError
-        The archive is damaged, its metadata is unknown, or a shared file is missing or of another
-        size.
+    Raises StateFormatError if the archive is damaged, its metadata is unknown, or a shared file is
+    missing or of another size.
     """
     with _open_archive(files, name) as archive:
         members = check_members(archive, name)

@@ -77,7 +77,7 @@ def write_state(
     ------
     CannotMigrate
         The DataFrames do not match these states, or a state that belongs to another is missing:
-        joins need all of theirs, lists and times to live need the counters beside them.
+        joins need all of theirs, lists and times to live need their counters.
     CannotEncode
         A key, a value, a list or a required part of one is null.
     LostRows
@@ -149,7 +149,7 @@ def _given(
 def companions(operator: OperatorState, name: str) -> frozenset[str]:
     """Return the other states of an operator that must be given together with a state. Pure.
 
-    Spark keeps counters, smallest times and indexes by time beside lists, timers and states with a
+    Spark keeps counters, smallest times and indexes by time for lists, timers and states with a
     time to live (``$count_``, ``$min_``, ``$ttl_``, ``$rowCounter_``), and all four states of a
     join describe the same rows.
     """
@@ -196,19 +196,8 @@ def _pair(row: Any) -> tuple[int, bytes]:
 def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
     """Write the packed batches of :class:`EncodeRows`, and move the files into their final places.
 
-    Parameters
-    ----------
-    context
-        A ``SparkContext``.
-    job
-        The plan.
-    pieces
-        An RDD of the packed batches of all states.
-
-    Raises
-    ------
-    LostRows
-        The rows written differ from the rows given. Errors of the tasks are raised too.
+    ``pieces`` is an RDD of the packed batches of all states. Raises LostRows if the rows written
+    differ from the rows given, and the errors of its tasks.
     """
     context.setJobDescription("flinkish: write state")
     try:

@@ -66,7 +66,7 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
 
 
 def find_leases(target: str) -> tuple[FoundLease, ...]:
-    """Return all files among a directory's leases, oldest first, damaged and foreign ones too.
+    """Return all files among a directory's leases, oldest first, including damaged and other ones.
 
     Raises UnsafePath if the directory of leases is a link.
     """

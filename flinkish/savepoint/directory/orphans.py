@@ -2,8 +2,8 @@
 
 A savepoint that shares files writes lists into the directories that hold them (``_refs/<its
 name>``) before it is complete. If it is killed then, its lists stay in complete savepoints. A
-disposal that is killed leaves unused files beside files that others use. Both would stay as long as
-the savepoints around them, possibly for ever.
+disposal that is killed leaves unused files next to files that others use. Both would stay as long
+as the savepoints around them, possibly forever.
 """
 
 from __future__ import annotations

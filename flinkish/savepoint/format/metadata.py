@@ -199,7 +199,7 @@ class MetadataWriter:
 
 
 def _temporary_name(final: str) -> str:
-    """Return where to write the file first: beside a local target, or else on this host."""
+    """Return where to write the file first: next to a local target, or else on this host."""
     if storage.is_local(final):
         return storage.temporary_name(final)
     descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
@@ -213,14 +213,8 @@ class Metadata:
     def __init__(self, path: str) -> None:
         """Read and check the whole file (file records are hashed, not decoded).
 
-        Raises
-        ------
-        SavepointNotFound
-            There is no such file.
-        Corrupt
-            The file is damaged.
-        UnsupportedFormat
-            A newer version of flinkish wrote it, or it requires an unknown feature.
+        Raises SavepointNotFound, Corrupt, and UnsupportedFormat if a newer version of flinkish
+        wrote it, or it requires an unknown feature.
         """
         self.path = path
         self.header: Header
@@ -352,7 +346,7 @@ def _collect(
 class _Blocks:
     """The blocks of the container; every decoding error becomes Corrupt.
 
-    With ``limit`` only so many bytes are read; ``whole`` says whether these are the whole file.
+    ``limit`` is the maximum number of bytes to read; ``whole`` is set if these are the whole file.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:

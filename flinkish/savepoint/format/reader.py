@@ -88,16 +88,8 @@ def open_savepoint(path: str) -> OpenSavepoint:
 
     The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`.
 
-    Raises
-    ------
-    SavepointNotFound
-        There is no savepoint.
-    Corrupt
-        Its ``_metadata`` is damaged.
-    UnsupportedFormat
-        Its ``_metadata`` has a newer version or requires an unknown feature.
-    StorageError
-        The storage refuses to read it.
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat for a newer version or an unknown required
+    feature, and StorageError.
     """
     directory = savepoint_directory(path)
     if storage.is_local(directory) and not storage.is_directory(directory):

@@ -31,7 +31,7 @@ _INT64 = 1 << 63
 
 
 class Damaged(ValueError):
-    """The bytes are no savepoint's metadata; the message says why."""
+    """The bytes are not a savepoint's metadata; the message says why."""
 
 
 def header_to_avro(header: Header) -> dict[str, Any]:

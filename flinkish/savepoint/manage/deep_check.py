@@ -53,14 +53,8 @@ _JOIN_ROWS = "keyWithIndexToValue"
 class DeepCheck:
     """The result of decoding all rows.
 
-    Attributes
-    ----------
-    rows
-        Number of rows in all stores.
-    bad
-        Bad files and operators, as paths inside the savepoint.
-    unread
-        What was not decoded, with the reason.
+    ``bad`` are bad files and operators, as paths inside the savepoint; ``unread`` is what was not
+    decoded, with the reason.
     """
 
     rows: int

@@ -46,11 +46,8 @@ def compare(
 ) -> Facts:
     """Compare two savepoints, given as header and queries.
 
-    Returns
-    -------
-    dict
-        ``{"equal", "header": [facts], "queries": [...]}``. A fact is ``{"name", "a", "b"}``, and
-        only facts that differ are included. The location of a savepoint is not compared.
+    Returns ``{"equal", "header": [facts], "queries": [...]}``. A fact is ``{"name", "a", "b"}``,
+    and only facts that differ are included. The location of a savepoint is not compared.
     """
     header = [
         *_facts(_HEADER_FACTS, vars(a[0]), vars(b[0])),

@@ -30,15 +30,9 @@ _HOUR, _DAY = 3600, 86400
 class Policy:
     """Which savepoints of each job to keep; None and 0 keep nothing.
 
-    Attributes
-    ----------
-    keep_last
-        Keep this number of newest savepoints.
-    keep_within
-        Keep all savepoints taken within this number of seconds before now.
-    keep_hourly, keep_daily, keep_weekly
-        Keep the newest savepoint of each of the last so many hours, days or weeks (from Monday) of
-        UTC that have any.
+    ``keep_last`` keeps this number of newest savepoints, ``keep_within`` all that were taken within
+    this number of seconds before now. ``keep_hourly``, ``keep_daily`` and ``keep_weekly`` keep the
+    newest savepoint of each of the last n hours, days or weeks (from Monday, in UTC) that have any.
     """
 
     keep_last: int | None = None
@@ -114,20 +108,13 @@ def plan_whole(
     now: float,
     damage: Callable[[str], FlinkishError | None],
 ) -> tuple[tuple[Decision, ...], Mapping[str, FlinkishError]]:
-    """Decide as :func:`plan`, and let no savepoint count that is not whole.
+    """Decide as :func:`plan`, and do not count damaged savepoints.
 
-    Only what would be kept is looked at: what goes need not be whole. Pure but for ``damage``.
+    Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
+    fault of the savepoint at a path; it is called once for each. Pure but for ``damage``.
 
-    Parameters
-    ----------
-    damage
-        Says what is wrong with the savepoint at a path; called once for each.
-
-    Returns
-    -------
-    tuple
-        The decisions on the others, and the paths of those that are not whole, with the error. They
-        are neither kept in place of another nor removed.
+    Returns the decisions on the others, and the paths of damaged ones with the error. These are
+    neither kept in place of another nor removed.
     """
     bad: dict[str, FlinkishError] = {}
     looked: set[str] = set()
@@ -183,7 +170,7 @@ def _lowest_batches(job: Sequence[Timed], border: float) -> Mapping[str, int]:
 def _is_within(job: Sequence[Timed], index: int, border: float, lowest: Mapping[str, int]) -> bool:
     """Return whether a savepoint was taken since a time, by its own time or by its batches.
 
-    A host whose clock is behind takes new savepoints with old times: then their batches are higher
+    A host whose clock is slow takes new savepoints with old times: then their batches are higher
     than those of others that were taken since.
     """
     time, batches = job[index].time, job[index].candidate.batches

@@ -79,7 +79,6 @@ class ThreadedTransferer:
     def carry(
         self, transfers: Iterable[Transfer], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
-        """See :class:`FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:

@@ -89,7 +89,7 @@ def write_savepoint(
 
     On any error the unfinished directory is removed. ``trigger`` is ``savepoint``, ``stop``,
     ``cancel``, ``offline`` or ``migrate``. ``deadline`` (``time.monotonic()``) limits the wait for
-    a query's first committed batch, not work in progress; None waits for ever. ``full`` shares no
+    a query's first committed batch, not work in progress; None waits forever. ``full`` shares no
     files with earlier savepoints. Without a ``transferer``, threads of this process copy.
 
     Raises WrongState if there are no queries or a query's files are trimmed faster than they are
@@ -418,10 +418,10 @@ class _SavepointBuilder:
         )
 
     def _check_whole(self, attempt: _Attempt) -> None:
-        """Look at the ends of the files that are in place now: Spark may have trimmed the old ones.
+        """Check the ends of the files that are now in place: Spark may have trimmed the old ones.
 
         Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
-        holds were looked at when that was taken.
+        holds were checked when that was taken.
         """
         cut = attempt.cut
         own = ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None)

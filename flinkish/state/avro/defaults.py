@@ -15,17 +15,11 @@ _INT_BITS: Final = {"int": 31, "long": 63}
 
 
 class _Unfit(Exception):
-    """The default is none of the type."""
+    """The default is not a value of the type."""
 
 
 def default_of(field: Field) -> Callable[[], Any]:
-    """Return what makes the value of a field's default, a new one each time.
-
-    Raises
-    ------
-    UsageError
-        The default is no value of the field's type.
-    """
+    """Return a factory of a field's default value; UsageError if it does not fit the type."""
     try:
         value = _value(field.type, field.default)
     except (_Unfit, ValueError, ArithmeticError, RecursionError) as error:

@@ -4,9 +4,10 @@ Source: the Avro specification 1.11, "Schema Resolution" and "Logical Types". On
 schemas gives the verdict and the reader, so that they cannot disagree. Where the specification
 leaves a choice, or would lose data in silence:
 
-* What some written value could not become is incompatible, even if no value does so: a type of a
-  union that the reader does not have, an enum's symbol (unless the enum has a default).
-* In a reader's union the very type that was written is taken before one that it could become. The
+* A written type that has values without a counterpart is incompatible, even if no such value
+  exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
+  default).
+* In a reader's union the exact written type is preferred to one that it could be promoted to. The
   specification takes the first that matches: a long would become a double because that is first.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
   and to read one as the other would change every value. A finer unit of the same kind is converted,
@@ -67,12 +68,7 @@ _FINER: Final = {
 class AvroResolution:
     """How values of one schema become values of another.
 
-    Attributes
-    ----------
-    compatibility
-        The verdict.
-    decode
-        What reads the writer's bytes; of no use if they are incompatible.
+    ``decode`` reads the writer's bytes; it must not be used if the schemas are incompatible.
     """
 
     compatibility: TypeSerializerSchemaCompatibility
@@ -81,11 +77,8 @@ class AvroResolution:
     def read(self, data: bytes) -> Any:
         """Return the reader's value of the writer's bytes.
 
-        Raises
-        ------
-        Corrupt
-            The bytes are none of the writer's schema, or of no value of the reader's (bytes that
-            are to be a string, and are not UTF-8).
+        Raises Corrupt if they do not match the writer's schema, or have no counterpart in the
+        reader's (bytes that should become a string, and are not UTF-8).
         """
         return decoding.read_value(self.decode, data)
 
@@ -108,7 +101,7 @@ def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
     Raises
     ------
     UsageError
-        One of them is no Avro schema.
+        One of them is not an Avro schema.
     """
     return compile_reader(writer, reader).compatibility
 
@@ -130,17 +123,12 @@ def compile_reader(writer: Any, reader: Any) -> AvroResolution:
 class _Walk:
     """Walks through both schemas at once.
 
-    Attributes
-    ----------
-    problems
-        Why they are incompatible.
-    rewrites
-        Whether bytes would change.
+    ``problems`` are why they are incompatible; ``rewrites`` is set if bytes would change.
     """
 
     def __init__(self, root: str, *, skips: bool = False) -> None:
         self._root = root
-        self._skips = skips  # nobody wants the values: logical types do not matter
+        self._skips = skips  # the values are not used: logical types do not matter
         self._records: dict[tuple[int, int], RecordDecoder] = {}
         self.problems: list[Reason] = []
         self.rewrites = False
@@ -152,7 +140,7 @@ class _Walk:
         return decoding.decode_null
 
     def pair(self, old: Node, new: Node, path: tuple[str, ...]) -> Decode:
-        """Return what reads a written type as another; record a problem where there is none."""
+        """Return the reader of a written type as another; record a problem if there is none."""
         if isinstance(old, Union):
             return self._from_union(old, new, path)
         if isinstance(new, Union):
@@ -206,7 +194,7 @@ class _Walk:
         if not new.logical or self._skips:
             return decode
         if not old.logical:
-            self.rewrites = True  # not every long is a date: those that are none must be found
+            self.rewrites = True  # not every long is a date: invalid ones must be found
         return decoding.then(decode, logical_reader(new))
 
     def _enum(self, old: Enum, new: Enum, path: tuple[str, ...]) -> Decode:
@@ -288,7 +276,7 @@ def branch_for(old: Node, union: Union) -> int | None:
 
 
 def why_not(old: Node, new: Node) -> str | None:
-    """Return why two types, none of them a union, do not match; not what is inside them."""
+    """Return why two types other than unions do not match, ignoring their content."""
     if isinstance(old, Scalar) and isinstance(new, Scalar):
         if old.kind != new.kind and new.kind not in PROMOTIONS.get(old.kind, ()):
             return f"{old} -> {new} is not an Avro promotion"
@@ -327,17 +315,14 @@ def _promoted(decode: Decode, old: str, new: str) -> Decode:
 
 
 def _skip(node: Node) -> Decode:
-    """Return what reads a value that nobody wants."""
+    """Return a reader that skips a value."""
     return _Walk("", skips=True).pair(node, node, ())
 
 
 def check_defaults(schema: AvroSchema) -> None:
-    """Check the defaults of all fields, also where nothing is read by them yet.
+    """Check the defaults of all fields, also of those that nothing reads yet.
 
-    Raises
-    ------
-    UsageError
-        A default is no value of its field's type.
+    Raises UsageError if a default is not a value of its field's type.
     """
     for node in walk(schema.root):
         for each in node.fields if isinstance(node, Record) else ():

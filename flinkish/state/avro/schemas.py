@@ -1,8 +1,8 @@
 """Avro schemas as typed nodes, checked once.
 
-fastavro's parser resolves names and namespaces and knows what a schema must have. Checked here is
-what it lets pass: unions within unions, decimals without a precision, a field twice, enums whose
-default is no symbol.
+fastavro's parser resolves names and namespaces and knows what a schema must have. This module
+checks what it accepts wrongly: unions within unions, decimals without a precision, repeated fields,
+enums whose default is not a symbol.
 
 Source: the Avro specification 1.11, "Schema Declaration", "Logical Types".
 """
@@ -22,7 +22,7 @@ from flinkish.errors import UsageError
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-#: Types within each other; what is deeper would exhaust Python's stack when it is compared.
+#: Nesting of types; deeper ones would exhaust Python's stack when they are compared.
 MAX_DEPTH: Final = 64
 
 
@@ -30,10 +30,7 @@ MAX_DEPTH: Final = 64
 class Node:
     """A type of a schema. Nodes are compared by identity: they may contain themselves.
 
-    Attributes
-    ----------
-    kind
-        ``int``, ``record``, ``array``, ``union`` ...
+    ``kind`` is ``int``, ``record``, ``array``, ``union`` ...
     """
 
     kind: str
@@ -43,12 +40,8 @@ class Node:
 class Scalar(Node):
     """A primitive type, or ``fixed``, with its logical type.
 
-    Attributes
-    ----------
-    schema
-        As fastavro's readers of logical types want it.
-    logical
-        The logical type's name, if it is one for this type; others are ignored, as Avro says.
+    ``schema`` is in the form that fastavro's readers of logical types expect. ``logical`` is the
+    logical type's name if it applies to this type; Avro ignores others.
     """
 
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -71,12 +64,7 @@ class Scalar(Node):
 class Named(Node):
     """A type with a name.
 
-    Attributes
-    ----------
-    name
-        With its namespace.
-    aliases
-        As the schema has them.
+    ``name`` includes the namespace; ``aliases`` are as in the schema.
     """
 
     name: str
@@ -175,14 +163,7 @@ class Union(Node):
 class AvroSchema:
     """A schema that was parsed and checked.
 
-    Attributes
-    ----------
-    text
-        Its JSON, as it was given.
-    root
-        Its type.
-    parsed
-        What fastavro works with.
+    ``text`` is its original JSON, ``root`` its type, ``parsed`` the form for fastavro.
     """
 
     text: str
@@ -197,17 +178,9 @@ class AvroSchema:
 
 
 def parse_schema(schema: Any) -> AvroSchema:
-    """Return a schema, parsed and checked.
+    """Parse and check a schema: JSON text, the name of a primitive type, or parsed JSON.
 
-    Parameters
-    ----------
-    schema
-        JSON text, the name of a primitive type, or what ``json.loads`` returns.
-
-    Raises
-    ------
-    UsageError
-        It is no Avro schema.
+    Raises UsageError if it is not an Avro schema.
     """
     if isinstance(schema, AvroSchema):
         return schema
@@ -232,7 +205,7 @@ def _invalid(reason: str) -> UsageError:
 
 
 class _Parser:
-    """Makes nodes of what fastavro has parsed."""
+    """Makes nodes from fastavro's parsed schema."""
 
     def __init__(self) -> None:
         self.named: dict[str, Named] = {}

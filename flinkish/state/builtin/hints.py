@@ -63,18 +63,9 @@ def is_named_tuple(cls: object) -> bool:
 def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSerializer[Any]:
     """Return the serializer of a type hint.
 
-    Parameters
-    ----------
-    hint
-        A type. A serializer stands for itself; in a hint it is written
-        ``Annotated[T, serializer]``.
-    of_record
-        Returns the serializer of a dataclass or NamedTuple.
-
-    Raises
-    ------
-    UsageError
-        The type is not supported; the hint says what to use.
+    ``hint`` may be a serializer, which is returned; in a type hint it is written ``Annotated[T,
+    serializer]``. ``of_record`` returns the serializer of a dataclass or NamedTuple. Raises
+    UsageError, with a hint, if the type is not supported.
     """
     if isinstance(hint, TypeSerializer):
         return hint
@@ -127,13 +118,7 @@ def _union(
 
 
 def check_key(hint: Any, key: Any) -> None:
-    """Refuse keys that no dict can have.
-
-    Raises
-    ------
-    UsageError
-        They are mutable; ``hint`` is the type that the message names.
-    """
+    """Refuse mutable keys, which a dict cannot have; UsageError names the type ``hint``."""
     mutable = typing.get_origin(key) in (list, dict) or getattr(key, "__hash__", True) is None
     if mutable:
         advice = "let the keys be immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"

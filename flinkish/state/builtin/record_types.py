@@ -1,4 +1,4 @@
-"""What dataclasses and NamedTuples say of their fields: types, defaults, former names."""
+"""The fields of dataclasses and NamedTuples: types, defaults, former names."""
 
 from __future__ import annotations
 
@@ -21,18 +21,8 @@ _FIELD_ALIASES: Final = "__flinkish_field_aliases__"
 class RecordField:
     """A field of a class.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    hint
-        Its type hint.
-    aliases
-        Names that it had before.
-    default
-        Makes its value in old state that lacks it; None if it has no default.
-    init
-        Whether the constructor takes it.
+    ``aliases`` are former names. ``default`` makes its value in old state that lacks it; None if it
+    has no default. With ``init`` the constructor takes it.
     """
 
     name: str
@@ -75,11 +65,9 @@ def class_aliases(cls: type) -> tuple[str, ...]:
 def record_fields(cls: type) -> tuple[RecordField, ...]:
     """Return the fields of a dataclass or NamedTuple, in order.
 
-    Raises
-    ------
-    UsageError
-        The class is neither; it cannot be found by its name; or a field cannot be kept: its type is
-        not known, the constructor needs more than fields, or two have the same former name.
+    Raises UsageError if the class is neither, if it cannot be found by its name, or if a field
+    cannot be stored: its type is unknown, the constructor needs more than fields, or two have the
+    same former name.
     """
     if not (isinstance(cls, type) and (is_dataclass(cls) or is_named_tuple(cls))):
         raise UsageError(
