@@ -58,7 +58,7 @@ class ContainerReader:
         """
         magic = self._take(len(MAGIC))
         if magic[:3] != MAGIC[:3]:
-            raise self._damaged("no Avro object container file")
+            raise self._damaged("not an Avro object container file")
         if magic != MAGIC:
             reason = f"version {magic[3]} of Avro's container files is not read, only {MAGIC[3]}"
             raise UnsupportedAvro(reason)
@@ -88,7 +88,7 @@ class ContainerReader:
                 raise self._damaged(f"a block of {count} records")
             packed = self._part(self._max_block)
             if self._take(SYNC_BYTES) != sync:
-                raise self._damaged("the marker behind the block is another one")
+                raise self._damaged("the marker after the block is wrong")
             try:
                 data = decompress(packed)
             except ValueError as error:

@@ -78,7 +78,7 @@ def decode_boolean(cursor: Cursor) -> bool:
     """Read a boolean."""
     byte = cursor.take(1)[0]
     if byte > 1:
-        raise cursor.damaged(f"{byte} is no boolean")
+        raise cursor.damaged(f"{byte} is not a boolean")
     return byte == 1
 
 
@@ -171,7 +171,7 @@ def choice(values: list[str]) -> Decode:
     def decode(cursor: Cursor) -> str:
         number = decode_long(cursor)
         if not 0 <= number < len(values):
-            raise cursor.damaged(f"{number} is no number of the enum's symbols")
+            raise cursor.damaged(f"{number} is not an index of the enum's symbols")
         return values[number]
 
     return decode
@@ -183,7 +183,7 @@ def union(branches: Sequence[Decode]) -> Decode:
     def decode(cursor: Cursor) -> Any:
         number = decode_long(cursor)
         if not 0 <= number < len(branches):
-            raise cursor.damaged(f"{number} is no number of the union's types")
+            raise cursor.damaged(f"{number} is not an index of the union's types")
         return branches[number](cursor)
 
     return decode
@@ -293,9 +293,9 @@ def read_value(decode: Decode, data: bytes, *, max_items: int | None = None) -> 
     except Corrupt:
         raise
     except RecursionError:
-        raise cursor.damaged("it has too many values within each other") from None
+        raise cursor.damaged("it is nested too deeply") from None
     except (ValueError, ArithmeticError) as error:  # a date that no calendar has
         raise cursor.damaged(f"{type(error).__name__}: {error}") from error
     if cursor.at != len(data):
-        raise cursor.damaged(f"{len(data) - cursor.at} bytes too many")
+        raise cursor.damaged(f"{len(data) - cursor.at} extra bytes")
     return value

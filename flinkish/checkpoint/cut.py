@@ -275,8 +275,8 @@ class _Reader:
             return None, None
         except Corrupt as error:
             self.planned_fault = (
-                f"{error.message}; batch {self.batch + 1} is planned anew, with what its sources "
-                "have then"
+                f"{error.message}; batch {self.batch + 1} is planned again, with the data that "
+                "its sources have then"
             )
             return None, None
 

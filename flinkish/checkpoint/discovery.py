@@ -20,8 +20,8 @@ from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
-    "copy it back from a backup; where it is lost for good, write one with a new id, which makes "
-    'it another query for its sinks: {"id":"<a new UUID>"}'
+    "copy it back from a backup; if there is none, write one with a new id, with which its sinks "
+    'treat it as another query: {"id":"<a new UUID>"}'
 )
 
 
@@ -47,7 +47,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
         savepoints = sum(name.startswith("savepoint-") for name in below)
         if savepoints:
             raise SavepointNotFound(
-                f"{path} is not a savepoint, but holds some: {savepoints}",
+                f"{path} is not a savepoint, but contains some: {savepoints}",
                 hint=f"name one of them; see: flinkish savepoint list {quoted_path(path)}",
                 path=path,
             )
@@ -71,8 +71,8 @@ def is_checkpoint(location: str) -> bool:
     if METADATA in listing.files:
         if there and OFFSETS not in there:
             raise Corrupt(
-                f"the checkpoint {location} lacks its directory {OFFSETS}, which says what each "
-                "batch has read",
+                f"the checkpoint {location} lacks its directory {OFFSETS}, which records what "
+                "each batch has read",
                 hint="copy it back from a backup, or name the other checkpoints one by one",
                 path=storage.join(location, OFFSETS),
             )

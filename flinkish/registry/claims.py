@@ -100,7 +100,8 @@ class Claims(QueryReports):
             job = locked(tx, job_id)
             if job.state.is_final:
                 raise WrongState(
-                    f"job {job.name} ({job.job_id}) is {job.state.value} by now and starts nothing",
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now and cannot start "
+                    "queries",
                     hint="see what runs with: flinkish list",
                     job_id=job.job_id,
                     state=job.state.value,

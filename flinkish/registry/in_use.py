@@ -86,7 +86,7 @@ def _protected(
         if began_with is not None and began_with.path in recorded:
             yield (
                 began_with.path,
-                f"job {job.name} ({job.job_id[:6]}) goes on from it and has not started all of its "
+                f"job {job.name} ({job.job_id[:6]}) resumes from it and has not started all of its "
                 "queries yet",
             )
     for job in active:

@@ -209,8 +209,8 @@ class JobTable(Purging):
             restartable = seen.state.is_final or seen.state is JobState.FAILING
             if not restartable or (job.state, job.end_time) != (seen.state, seen.end_time):
                 raise WrongState(
-                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it is not started "
-                    "again here",
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now; it is not "
+                    "restarted",
                     hint="see what runs with: flinkish list",
                     job_id=job.job_id,
                     state=job.state.value,

@@ -184,7 +184,7 @@ def _needed(
         return f"its checkpoints stay: {facts.checkpoint.stays}"
     for savepoint in savepoints:
         if _overlap(savepoint.place, place):
-            return f"the savepoint {savepoint.path} lies in its checkpoints"
+            return f"the savepoint {savepoint.path} is in its checkpoints"
     for other in staying:
         who = f"job {other.job.name} ({other.job.job_id})"
         if any(_overlap(run.place, place) for run in other.runs):
@@ -206,7 +206,7 @@ def _items(
             yield Item(What.CHECKPOINT, run.checkpoint, stays="the program chose that place")
     if facts.log_bytes is not None:
         named = job.log_path is not None and job.log_path.endswith(f"/{job.job_id}.log")
-        stays = None if named else "it is not named as flinkish names logs"
+        stays = None if named else "it does not have the name of a flinkish log"
         yield Item(What.LOG, job.log_path, facts.log_bytes, stays)
     yield Item(What.RECORD, stays=_remembered(facts, staying, savepoints))
 
@@ -218,7 +218,7 @@ def _remembered(
     for run in facts.runs:
         if run.batch_id is None:
             continue
-        went_on = f"of query '{run.name}', which this job took on to batch {run.batch_id}"
+        went_on = f"of query '{run.name}', which this job continued to batch {run.batch_id}"
         for savepoint in savepoints:
             batch = savepoint.batches.get(run.query_id)
             if batch is not None and batch < run.batch_id:

@@ -67,7 +67,7 @@ class Purging(Claims):
             job = locked(tx, seen.job_id)
             if not job.state.is_final or (job.state, job.end_time) != (seen.state, seen.end_time):
                 raise WrongState(
-                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it stays",
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now; it stays",
                     job_id=job.job_id,
                     state=job.state.value,
                 )

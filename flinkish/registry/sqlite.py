@@ -83,7 +83,7 @@ class SqliteDatabase(Database):
             return is_absent(path)
         except OSError as error:
             raise RegistryError(
-                f"the registry {path} cannot be looked at: {error.strerror}",
+                f"the registry {path} cannot be accessed: {error.strerror}",
                 hint="make it accessible to this user (is its disk mounted?), or set registry.url "
                 "(FLINKISH_REGISTRY) to your own",
             ) from error

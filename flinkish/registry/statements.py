@@ -68,7 +68,7 @@ def name_taken(holder: JobRecord) -> NameTaken:
     return NameTaken(
         f"the name {holder.name} is that of job {holder.job_id}, which is {holder.state.value}",
         hint=f"stop that job with: flinkish stop {holder.job_id}; flinkish run also takes another "
-        "--name, or --if-not-running to leave it at that",
+        "--name, or --if-not-running to do nothing then",
         job_id=holder.job_id,
         state=holder.state.value,
     )
@@ -127,7 +127,7 @@ def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
     """Return the error for a job that another one has continued."""
     return Superseded(
         f"job {job.name} ({job.job_id}) cannot be started again in place: job {successor.name} "
-        f"({successor.job_id}), which is {successor.state.value}, has gone on from its state",
+        f"({successor.job_id}), which is {successor.state.value}, has resumed from its state",
         hint="start that one again, or this one from a savepoint; see: flinkish status "
         f"{successor.job_id}",
         job_id=successor.job_id,

@@ -140,8 +140,8 @@ class UpgradeRecords(Purging):
             )
             if not changed:
                 raise Locked(
-                    f"another process has gone on with upgrade {upgrade.upgrade_id}",
-                    hint=f"see what it does with: flinkish status {upgrade.job_id}",
+                    f"another process has taken over upgrade {upgrade.upgrade_id}",
+                    hint=f"follow it with: flinkish status {upgrade.job_id}",
                     upgrade_id=upgrade.upgrade_id,
                 )
             return following

@@ -96,7 +96,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     def read_outer(self, version: int, data: bytes) -> None:
         """Take over what :meth:`write_outer` returned; see ``read_snapshot``."""
         if data:
-            raise ValueError("it has a configuration, where none belongs")
+            raise ValueError("it has a configuration, but should have none")
 
     def resolve_outer_schema_compatibility(
         self, new_serializer: Any

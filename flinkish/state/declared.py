@@ -100,13 +100,13 @@ def declare(states: Sequence[StateDescriptor], *, by_element: bool = False) -> D
     for each in states:
         if not isinstance(each, StateDescriptor):
             raise UsageError(
-                f"{each!r} declares no state",
+                f"{each!r} is not a state descriptor",
                 hint="states=[ValueStateDescriptor('name', type), ...]",
             )
         if each.name.casefold() in map(str.casefold, serializers):
             raise UsageError(
                 f"two states of one operator are called {each.name}",
-                hint="the case of letters does not tell names apart: give one another name",
+                hint="names are compared regardless of case: give one of them another name",
             )
         serializers |= _columns(each, by_element=by_element)
     if not serializers:

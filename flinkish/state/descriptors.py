@@ -28,7 +28,7 @@ def check_serializer(serializer: TypeSerializer[Any]) -> None:
         snapshot = left.pop()
         if not isinstance(snapshot, TypeSerializerSnapshot):
             raise UsageError(
-                f"the snapshot of {serializer.type_name} is a {type(snapshot).__name__}, and no "
+                f"the snapshot of {serializer.type_name} is a {type(snapshot).__name__}, not a "
                 "TypeSerializerSnapshot",
                 hint="an old-style serializer is used through LegacySerializer",
             )
@@ -39,7 +39,7 @@ def check_serializer(serializer: TypeSerializer[Any]) -> None:
 def _checked(kind: str, name: str, *given: Any) -> list[TypeSerializer[Any]]:
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name of a {kind}",
+            f"{name!r} is not a valid name for a {kind}",
             hint=f"a letter, then letters, digits, '_', '-' or '.', {MAX_NAME} at most",
         )
     try:

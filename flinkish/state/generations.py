@@ -59,8 +59,8 @@ class StateFormat:
             raise Incompatible(
                 f"a value is of generation {generation} of its serializer, and this run knows "
                 f"{len(self.readers)}",
-                hint="typed state that was migrated lazily goes on under flinkish only, which "
-                "keeps the snapshots of its serializers",
+                hint="typed state that was migrated lazily can only be resumed with flinkish, "
+                "which keeps the snapshots of its serializers",
             )
         return self.readers[generation].deserialize(data)
 
@@ -113,8 +113,8 @@ def resolve_state(
     """
     if not 0 < len(snapshots) <= MAX_GENERATIONS:
         raise Corrupt(
-            f"{loader.place} has {len(snapshots)} snapshots of serializers, and 1 to "
-            f"{MAX_GENERATIONS} can be",
+            f"{loader.place} has {len(snapshots)} snapshots of serializers; 1 to "
+            f"{MAX_GENERATIONS} are allowed",
             hint="use another savepoint",
         )
     found = [restore_state(loader.read(each), new, loader.place) for each in snapshots]

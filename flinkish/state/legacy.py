@@ -145,7 +145,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         made.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):
-            raise ValueError(f"{serializer} is no serializer")  # and is not called
+            raise ValueError(f"{serializer} is not a serializer")  # and is not called
         self._old, self._config = cls(), made
 
     def resolve_schema_compatibility(
@@ -165,7 +165,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         if found is CompatibilityResult.REQUIRES_MIGRATION:
             return TypeSerializerSchemaCompatibility.compatible_after_migration()
         return _incompatible(
-            new_serializer, f"ensure_compatibility returned {found!r}, and no CompatibilityResult"
+            new_serializer, f"ensure_compatibility returned {found!r}, not a CompatibilityResult"
         )
 
     def restore_serializer(self) -> TypeSerializer[Any]:

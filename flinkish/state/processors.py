@@ -138,7 +138,7 @@ class TypedHandle:
     def _checked(self, descriptor: StateDescriptor) -> VariableFormat:
         if find_state(self._declared, descriptor) != descriptor:
             raise UsageError(
-                f"the state {descriptor.name} is declared otherwise in states=[...]",
+                f"the state {descriptor.name} is declared differently in states=[...]",
                 hint="use one descriptor in both places",
             )
         return VariableFormat(descriptor.name, self._formats)

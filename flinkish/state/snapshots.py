@@ -68,7 +68,7 @@ class ModuleLoader:
     def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
         """Return the snapshot of its bytes; raise the errors of ``SnapshotLoader.read``."""
         if self.depth > MAX_DEPTH:
-            raise self._corrupt(f"it has more than {MAX_DEPTH} snapshots within each other")
+            raise self._corrupt(f"it has more than {MAX_DEPTH} nested snapshots")
         try:
             name, version, content = _unframe(data)
         except Corrupt as error:
@@ -96,7 +96,7 @@ class ModuleLoader:
         if version > snapshot.current_version:
             raise UnsupportedFormat(
                 f"{self.place}: version {version} of the snapshot {name} was written, "
-                f"and the class that is there reads up to {snapshot.current_version}",
+                f"but the present class reads up to {snapshot.current_version}",
                 hint="restore with the program that wrote the savepoint, or a newer one",
                 **self._facts(name),
             )
@@ -113,12 +113,12 @@ class ModuleLoader:
     def load(self, name: str, base: type = object) -> type:
         """Import a class by its name; raise the errors of ``SnapshotLoader.load``."""
         if len(name) > MAX_NAME or not _NAME.fullmatch(name):
-            raise self._corrupt(f"{name[:80]!r} is no name of a class", name[:80])
+            raise self._corrupt(f"{name[:80]!r} is not a class name", name[:80])
         module, _, attribute = name.partition(":")
         if not _is_below(module, self.modules):
             raise self._incompatible(
                 name,
-                f"the class {name} is needed, and its module is none of those that may be "
+                f"the class {name} is needed, but its module is not one of those that may be "
                 f"imported ({', '.join(self.modules) or 'none'})",
                 f"if you trust that module, allow {module.partition('.')[0]} "
                 "(engine.snapshot-modules)",
@@ -128,7 +128,7 @@ class ModuleLoader:
             raise self._missing(name, f"the module {module} has no class {attribute}")
         if not isinstance(found, type) or not issubclass(found, base):
             raise self._incompatible(
-                name, f"{name} is no {base.__name__}", f"put the class {attribute} back there"
+                name, f"{name} is not a {base.__name__}", f"put the class {attribute} back there"
             )
         return found
 
@@ -160,7 +160,7 @@ class ModuleLoader:
             and getattr(vars(loaded).get(attribute), "__module__", None) == other
         )
         if not moved:
-            hint = f"put the class back to where it was: {name}"
+            hint = f"move the class back to where it was: {name}"
             return self._incompatible(name, f"the class {name} is needed, and {reason}", hint)
         return self._incompatible(
             name,
@@ -199,9 +199,9 @@ def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
     put_part(out, snapshot.write_snapshot())
     if len(out) > MAX_BYTES:
         raise UsageError(
-            f"the snapshot {class_name(type(snapshot))} has {len(out)} bytes, "
-            f"and {MAX_BYTES} are the most",
-            hint="keep in a snapshot what describes the bytes of a state, and no data",
+            f"the snapshot {class_name(type(snapshot))} has {len(out)} bytes; the maximum is "
+            f"{MAX_BYTES}",
+            hint="store only a description of the state's bytes in a snapshot, not data",
         )
     return bytes(out)
 
@@ -239,7 +239,7 @@ def check_snapshot_class(cls: type) -> None:
     name = class_name(cls)
     reason = _why_unfindable(cls)
     if reason is None and not issubclass(cls, TypeSerializerSnapshot):
-        reason = "is no TypeSerializerSnapshot"
+        reason = "is not a TypeSerializerSnapshot"
     if reason is None and inspect.isabstract(cls):
         reason = f"lacks {', '.join(sorted(getattr(cls, '__abstractmethods__', ())))}"
     if reason is None and not _needs_nothing(cls):
@@ -250,7 +250,8 @@ def check_snapshot_class(cls: type) -> None:
         raise UsageError(
             f"the snapshot class {name} {reason}",
             hint="a savepoint keeps the name of the class, and a restore calls it without "
-            "arguments: let it be public, at the top level of a module, and callable so",
+            "arguments: make it public, at the top level of a module, and callable without "
+            "arguments",
             class_name=name,
         )
 
@@ -264,7 +265,7 @@ def check_findable(cls: type, what: str) -> None:
     if reason is not None:
         raise UsageError(
             f"{what} {class_name(cls)} {reason}",
-            hint="a savepoint keeps its name: let it be public, at the top level of a module",
+            hint="a savepoint keeps its name: make it public, at the top level of a module",
             class_name=class_name(cls),
         )
 
@@ -300,13 +301,13 @@ def _is_below(module: str, prefixes: tuple[str, ...]) -> bool:
 def _unframe(data: bytes) -> tuple[str, int | None, bytes]:
     """Return name, version and content; no version for another framing."""
     if len(data) > MAX_BYTES:
-        raise Corrupt(f"it has {len(data)} bytes, and {MAX_BYTES} are the most")
+        raise Corrupt(f"it has {len(data)} bytes; the maximum is {MAX_BYTES}")
     parts = Parts(data, "it")
     framing = parts.size()
     if framing > FRAMING:
         return "", None, b""
     if framing != FRAMING:
-        raise parts.damaged("it does not begin as a snapshot does")
+        raise parts.damaged("it does not start like a snapshot")
     name = parts.text(MAX_NAME * 4)
     version = parts.size()
     if not _is_version(version):

@@ -73,7 +73,7 @@ class Parts:
         """Read the number of parts that follow; each has one byte at least."""
         count = self.size()
         if count > len(self._data) - self._at:
-            raise self.damaged(f"{count} parts are said to follow, which do not fit")
+            raise self.damaged(f"{count} parts should follow, which do not fit")
         return count
 
     def part(self, most: int | None = None) -> bytes:
@@ -88,7 +88,7 @@ class Parts:
         if end > len(data):
             raise self.damaged(f"a part of {size} bytes is cut off")
         if most is not None and size > most:
-            raise self.damaged(f"a part of {size} bytes, where {most} are the most")
+            raise self.damaged(f"a part of {size} bytes; the maximum is {most}")
         self._at = end
         return data[start:end]
 
@@ -103,4 +103,4 @@ class Parts:
     def end(self) -> None:
         """Raise Corrupt unless everything was read."""
         if self._at != len(self._data):
-            raise self.damaged(f"{len(self._data) - self._at} bytes too many")
+            raise self.damaged(f"{len(self._data) - self._at} extra bytes")

@@ -132,7 +132,7 @@ class Execution:
         job = self._await(
             upgrade.new_job_id,
             lambda now: None if now.state is JobState.CANCELLING else self._lacks(now),
-            "is not well after",
+            "is not healthy after",
         )
         if job.state in (JobState.CANCELED, JobState.CANCELLING):
             raise canceled(job)
@@ -275,7 +275,7 @@ class Execution:
 
 def canceled(job: JobRecord) -> WrongState:
     """Return the error of a new program that was canceled during the upgrade."""
-    return WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
+    return WrongState(f"job {job.job_id} was canceled", job_id=job.job_id)
 
 
 class Unwell(Exception):

@@ -140,7 +140,7 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
                 raise UsageError(
                     f"two entries of the fleet's file are for job {job.name} ({job.job_id}): "
                     f"{first.pattern!r} and {entry.pattern!r}",
-                    hint="leave one of them out; a pattern for all others comes behind the names",
+                    hint="leave one of them out; a pattern for all others comes after the names",
                 )
     return list(tasks.values()), missing
 

@@ -125,9 +125,9 @@ def _check(table: Mapping[str, Any], where: str) -> None:
             raise _wrong(f"{key} of {where} is empty", "leave the key out, or give it a value")
         if not _is_of(value, kind):
             what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
-            raise _wrong(f"{key} of {where} is {value!r}", f"it has to be {what}")
+            raise _wrong(f"{key} of {where} is {value!r}", f"it must be {what}")
         if key in _LEAST and value < _LEAST[key]:
-            raise _wrong(f"{key} of {where} is {value}", f"it has to be {_LEAST[key]} or more")
+            raise _wrong(f"{key} of {where} is {value}", f"it must be {_LEAST[key]} or more")
     sink_ahead = table.get("sink-ahead")
     if sink_ahead not in (None, *SINK_MODES):
         words = f"it takes {', '.join(SINK_MODES)}"
@@ -228,4 +228,4 @@ def _has_empty(value: Any) -> bool:
 
 
 def _wrong(what: str, hint: str) -> UsageError:
-    return UsageError(f"the file of the fleet is wrong: {what}", hint=hint)
+    return UsageError(f"the file of the fleet is invalid: {what}", hint=hint)

@@ -36,11 +36,11 @@ class InPlaceUpgrade(Execution):
     def _prepare(self) -> None:
         """Start the driver of the new program, and wait until it is at its first query."""
         job = self._new_job(self.upgrade.restore)
-        self._say(f"starting the new program beside it as job {job.job_id} ...")
+        self._say(f"starting the new program alongside it as job {job.job_id} ...")
         job = self._await(
             job.job_id,
             lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
-            "has not come to its first query in",
+            "has not reached its first query in",
         )
         if job.state is not JobState.CREATED:
             raise canceled(job)

@@ -66,7 +66,7 @@ def undo(upgrade: Upgrade) -> UpgradeState:
     if upgrade.state.is_final:
         raise WrongState(
             f"upgrade {upgrade.upgrade_id} is {upgrade.state.value}: it is finished",
-            hint="go back with: flinkish upgrade in-place JOB --to OLD_APP.py"
+            hint="roll back with: flinkish upgrade in-place JOB --to OLD_APP.py"
             if upgrade.state is _S.UPGRADED
             else "",
             upgrade_id=upgrade.upgrade_id,
@@ -89,27 +89,28 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     )
     watch = f"watch it {well}, for {health.timeout:g} s at most each for its start and for this"
     if upgrade.kind is _K.SHADOW:
-        yield f"1. take a savepoint of the job, which goes on, in {target}"
+        yield f"1. take a savepoint of the job, which continues, in {target}"
         yield (
-            "2. start the new program beside it, as another job with query ids of its own; both "
+            "2. start the new program alongside it, as another job with its own query ids; both "
             f"need their resources: {resources(upgrade.launch)} more"
         )
         yield f"3. {watch}, and until it has caught up with the job"
         yield "4. when it is promoted: stop the job with a savepoint"
-        yield "if 2 or 3 fails, or when it is abandoned: end the new program; the job goes on"
+        yield "if 2 or 3 fails, or when it is abandoned: end the new program; the job continues"
         return
     if upgrade.kind is _K.HANDOVER:
         yield (
-            "1. start the driver of the new program beside the job, up to its first query; until 3 "
+            "1. start the driver of the new program alongside the job, up to its first query; "
+            "until 3 "
             f"both need their resources: {resources(upgrade.launch)} more"
         )
         yield f"2. stop the job with a savepoint in {target}"
         yield "3. let the new program start its queries from the savepoint"
         yield f"4. {watch}"
-        yield "if 1 or 2 fails: end the new program; the job goes on"
+        yield "if 1 or 2 fails: end the new program; the job continues"
         yield "if 3 or 4 fails: end the new program and start the old one again from the savepoint"
         return
-    yield f"1. stop the job with a savepoint in {target}; if that fails, the job goes on"
+    yield f"1. stop the job with a savepoint in {target}; if that fails, the job continues"
     yield "2. start the new program from the savepoint"
     yield f"3. {watch}"
     yield "if 2 or 3 fails: end the new program and start the old one again from the savepoint"
@@ -164,7 +165,7 @@ def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     arriving, processed = shadow.input_rows_per_second, shadow.processed_rows_per_second
     if arriving and processed and processed >= _SPARE * arriving:
         return None
-    return f"query '{shadow.name}' works off what has arrived"
+    return f"query '{shadow.name}' is working through a backlog"
 
 
 def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:

@@ -213,10 +213,10 @@ def test_a_process_that_is_at_work_is_not_disturbed(cli: Command, context: Conte
         resume(context, ID)
     assert "--force" in refused.value.hint
     first = resume(context, ID, force=True)
-    with pytest.raises(Locked, match="another process has gone on"):
+    with pytest.raises(Locked, match="another process has taken over"):
         context.registry.save_upgrade(elsewhere, GONE)
     context.registry.save_upgrade(first.upgrade, GONE)
-    with pytest.raises(Locked, match="another process has gone on"):
+    with pytest.raises(Locked, match="another process has taken over"):
         first.run()
 
 

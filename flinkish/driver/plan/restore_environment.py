@@ -196,7 +196,7 @@ class DriverRestoreEnvironment:
                 gone_on=self._gone_on(offer),
             )
         except FlinkishError as error:
-            log(f"{source.describe()}: its files were not looked for: {error.message}")
+            log(f"{source.describe()}: its files were not checked: {error.message}")
             return None
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
@@ -233,7 +233,7 @@ class DriverRestoreEnvironment:
         try:
             return ask_table(new.session, source, saved)
         except TableError as error:
-            log(f"{source.describe()}: its table was not asked: {error.message}")
+            log(f"{source.describe()}: its table was not read: {error.message}")
             return None
 
 

@@ -254,7 +254,7 @@ class Actions:
     ) -> FlinkishError:
         """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
         log(f"no canonical savepoint: {error.message}")
-        what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
+        what = f"no canonical savepoint could be made, and the job continues: {error.message}"
         facts = {}
         try:
             path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
@@ -400,13 +400,12 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
     busy = [query for query in waiting if query not in idle]
     reasons = [
         *([f"no input was found for {_names(idle)}"] if idle else []),
-        *([f"the first batch of {_names(busy)} is not through"] if busy else []),
+        *([f"the first batch of {_names(busy)} has not finished"] if busy else []),
     ]
     return NoCommittedBatch(
-        f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, the "
-        "job goes on",
-        hint="see what its queries do with: flinkish status JOB; then try again, or "
-        f"{limit.advice}",
+        f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, "
+        "the job continues",
+        hint=f"see its queries with: flinkish status JOB; then try again, or {limit.advice}",
     )
 
 
@@ -424,16 +423,16 @@ def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
     ]
     return GivenUp(
         f"the program has not started all its queries within {limit.seconds:g} s "
-        f"({'; '.join(facts)}): given up, the job goes on",
-        hint=f"a savepoint is of all queries; try again, or {limit.advice}",
+        f"({'; '.join(facts)}): given up, the job continues",
+        hint=f"a savepoint covers all queries; try again, or {limit.advice}",
     )
 
 
 def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
     """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
-        f"the savepoint was not complete within {limit.seconds:g} s: given up, the job goes on; it "
-        f"is kept at {info.path}",
+        f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "
+        f"continues; it is kept at {info.path}",
         hint=limit.advice,
         savepoint=info.path,
     )
@@ -443,16 +442,16 @@ def no_query() -> WrongState:
     """Return the error of a savepoint of a job without a query."""
     return WrongState(
         "the job has no streaming query",
-        hint="a savepoint is of streaming queries; a batch program has no state to keep",
+        hint="a savepoint holds the state of streaming queries; a batch program has none",
     )
 
 
 def _undrained(error: BaseException) -> FlinkishError:
     """Return the failure of a job that started to drain, and has no savepoint."""
     return ProgramFailed(
-        f"the job was being drained, and cannot go on after that: {error}",
-        hint="save what it left with: flinkish savepoint JOB TARGET; or start it again from an "
-        "earlier savepoint",
+        f"the job was being drained, and cannot continue after that: {error}",
+        hint="save its remaining state with: flinkish savepoint JOB TARGET; or start it again from "
+        "an earlier savepoint",
     )
 
 

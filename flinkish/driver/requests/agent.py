@@ -156,5 +156,5 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
     state = runtime.ending or JobState.FAILED
     ended = WrongState(f"the job is {state.value}")
     runtime.registry.abandon(runtime.job_id, ended.to_record())
-    runtime.registry.transition(runtime.job_id, state, "its program did not end by itself")
+    runtime.registry.transition(runtime.job_id, state, "its program did not end on its own")
     leave(0)

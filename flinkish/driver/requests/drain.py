@@ -41,7 +41,7 @@ def check_drainable(queries: Sequence[ManagedQuery]) -> None:
             raise WrongState(
                 f"query '{query.name}' has begun batch {(committed or 0) + 1} and not committed "
                 "it, so it cannot be drained now",
-                hint="let it run until its batches are through, or stop without --drain",
+                hint="let it run until its batches are finished, or stop without --drain",
             )
 
 
@@ -104,4 +104,4 @@ def _run_once(
         raise ProgramFailed(f"the last batch of query '{query.name}' failed: {error[:400]}")
     after = newest_committed_batch(query.checkpoint)
     if after != batch:
-        raise FlinkishError(f"query '{query.name}' was to run batch {batch} and is at {after}")
+        raise FlinkishError(f"query '{query.name}' should have run batch {batch} and is at {after}")

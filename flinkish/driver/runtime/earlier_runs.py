@@ -70,9 +70,9 @@ class EarlierRun:
         if not is_known or not self.places.isdisjoint((own, place)):
             return None
         return ConsentNeeded(
-            f"the unnamed query with the checkpointLocation {own} would go on as '{name}' in "
-            f"{self.checkpoint}, which is that of another location",
-            hint="name the queries with queryName; or start the program anew, with flinkish run",
+            f"the unnamed query with the checkpointLocation {own} would resume as '{name}' in "
+            f"{self.checkpoint}, which belongs to another location",
+            hint="name the queries with queryName; or start a new job, with flinkish run",
             reasons=["query-unknown"],
         )
 

@@ -73,8 +73,8 @@ def complete_log(jsq: Any) -> str | None:
     newest = max((n for name in names if (n := batch_of(name)) is not None), default=None)
     had = "had no batch" if newest is None else f"had the batches up to {newest}"
     return (
-        f"the log of the file sink {sink_log.metadataPath().getParent()} {had}: it got empty "
-        f"entries, with which Spark can go on at batch {next_batch}"
+        f"the log of the file sink {sink_log.metadataPath().getParent()} {had}: it was given "
+        f"empty entries, so that Spark can continue at batch {next_batch}"
     )
 
 

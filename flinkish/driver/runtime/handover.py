@@ -53,7 +53,7 @@ def await_turn(
     if is_over():
         raise SystemExit(0)
     registry.transition(job_id, JobState.CREATED, "its program is at its first query")
-    log("the program is held at its first query until the job before it is stopped")
+    log("the program is held at its first query until the old job is stopped")
     return _await_savepoint(registry, job_id, is_over)
 
 
@@ -67,7 +67,7 @@ def _get_ready(
 ) -> None:
     before = [each for each in registry.upgrades_of(job.job_id) if each.new_job_id == job.job_id]
     if not before or job.checkpoint_dir is None:
-        raise WrongState("the job was to take over from another one, and no upgrade says which")
+        raise WrongState("the job should take over from another one, but no upgrade records which")
     old = registry.job(before[-1].job_id)
     name = str(facts.query_name or Names(job.checkpoint_dir).generate(None, None))
     directory = storage.join(job.checkpoint_dir, ".rehearsal")

@@ -271,7 +271,7 @@ class Runtime:
         try:
             self.registry.claim_resources(self.job_id, name, [])
         except FlinkishError as error:  # what kept the query from starting is what counts
-            log(f"query '{name}' has not started, and may hold its output still: {error.message}")
+            log(f"query '{name}' has not started, and may still hold its output: {error.message}")
 
     @property
     def is_held(self) -> bool:

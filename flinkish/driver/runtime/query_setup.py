@@ -183,7 +183,7 @@ class Preparer:
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
             }
         history.remember(run.query_id, run.history_shift)
-        log(f"query '{run.name}' goes on in {run.checkpoint}")
+        log(f"query '{run.name}' resumes in {run.checkpoint}")
         prepared = replace(prepared, location=run.location, plan=run.plan)
         return self._continued(prepared, run.meanings)
 
@@ -303,7 +303,7 @@ def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | No
         return None
     return ConsentNeeded(
         f"query '{name}' starts with the checkpointLocation {own}; under this name the job has "
-        f"gone on with a query that has {'none' if first is None else first}",
+        f"resumed a query that has {'none' if first is None else first}",
         hint="give each query a queryName of its own",
         reasons=["query-unknown"],
     )

@@ -145,7 +145,7 @@ class Rehearsal:
             except (Corrupt, FilesVanished) as error:
                 if self._job is None or attempt == _ATTEMPTS:
                     raise
-                log(f"copying the state again, as the job has gone on: {error.message}")
+                log(f"copying the state again, because the job has continued: {error.message}")
                 self.planner = self._read()
             else:
                 known = {} if planned is None else task_properties(planned, typed_states_of(plan))

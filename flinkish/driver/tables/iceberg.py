@@ -126,8 +126,8 @@ class IcebergTable:
         if oldest is not None and oldest.get("parent-snapshot-id") is not None:
             raise TableError(
                 f"the table {self._place}: the snapshots before {oldest['snapshot-id']} were "
-                "expired, and no later one is of the query; what it has of the query's batches it "
-                "does not know, and writes again"
+                "expired, and no later one is of the query; it cannot tell which of the query's "
+                "batches it has, and writes them again"
             )
         return None
 

@@ -122,5 +122,5 @@ class RehearsedProgram(Description):
         what = f"the table {facts.table}" if facts.table is not None else f"a {format_} sink"
         raise UsageError(
             f"query '{name}' writes to {what}, which a rehearsal cannot redirect",
-            hint="let the output of all queries go nowhere, with --sink noop",
+            hint="discard the output of all queries with --sink noop",
         )

@@ -234,4 +234,4 @@ def _without_null(schema: Any) -> Any:
 
 
 def _unknown(schema: Any) -> UnknownType:
-    return UnknownType(f"the Avro schema {str(schema)[:100]} is none of a state")
+    return UnknownType(f"the Avro schema {str(schema)[:100]} is not a state schema")

@@ -126,7 +126,7 @@ def write_avro(
     none, or has rows too large for a block (2 GiB).
     """
     if codec not in COMPRESS:
-        raise ValueError(f"the codec {codec} is none of {', '.join(COMPRESS)}")
+        raise ValueError(f"unsupported Avro codec {codec} (supported: {', '.join(COMPRESS)})")
     reserved = [name for name in metadata or {} if name.startswith(("avro.", "flinkish."))]
     if reserved:
         raise ValueError(f"the name {reserved[0]} is reserved in a file's metadata")
@@ -166,13 +166,15 @@ def read_avro(file: BinaryIO, name: str) -> AvroState:
     header, sync = _header(container, name)
     found = header.get(FORMAT_KEY)
     if found is None:
-        raise StateFormatError(name, 0, f"no canonical state: the metadata has no {FORMAT_KEY}")
+        raise StateFormatError(name, 0, f"not canonical state: the metadata has no {FORMAT_KEY}")
     if found != FORMAT:
         reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
         raise UnsupportedState(name, 0, reason)
     codec = header.get("avro.codec", "null")
     if codec not in DECOMPRESS:
-        raise UnsupportedState(name, 0, f"the codec {codec} is none of {', '.join(DECOMPRESS)}")
+        raise UnsupportedState(
+            name, 0, f"unsupported Avro codec {codec} (supported: {', '.join(DECOMPRESS)})"
+        )
     lists = header.get(LISTS_KEY) == "true"
     key, value = _schemas(header.get("avro.schema", ""), name, lists)
     form = _Form.of(key, value, lists)
@@ -213,7 +215,7 @@ def _schemas(text: str, name: str, lists: bool) -> tuple[Struct, Struct | None]:
     except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
         raise StateFormatError(name, 0, f"the header has no schema of a state: {error}") from error
     if not same:
-        raise StateFormatError(name, 0, "the schema in the header is none of a state")
+        raise StateFormatError(name, 0, "the header's schema is not a state schema")
     return key, value
 
 

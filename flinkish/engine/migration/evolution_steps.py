@@ -58,7 +58,7 @@ class Cast:
         try:
             return array.cast(arrow, safe=not rounds)
         except pa.ArrowException as error:
-            raise CannotEvolve(f"{self.path}: a value is no {arrow}: {error}") from error
+            raise CannotEvolve(f"{self.path}: a value is not of type {arrow}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -192,5 +192,5 @@ def added(target: DataType, default: Any, count: int) -> Any:
     try:
         one = pa.array([default], arrow)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise CannotEvolve(f"the default {default!r} is no {arrow}: {error}") from error
+        raise CannotEvolve(f"the default {default!r} is not of type {arrow}: {error}") from error
     return one.take(pa.array(np.zeros(count, np.int64)))

@@ -165,8 +165,8 @@ def event_time(rows: RowForm, what: str) -> EventTime:
     if keys and not marked:
         names = ", ".join(str(i + 1) for i in keys)
         raise CannotMigrate(
-            f"{what} has no event time of its own, and whether its join key ({names}.) is one does "
-            "not stand in the state: joins of state format 4 keep their rows by that time"
+            f"{what} has no event time of its own, and whether its join key ({names}.) is one is "
+            "not recorded in the state: joins of state format 4 store their rows by that time"
         )
     if not marked:
         return EventTime(None, window=False, keys=())

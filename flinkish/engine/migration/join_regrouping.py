@@ -201,8 +201,8 @@ class _Collecting:
             if not _instants(columns.column(place)).equals(times):
                 raise EngineError(
                     f"{self._name}: the join key {place + 1} is a time, but not the event time of "
-                    "each row. Which of both joins of state format 4 keep their rows by does not "
-                    "stand in the state"
+                    "each row. The state does not record by which of the two joins of state "
+                    "format 4 store their rows"
                 )
         return times
 

@@ -232,7 +232,7 @@ def _compression(operator: OperatorState, backend: str, target_state: TargetStat
     codec = target_state.compression or DEFAULT_CODEC
     if codec not in COMPRESS:
         raise CannotMigrate(
-            f"the codec {codec!r} is none of canonical state: {', '.join(COMPRESS)}"
+            f"canonical state does not support the codec {codec!r}, only {', '.join(COMPRESS)}"
         )
     return codec
 
@@ -320,7 +320,7 @@ def _possible(found: Resolution, what: str) -> Resolution | None:
     """Return the resolution of rows that change; None where their bytes stay valid."""
     if found.verdict is EvolutionVerdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
-        raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
+        raise CannotMigrate(f"{what} cannot be converted to the new schema: {problems}")
     return None if found.verdict is EvolutionVerdict.AS_IS else found
 
 
@@ -412,8 +412,8 @@ def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchema
     if is_group_state(family.value):
         return True
     raise CannotMigrate(
-        f"nothing tells what the operator {_name(operator)} is, so whether its state is that of a "
-        "grouped function: name it"
+        f"the kind of the operator {_name(operator)} is unknown, and so whether its state is "
+        "that of a grouped function: name it"
     )
 
 

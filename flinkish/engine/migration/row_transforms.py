@@ -211,7 +211,7 @@ class BlockTransform:
 
     def _only_lists(self, values: list[bytes]) -> list[bytes]:
         if any(value[:1] == _VERSION for value in values):
-            raise StateFormatError(self._name, None, "a value is no list, as the others are")
+            raise StateFormatError(self._name, None, "a value is not a list, unlike the others")
         return values
 
 

@@ -275,8 +275,8 @@ def _check(state: AvroState, family: CanonicalFamily, version: int) -> None:
         reason = f"it is of (store, family, version) {found}, not of {expected}"
         raise StateFormatError(family.file, 0, reason)
     if (metadata.get(LISTS_KEY) == "true") != family.lists:
-        reason = "its values are lists" if not family.lists else "its values are no lists"
-        raise StateFormatError(family.file, 0, f"{reason}, unlike the operator's metadata says")
+        reason = "its values are lists" if not family.lists else "its values are not lists"
+        raise StateFormatError(family.file, 0, f"{reason}, contrary to the operator's metadata")
     if (state.key, state.value) != (family.key_struct, family.value_struct):
         reason = "its schema is not that of the state's schema file"
         raise StateFormatError(family.file, 0, reason)

@@ -114,7 +114,9 @@ def plan_bootstrap(
     """Plan a bootstrap; parameters and errors are those of :func:`write_state`."""
     chosen = target_state or TargetState()
     if chosen.changes or chosen.formats:
-        raise CannotMigrate("state made of a DataFrame has the schemas and formats of its template")
+        raise CannotMigrate(
+            "state made from a DataFrame has the schemas and formats of its template"
+        )
     if version is not None and version < 1:
         raise CannotMigrate(f"the first version of a state is 1, not {version}")
     move = plan_operator(source, template, chosen)
@@ -173,7 +175,7 @@ def _check_types(table: StateTable, frame: Any) -> None:
         need = target_state[name].dataType.simpleString()
         if have != need:
             raise CannotMigrate(
-                f"the column {name!r} for the state {table.name!r} is {have}, and has to be {need}"
+                f"the column {name!r} for the state {table.name!r} is {have}, and must be {need}"
             )
 
 

@@ -183,15 +183,15 @@ def _locked(target: str, other: FoundLease) -> Locked:
     if other.record is None:
         return Locked(
             f"{target} is locked: {file} is damaged ({other.damage})",
-            hint=f"it counts for nothing {STALE:.0f} s after it was last written; if nobody is at "
-            f"work there, remove it: flinkish savepoint unlock --force --yes {quoted_path(target)}",
+            hint=f"it is ignored {STALE:.0f} s after it was last written; if no process works "
+            f"there, remove it: flinkish savepoint unlock --force --yes {quoted_path(target)}",
             path=target,
             file=file,
         )
     record = other.record
     return Locked(
         f"{target} is locked: {record.describe()} ({file})",
-        hint="wait for it to end; if its process is surely gone: "
+        hint="wait for it to end; if its process is certainly gone: "
         f"flinkish savepoint unlock {quoted_path(target)}",
         path=target,
         file=file,

@@ -81,7 +81,7 @@ def check_reference(holder: str, user: str, path: str) -> None:
         where = storage.join(holder, DIRECTORY, user)
         raise UnsafePath(f"{where} is damaged: {error.message}", hint=_HINT, path=where) from error
     if len(parts) < 2 or not _QUERY.fullmatch(parts[0]):
-        raise _damaged(holder, user, f"it names {path[:200]!r}, which is no file of a query")
+        raise _damaged(holder, user, f"it names {path[:200]!r}, which is not a file of a query")
 
 
 def _damaged(holder: str, user: str, reason: str) -> Corrupt:

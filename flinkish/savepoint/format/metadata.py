@@ -338,7 +338,7 @@ def _collect(
         elif kind == "Query":
             queries.append(query_from_avro(record))
         else:
-            raise Damaged(f"a {kind} stands among its queries")
+            raise Damaged(f"a {kind} is among its queries")
     if len(queries) > limits.MAX_QUERIES:
         raise Damaged(f"it has {len(queries)} queries or more")
 
@@ -437,7 +437,7 @@ class _Blocks:
         for _ in range(block.count):
             kind, record = self._decode(cursor)
             if of_one in {"File", "Footer"} and kind != of_one:
-                raise Damaged(f"a {kind} stands among others")
+                raise Damaged(f"a {kind} is among others")
             yield kind, record
         self._items += cursor.items
         if cursor.at != len(block.data):
@@ -462,7 +462,7 @@ def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
             hint="use the flinkish that wrote it, or a newer one",
         )
     if known is None:
-        raise Damaged("its schema is none of a savepoint's")
+        raise Damaged("its schema is not a savepoint's")
     return known
 
 
@@ -479,7 +479,7 @@ def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
     """Return the required features; raise UnsupportedFormat if they or the version are unknown."""
     text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Damaged("it is no savepoint metadata (no format version)")
+        raise Damaged("it is not savepoint metadata (no format version)")
     if int(text) > FORMAT_VERSION:
         raise UnsupportedFormat(
             f"{path} has format version {text}; this flinkish reads up to {FORMAT_VERSION}",
@@ -490,7 +490,7 @@ def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
     except (ValueError, RecursionError):
         listed = None
     if not isinstance(listed, list):
-        raise Damaged("its required features are none")
+        raise Damaged("its required features are invalid")
     features = frozenset(str(f) for f in listed)
     unknown = sorted(features - FEATURES)
     if unknown:

@@ -149,7 +149,7 @@ def _reasons(job: Sequence[Timed], policy: Policy, now: float) -> Iterator[tuple
         if each.time is None and (within or periods):
             _, taken_before = time_bounds(job, index)
             if taken_before is None or (within and taken_before >= border):
-                reasons.append("its time is in the future: nobody knows its age")
+                reasons.append("its time is in the future, so its age is unknown")
         elif within and _is_within(job, index, border, lowest):
             reasons.append(f"within {_span(within)}")
         if each.time is not None:

@@ -140,7 +140,7 @@ def changes_of(
             value = struct_json(spark_struct(asked.schema))
         except (EngineError, ValueError, KeyError) as error:
             raise UsageError(
-                f"the schema for {asked.name} is no Avro schema of a state: {error}",
+                f"the schema for {asked.name} is not an Avro schema of a state: {error}",
                 hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
                 "writes it",
             ) from error

@@ -58,7 +58,7 @@ class SavedDirectory:
         return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """Return the file's path on this machine, comparing it with its record; None if it has none.
+        """Return the file's local path, after comparing it with its record; None if it has none.
 
         Raises StateFormatError when the file is not the recorded one.
         """

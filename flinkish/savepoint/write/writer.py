@@ -409,7 +409,7 @@ class _SavepointBuilder:
             if not _is_there(storage.parent(storage.join(attempt.target, file.path))):
                 raise _target_removed(self._path)
             if storage.exists(source):
-                raise _changed(attempt.cut, f"{file.path} was away for a moment")
+                raise _changed(attempt.cut, f"{file.path} was missing for a moment")
             raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
         if outcome.lost is not None:
             raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
@@ -453,7 +453,7 @@ class _SavepointBuilder:
         if wrong is not None:
             raise Corrupt(
                 f"{storage.join(attempt.target, wrong)} is not as it was written",
-                hint="the storage has lost or changed it: try again, and look at the storage",
+                hint="the storage has lost or changed it: try again, and check the storage",
             )
 
     def _first_lost(self, attempt: _Attempt) -> str | None:
@@ -506,7 +506,7 @@ def _is_there(directory: str) -> bool:
 def _target_removed(path: str) -> StorageError:
     return StorageError(
         f"the savepoint's target was removed while it was written: {path} is gone",
-        hint="find out what deletes there (a cleaning job?), and take the savepoint again",
+        hint="find out what deletes files there (a cleanup job?), and take the savepoint again",
         path=path,
     )
 

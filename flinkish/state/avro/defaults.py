@@ -24,7 +24,7 @@ def default_of(field: Field) -> Callable[[], Any]:
         value = _value(field.type, field.default)
     except (_Unfit, ValueError, ArithmeticError, RecursionError) as error:
         raise UsageError(
-            f"the default {field.default!r} of the field {field.name} is no {field.type}",
+            f"the default {field.default!r} of the field {field.name} is not of type {field.type}",
             hint="give a default as Avro writes it: bytes as a string, records as an object",
         ) from error
     if isinstance(value, (list, dict)):

@@ -147,7 +147,9 @@ class _Walk:
             index = branch_for(old, new)
             self.rewrites = True
             if index is None:
-                return self._problem(path, f"{old} -> {new}: none of the new types can be read")
+                return self._problem(
+                    path, f"{old} -> {new}: it cannot be read as any of the new types"
+                )
             return self.pair(old, new.branches[index], path)
         text = why_not(old, new)
         if text is not None:
@@ -178,7 +180,7 @@ class _Walk:
             else:
                 self.rewrites = True
             if target is None or why_not(branch, target):
-                text = f"{old} -> {new}: what was written as {branch} cannot be read"
+                text = f"{old} -> {new}: values written as {branch} cannot be read"
                 found.append(self._problem(path, text))
             else:
                 found.append(self.pair(branch, target, path))

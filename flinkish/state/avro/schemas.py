@@ -199,7 +199,7 @@ def parse_schema(schema: Any) -> AvroSchema:
 
 def _invalid(reason: str) -> UsageError:
     return UsageError(
-        f"it is no valid Avro schema: {reason}",
+        f"it is not a valid Avro schema: {reason}",
         hint="see the Avro specification 1.11, Schema Declaration",
     )
 
@@ -214,7 +214,7 @@ class _Parser:
     def node(self, schema: Any) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise _invalid(f"it has more than {MAX_DEPTH} types within each other")
+            raise _invalid(f"it has more than {MAX_DEPTH} nested types")
         made = self._node(schema)
         self.depth -= 1
         return made
@@ -245,7 +245,7 @@ class _Parser:
             symbols = _strings(schema["symbols"], f"the symbols of {name}")
             default = schema.get("default")
             if default is not None and default not in symbols:
-                raise _invalid(f"the default {default!r} of {name} is none of its symbols")
+                raise _invalid(f"the default {default!r} of {name} is not one of its symbols")
             made = Enum(kind, name, aliases, symbols, default)
         elif kind == "record":
             made = record = Record(kind, name, aliases)
@@ -253,7 +253,7 @@ class _Parser:
             record.fields.extend(self._field(each) for each in schema["fields"])
             _check_fields(record)
         else:
-            raise _invalid(f"{kind!r} is no type that state can have")
+            raise _invalid(f"{kind!r} is not a type that state can have")
         self.named[name] = made
         return made
 
@@ -314,7 +314,7 @@ def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:
 
 def _strings(given: Any, what: str) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
-        raise _invalid(f"{what} are no list of strings")
+        raise _invalid(f"{what} are not a list of strings")
     return tuple(given)
 
 

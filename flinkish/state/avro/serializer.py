@@ -81,7 +81,7 @@ class AvroSerializer(TypeSerializer[Any]):
             )
         except Exception as error:  # it raises what its code happens to meet
             raise UsageError(
-                f"the value is none of the schema {self.schema.name}: "
+                f"the value does not match the schema {self.schema.name}: "
                 f"{type(error).__name__}: {error}",
                 hint="write values of the declared schema",
             ) from error
@@ -95,12 +95,12 @@ class AvroSerializer(TypeSerializer[Any]):
             found: Any = fastavro.schemaless_reader(source, self._parsed, None)
         except Exception as error:
             raise Corrupt(
-                f"{len(data)} bytes are no value of the schema {self.schema.name}: "
+                f"{len(data)} bytes are not a value of the schema {self.schema.name}: "
                 f"{type(error).__name__}: {error}"
             ) from error
         if source.tell() != len(data):
             left = len(data) - source.tell()
-            raise Corrupt(f"{left} bytes too many behind a value of {self.schema.name}")
+            raise Corrupt(f"{left} extra bytes after a value of {self.schema.name}")
         return found[_VALUE]
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:

@@ -91,8 +91,8 @@ def _check_values(union: Union) -> None:
         for sample in _samples(each):
             if not _comes_back(parsed, sample):
                 raise UsageError(
-                    f"in the union {union} the {each} {sample!r} would be written as another type, "
-                    "which stands before it",
+                    f"in the union {union} the {each} {sample!r} would be written as another "
+                    "type that comes before it",
                     hint=f"put {each} before it",
                 )
 

@@ -51,7 +51,7 @@ _ADVICE: Final[dict[Any, str]] = {
 _ELSE: Final = (
     "use a dataclass, a NamedTuple, bool, int, float, str, bytes, date, datetime, Decimal, a NumPy "
     "scalar, or list[T], dict[K, V], tuple[A, B], Optional[T] of those; for other types give a "
-    "TypeSerializer: AvroSerializer, one of your own, or at last UnsafePickleSerializer"
+    "TypeSerializer: AvroSerializer, your own, or as a last resort UnsafePickleSerializer"
 )
 
 
@@ -121,5 +121,5 @@ def check_key(hint: Any, key: Any) -> None:
     """Refuse mutable keys, which a dict cannot have; UsageError names the type ``hint``."""
     mutable = typing.get_origin(key) in (list, dict) or getattr(key, "__hash__", True) is None
     if mutable:
-        advice = "let the keys be immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"
+        advice = "make the keys immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"
         raise unsupported(hint, advice)

@@ -40,7 +40,7 @@ class NumpyScalarSerializer(TypeSerializer[Any]):
             dtype = np.dtype(object)
         if dtype.name not in NAMES:
             raise UsageError(
-                f"{scalar!r} is no NumPy scalar type that state can have",
+                f"{scalar!r} is not a NumPy scalar type that state can have",
                 hint=f"use one of {', '.join(NAMES)}; for dates, datetime.datetime",
             )
         self._dtype = dtype.newbyteorder("<")
@@ -92,7 +92,7 @@ class NumpyScalarSerializerSnapshot(TypeSerializerSnapshot[Any]):
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
         name = data.decode()
         if name not in NAMES:
-            raise ValueError(f"{name[:40]!r} is no NumPy scalar type")
+            raise ValueError(f"{name[:40]!r} is not a NumPy scalar type")
         self._name = name
 
     def resolve_schema_compatibility(

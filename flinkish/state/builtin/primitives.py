@@ -38,14 +38,14 @@ def not_a(type_name: str, value: object) -> UsageError:
     shown = repr(value)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return UsageError(
-        f"{shown} ({type(value).__name__}) is no {type_name}",
+        f"{shown} ({type(value).__name__}) is not of type {type_name}",
         hint="write values of the declared type, or declare the type that is written",
     )
 
 
 def damaged(type_name: str, data: bytes) -> Corrupt:
     """Return the error for bytes that are not a value of a type."""
-    return Corrupt(f"the {len(data)} bytes {data[:16].hex()} are no {type_name}")
+    return Corrupt(f"the {len(data)} bytes {data[:16].hex()} are not a valid {type_name}")
 
 
 class PrimitiveSerializer(TypeSerializer[T]):
@@ -83,7 +83,7 @@ class PrimitiveSnapshot(TypeSerializerSnapshot[T]):
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
         """Check that there is nothing."""
         if data:
-            raise ValueError("it has a content, where none belongs")
+            raise ValueError("it has content, but should be empty")
 
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]

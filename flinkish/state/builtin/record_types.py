@@ -83,7 +83,7 @@ def record_fields(cls: type) -> tuple[RecordField, ...]:
         found = [_of_tuple(cls, name, hints, former.pop(name, ())) for name in cls._fields]  # type: ignore[attr-defined]
     if former:
         raise UsageError(
-            f"{class_name(cls)} has aliases for {', '.join(former)}, and no such field",
+            f"{class_name(cls)} has aliases for {', '.join(former)}, but no such field",
             hint="name the field as it is called now, and give its former names as aliases",
         )
     _check_aliases(cls, found)
@@ -100,7 +100,7 @@ def _hints(cls: type) -> dict[str, Any]:
     except Exception as error:
         raise UsageError(
             f"the type hints of {class_name(cls)} cannot be read: {error}",
-            hint="import what they name in the module of the class, outside of TYPE_CHECKING",
+            hint="import the names that they use in the module of the class, outside TYPE_CHECKING",
         ) from error
 
 
@@ -152,7 +152,7 @@ def _refuse_init_vars(cls: Any) -> None:
             ("InitVar", "dataclasses.InitVar")
         ):
             raise UsageError(
-                f"the constructor of {class_name(cls)} needs {name}, which is no field",
+                f"the constructor of {class_name(cls)} needs {name}, which is not a field",
                 hint="make it a field: state keeps fields, and calls the constructor with them",
             )
 

@@ -347,9 +347,9 @@ def _construct(cls: Any, late: frozenset[str], values: dict[str, Any]) -> Any:
         made = cls(**values)
     except Exception as error:
         raise Incompatible(
-            f"{class_name(cls)} does not accept what the state has: "
+            f"{class_name(cls)} does not accept the values in the state: "
             f"{type(error).__name__}: {error}",
-            hint="let the class accept what it accepted when the state was written",
+            hint="make the class accept the values that it accepted when the state was written",
         ) from error
     for name, value in left.items():
         object.__setattr__(made, name, value)  # the class may be frozen

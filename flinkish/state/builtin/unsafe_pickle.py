@@ -39,7 +39,7 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
             _warned.add(class_name(cls))
             warnings.warn(
                 f"state of {class_name(cls)} is pickled: it can never be migrated, and restoring "
-                "it runs what the savepoint says; use a dataclass or AvroSerializer",
+                "it runs code from the savepoint; use a dataclass or AvroSerializer",
                 UserWarning,
                 stacklevel=2,
             )
@@ -62,10 +62,10 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
         except Exception as error:
             raise Corrupt(
                 f"a {self.type_name} cannot be read: {type(error).__name__}: {error}",
-                hint="let the class be what it was when it was written",
+                hint="change the class back to what it was when the state was written",
             ) from error
         if not isinstance(value, self.cls):
-            raise Corrupt(f"a {type(value).__name__} stands where {self.type_name} belongs")
+            raise Corrupt(f"a {type(value).__name__} was found instead of {self.type_name}")
         return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:

@@ -298,7 +298,7 @@ def test_a_full_target_loses_nothing(
     with pytest.raises(StorageError) as caught:
         job.request(RequestKind.STOP, str(small_disk / "sp"), format="canonical")
     assert "No space left" in caught.value.message
-    assert "the job goes on" in caught.value.message
+    assert "the job continues" in caught.value.message
     kept = caught.value.data["savepoint"]
     assert os.listdir(small_disk / "sp") == [os.path.basename(kept)]
     check_files(open_savepoint(kept), FULL)
