@@ -111,14 +111,14 @@ class Cut:
 
 def newest_committed_batch(root: str) -> int | None:
     """Return the newest batch with a commit log entry; None if there is no entry."""
-    found = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
-    return found[-1] if found else None
+    batches = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
+    return batches[-1] if batches else None
 
 
 def newest_planned_batch(root: str) -> int | None:
     """Return the newest batch that is planned or committed; None if there is none."""
-    found = numbers_among(fs.list_names(os.path.join(fs.locate(root), OFFSETS)))
-    return found[-1] if found else None
+    batches = numbers_among(fs.list_names(os.path.join(fs.locate(root), OFFSETS)))
+    return batches[-1] if batches else None
 
 
 def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
@@ -362,31 +362,31 @@ class _Reader:
     ) -> tuple[OperatorCut, ...]:
         listing = fs.list_directory(os.path.join(self.root, STATE))
         operators: list[OperatorCut] = []
-        known = commits[self.batch].state_ids
+        state_ids = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
         # Ordinals count from 0, so one that is left out is gone.
-        for lost in sorted((set(known) | set(range(max(ordinals, default=0)))) - set(ordinals)):
+        for lost in sorted((set(state_ids) | set(range(max(ordinals, default=0)))) - set(ordinals)):
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
-            found = read_operator(
+            operator = read_operator(
                 self.root,
                 ordinal,
                 version=self.batch + 1,
                 pins=offsets.pins,
-                state_ids=ids if known else None,
+                state_ids=ids if state_ids else None,
             )
-            if found is None:
+            if operator is None:
                 continue
-            self.files.extend(found.files)
+            self.files.extend(operator.files)
             operators.append(
                 OperatorCut(
                     ordinal=ordinal,
-                    kind=found.kind,
-                    partitions=found.partitions,
-                    stores=found.stores,
-                    bytes=found.bytes,
-                    files=len(found.files),
+                    kind=operator.kind,
+                    partitions=operator.partitions,
+                    stores=operator.stores,
+                    bytes=operator.bytes,
+                    files=len(operator.files),
                 )
             )
         return tuple(operators)

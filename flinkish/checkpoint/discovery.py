@@ -40,10 +40,10 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     below = {
         name: storage.join(root, name) for name in sorted(storage.list_directory(root).directories)
     }
-    found: dict[str | None, str] = {
+    checkpoints: dict[str | None, str] = {
         name: location for name, location in below.items() if is_checkpoint(location)
     }
-    if not found:
+    if not checkpoints:
         savepoints = sum(name.startswith("savepoint-") for name in below)
         if savepoints:
             raise SavepointNotFound(
@@ -57,7 +57,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
             "for several queries, name the directory that holds one checkpoint per query name",
             path=path,
         )
-    return found
+    return checkpoints
 
 
 def is_checkpoint(location: str) -> bool:

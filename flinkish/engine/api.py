@@ -203,11 +203,11 @@ def _operator(
 ) -> OperatorState:
     if isinstance(operator, OperatorState):
         return operator
-    found = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
-    if operator not in found:
-        names = tuple(str(ordinal) for ordinal in sorted(found))
+    operators = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
+    if operator not in operators:
+        names = tuple(str(ordinal) for ordinal in sorted(operators))
         raise NoSuchState(f"there is no operator {operator}: {', '.join(names) or 'none'}", names)
-    return found[operator]
+    return operators[operator]
 
 
 def _for_spark(target: StateTarget) -> str | None:

@@ -178,13 +178,13 @@ def _distributions(job: JobRecord, launch: Launch) -> list[str]:
         places.append(launch.restore.path)
     schemes = {storage.scheme_of(storage.locate(place)) for place in places if place}
     wanted = [*DISTRIBUTIONS, *(name for key, name in OF_SCHEMES.items() if key in schemes)]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     while wanted:
         name = wanted.pop(0)
-        if name not in found and _distribution(name) is not None:
-            found[name] = None
+        if name not in names and _distribution(name) is not None:
+            names[name] = None
             wanted += _requirements(name)
-    return list(found)
+    return list(names)
 
 
 def _requirements(name: str) -> list[str]:

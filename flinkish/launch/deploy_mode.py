@@ -115,14 +115,14 @@ _FINAL = frozenset({"FINISHED", "FAILED", "KILLED", "ERROR"})
 
 def submission_of(text: str) -> Submission | None:
     """Return the newest application in what ``spark-submit`` has logged; None without one."""
-    found: Submission | None = None
+    submission: Submission | None = None
     for match in _SUBMITTED.finditer(text):
         name = next((match[key] for key in _NAMES if match[key]), None)
         if name is None:
             continue
         state = match["state"] or match["end"] or ""
-        found = Submission(name, state in _FINAL or match["gone"] is not None)
-    return found
+        submission = Submission(name, state in _FINAL or match["gone"] is not None)
+    return submission
 
 
 def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]:

@@ -119,10 +119,10 @@ def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) ->
     was ``killed`` from outside, its last lines explain nothing.
     """
     lines = [line.rstrip() for line in text.splitlines()]
-    found = _python_error(lines) or _jvm_error(lines)
-    if not found and not killed:
-        found = own_lines(text)
-    return [line[:_LINE_LIMIT] for line in found[-count:]]
+    error_lines = _python_error(lines) or _jvm_error(lines)
+    if not error_lines and not killed:
+        error_lines = own_lines(text)
+    return [line[:_LINE_LIMIT] for line in error_lines[-count:]]
 
 
 def error_summary(tail: list[str]) -> str:

@@ -63,9 +63,9 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
     :func:`job_origin`; of earlier jobs only the checkpoints that are needed are read.
     """
     origin = job_origin(registry, job)
-    found = resumed_runs(registry, job)
+    resumed = resumed_runs(registry, job)
     queries, facts = list(origin.queries), dict(origin.facts)
-    for run in found.runs[1:]:
+    for run in resumed.runs[1:]:
         names = {
             each.name
             for each in run.queries
@@ -79,7 +79,7 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         origin,
         queries=tuple(queries),
         facts=facts,
-        began_with="" if found.began_with is None else found.began_with.path,
-        claimed=found.began_with is not None and found.began_with.options.claim_mode == "claim",
-        taken=tuple(sorted(found.taken, key=str)),
+        began_with="" if resumed.began_with is None else resumed.began_with.path,
+        claimed=resumed.began_with is not None and resumed.began_with.options.claim_mode == "claim",
+        taken=tuple(sorted(resumed.taken, key=str)),
     )

@@ -22,7 +22,7 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
     here = os.uname().nodename
     claims = [claim for claim in registry.writers() if claim.job.job_id != own]
     jobs = {claim.job.job_id: claim.job for claim in claims}
-    found = {job.job_id: job for job in reconcile(registry, jobs.values())}
+    by_id = {job.job_id: job for job in reconcile(registry, jobs.values())}
     queries = {
         (job_id, query.name): query
         for job_id, each in registry.queries_of(list(jobs)).items()
@@ -42,7 +42,7 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
         )
         for claim in claims
         for query in (queries.get((claim.job.job_id, claim.query)),)
-        if not (job := found[claim.job.job_id]).state.is_final
+        if not (job := by_id[claim.job.job_id]).state.is_final
     )
 
 
@@ -84,19 +84,19 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
     """Return the ids of the jobs that a job was resumed from, the nearest first."""
-    found: list[str] = []
+    job_ids: list[str] = []
     while job.launch.restore is not None:
         spec = job.launch.restore
         saved = registry.savepoints(include_disposed=True) if spec.job is None else ()
         origin = spec.job or next((each.job_id for each in saved if each.path == spec.path), None)
-        if origin is None or origin in found:
+        if origin is None or origin in job_ids:
             break
-        found.append(origin)
+        job_ids.append(origin)
         try:
             job = registry.job(origin)
         except JobNotFound:
             break
-    return found
+    return job_ids
 
 
 def runs_under_other_ids(
@@ -123,14 +123,14 @@ def runs_under_other_ids(
                 continue
             if query.query_id != query_id and row.origin in names and _writes_kafka(row):
                 since.setdefault(query.query_id, (row.from_batch, row.batch_id))
-    found = []
+    runs = []
     for other, (batch, first) in since.items():
         for job, query in registry.find_query(other):
             if job.job_id != but:
                 newest = max(query.batch_id or 0, _committed(query) or 0, first)
                 last = batch + newest - first
-                found.append(KnownRun(job.job_id, job.state.value, last, since=batch))
-    return found
+                runs.append(KnownRun(job.job_id, job.state.value, last, since=batch))
+    return runs
 
 
 def _writes_kafka(row: QueryRow) -> bool:

@@ -126,12 +126,12 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
     """
     if REDACTION in launch.conf:
         return launch
-    found = None
+    pattern = None
     for line in _defaults(spark_home, environ).splitlines():
         match = re.fullmatch(r"\s*spark\.redaction\.regex(?:\s*[=:]\s*|\s+)(.*)", line)
         if match:
-            found = re.sub(r"\\(.)", r"\1", match.group(1)).strip()
-    return replace(launch, conf={**launch.conf, REDACTION: found}) if found else launch
+            pattern = re.sub(r"\\(.)", r"\1", match.group(1)).strip()
+    return replace(launch, conf={**launch.conf, REDACTION: pattern}) if pattern else launch
 
 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:

@@ -281,14 +281,14 @@ def fallback_path() -> str:
     """Return the path of this interpreter's fsspec, fastavro and kafka, for drivers without."""
     import importlib.util
 
-    found: list[str] = []
+    entries: list[str] = []
     for package in ("fsspec", "fastavro", "kafka"):
         spec = importlib.util.find_spec(package)
         for location in (spec and spec.submodule_search_locations) or ():
             directory = os.path.dirname(location)
-            if directory not in found:
-                found.append(directory)
-    return os.pathsep.join(found)
+            if directory not in entries:
+                entries.append(directory)
+    return os.pathsep.join(entries)
 
 
 def spark_version(spark_home: str) -> str | None:
@@ -339,21 +339,21 @@ def _python_beside(spark_home: str) -> str | None:
 
 
 def _interpreter(name: str, option: str, environ: Mapping[str, str]) -> str:
-    found = _which(name, environ)
-    if found is None:
+    path = _which(name, environ)
+    if path is None:
         raise LaunchFailed(
             f"there is no such Python interpreter: {name}",
             hint=f"give {option} the path of an executable python",
         )
-    return found
+    return path
 
 
 def _which(name: str, environ: Mapping[str, str]) -> str | None:
     import shutil
 
-    found = shutil.which(os.path.expanduser(name), path=environ.get("PATH"))
+    path = shutil.which(os.path.expanduser(name), path=environ.get("PATH"))
     # Do not resolve links: the location of the link determines the virtual environment.
-    return os.path.abspath(found) if found else None
+    return os.path.abspath(path) if path else None
 
 
 def _pyspark_of(python: str) -> str:

@@ -73,9 +73,9 @@ def own_frames(lines: Sequence[str]) -> list[str]:
     """Return the lines of a traceback without the frames of PySpark and flinkish."""
     kept, foreign = [], False
     for line in lines:
-        found = _FRAME.match(line)
-        if found is not None:
-            foreign = is_of_spark(found[1])
+        frame = _FRAME.match(line)
+        if frame is not None:
+            foreign = is_of_spark(frame[1])
         elif not line.startswith("    "):
             foreign = False
         if not foreign:

@@ -157,9 +157,9 @@ def _is_other(claim: Claim, job_id: str, query: str) -> bool:
 
 def _holders(tx: Transaction, resource: str) -> list[Claim]:
     """Return the queries of unfinished jobs that hold a resource."""
-    found = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
+    claims = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
     if not resource.startswith(_ID):
-        return found
+        return claims
     # A query that has started with a new id did not claim it.
     rows = tx.rows(
         f"SELECT {_JOB}, q.query_id AS resource, q.name AS query, q.status, q.seen, 0 AS since "
@@ -167,8 +167,8 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
         f"WHERE j.state NOT IN ({_FINAL}) AND q.query_id = :id",
         id=resource.removeprefix(_ID),
     )
-    known = {claim.job.job_id for claim in found}
-    return [*found, *(claim for claim in _running(rows) if claim.job.job_id not in known)]
+    job_ids = {claim.job.job_id for claim in claims}
+    return [*claims, *(claim for claim in _running(rows) if claim.job.job_id not in job_ids)]
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
@@ -177,7 +177,7 @@ def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
     ``seen`` and ``since`` are revisions of the job: those of a query's last report, and of the
     claim.
     """
-    found: dict[tuple[str, str, str], Claim] = {}
+    claims: dict[tuple[str, str, str], Claim] = {}
     for row in rows:
         values = dict(row)
         resource, query, status, seen, since = (
@@ -186,7 +186,7 @@ def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
         job = job_of(values)
         key = (resource, job.job_id, query)
         ended = status is not None and seen >= since and not query_of({"status": status}).active
-        found.pop(key, None)
+        claims.pop(key, None)
         if not ended:
-            found[key] = Claim(resource, job, query)
-    return list(found.values())
+            claims[key] = Claim(resource, job, query)
+    return list(claims.values())

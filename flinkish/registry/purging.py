@@ -48,12 +48,12 @@ class Purging(Claims):
 
         Unlike :meth:`queries_of`, earlier queries of the same name are among them.
         """
-        found: dict[str, list[QueryStatus]] = {}
+        runs_by_job: dict[str, list[QueryStatus]] = {}
         rows = self._read("SELECT job_id, status FROM flinkish_queries ORDER BY job_id, name, seen")
         for row in rows:
             if job_ids is None or row["job_id"] in job_ids:
-                found.setdefault(row["job_id"], []).append(query_of(row))
-        return found
+                runs_by_job.setdefault(row["job_id"], []).append(query_of(row))
+        return runs_by_job
 
     def begin_purge(self, seen: JobRecord, batches: Mapping[str, int]) -> JobRecord:
         """Mark an ended job, whose files are about to be removed; return it.

@@ -105,8 +105,8 @@ class QueryReports(Mailbox):
             "WHERE q.query_id = :id ORDER BY j.start_time, j.job_id, q.seen",
             id=query_id,
         )
-        found = {}
+        matches = {}
         for row in rows:
             query = query_of({"status": row.pop("status")})
-            found[row["job_id"]] = (job_of(row), query)
-        return list(found.values())
+            matches[row["job_id"]] = (job_of(row), query)
+        return list(matches.values())

@@ -97,15 +97,15 @@ def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
     a query takes only the state of another one, that one does not count as restored, provided the
     plan records positions: it may still be resumed without that state.
     """
-    found: set[str | None] = set()
+    names: set[str | None] = set()
     for query in queries:
-        found.add(query.name)
+        names.add(query.name)
         plan = query.plan or RestorePlan()
-        found |= {row.origin for row in plan.queries if row.from_batch is not None}
+        names |= {row.origin for row in plan.queries if row.from_batch is not None}
         rows: list[OperatorRow | SourceRow] = [*plan.sources]
         rows += [row for row in plan.operators if not plan.sources or row.verdict == "dropped"]
-        found |= {row.origin.query for row in rows if row.origin is not None}
-    return found
+        names |= {row.origin.query for row in rows if row.origin is not None}
+    return names
 
 
 def _recorded_names(

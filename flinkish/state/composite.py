@@ -131,7 +131,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         new_nested = self.nested_serializers(new_serializer)
         if len(new_nested) != len(self._nested):
             return changed_type(self, new_serializer)
-        found = [
+        verdicts = [
             old.resolve_schema_compatibility(new)
             for old, new in zip(self._nested, new_nested, strict=True)
         ]
@@ -143,7 +143,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         return combine(
             new_serializer.type_name,
             self.resolve_outer_schema_compatibility(new_serializer),
-            list(zip(self.nested_names(), found, strict=True)),
+            list(zip(self.nested_names(), verdicts, strict=True)),
             rebuild,
         )
 

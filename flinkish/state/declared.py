@@ -141,8 +141,8 @@ def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
 
 def declared_on(jvm: Any, node: Any) -> DeclaredStates | None:
     """Return the typed states that the program declared for a JVM plan node; None without any."""
-    found = node.getTagValue(_key(jvm))
-    return DeclaredStates.decode(str(found.get())) if found.isDefined() else None
+    tag = node.getTagValue(_key(jvm))
+    return DeclaredStates.decode(str(tag.get())) if tag.isDefined() else None
 
 
 def _key(jvm: Any) -> Any:

@@ -43,12 +43,12 @@ def _checked(kind: str, name: str, *given: Any) -> list[TypeSerializer[Any]]:
             hint=f"a letter, then letters, digits, '_', '-' or '.', {MAX_NAME} at most",
         )
     try:
-        found = [serializer_of(each) for each in given]
-        for each in found:
+        serializers = [serializer_of(each) for each in given]
+        for each in serializers:
             check_serializer(each)
     except UsageError as error:
         raise UsageError(f"{kind} {name}: {error.message}", hint=error.hint) from error
-    return found
+    return serializers
 
 
 @dataclass(frozen=True)

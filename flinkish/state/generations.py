@@ -117,13 +117,13 @@ def resolve_state(
             f"{MAX_GENERATIONS} are allowed",
             hint="use another savepoint",
         )
-    found = [restore_state(loader.read(each), new, loader.place) for each in snapshots]
+    restored = [restore_state(loader.read(each), new, loader.place) for each in snapshots]
     order = list(Verdict)
-    verdict = max((each.compatibility.verdict for each in found), key=order.index)
-    last = found[-1]
-    readers = tuple(each.reader for each in found)
+    verdict = max((each.compatibility.verdict for each in restored), key=order.index)
+    last = restored[-1]
+    readers = tuple(each.reader for each in restored)
     kept: tuple[bytes, ...]
-    if len(found) == 1 and not last.needs_migration:
+    if len(restored) == 1 and not last.needs_migration:
         return ResolvedState(
             verdict, StateFormat(last.serializer, (last.serializer,)), (_snapshot(last),)
         )

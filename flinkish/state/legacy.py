@@ -159,13 +159,13 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
                 "it has no ensure_compatibility, which must judge this old-style snapshot; keep "
                 "that method until a savepoint was taken with the new snapshot",
             )
-        found = ensure(self._config)
-        if found is CompatibilityResult.COMPATIBLE:
+        result = ensure(self._config)
+        if result is CompatibilityResult.COMPATIBLE:
             return TypeSerializerSchemaCompatibility.compatible_as_is()
-        if found is CompatibilityResult.REQUIRES_MIGRATION:
+        if result is CompatibilityResult.REQUIRES_MIGRATION:
             return TypeSerializerSchemaCompatibility.compatible_after_migration()
         return _incompatible(
-            new_serializer, f"ensure_compatibility returned {found!r}, not a CompatibilityResult"
+            new_serializer, f"ensure_compatibility returned {result!r}, not a CompatibilityResult"
         )
 
     def restore_serializer(self) -> TypeSerializer[Any]:

@@ -99,9 +99,9 @@ def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainSta
     ``snapshots`` are one per generation, the oldest first; where their types differ, values become
     JSON texts. Raises Corrupt if a snapshot is damaged.
     """
-    found = [plain_type(each, place) for each in snapshots]
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
+    types = [plain_type(each, place) for each in snapshots]
+    known = [each for each in types if each is not None]
+    if not known or len(known) < len(types):
         return None
     if any(each.json != known[0].json for each in known):
         known = [PlainType("string", _AsText(each.read)) for each in known]

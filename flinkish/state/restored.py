@@ -68,16 +68,16 @@ def restore_state(
     Incompatible
         The new serializer cannot be used with the state; ``data["reasons"]`` says why, by field.
     """
-    found = snapshot.resolve_schema_compatibility(new_serializer)
-    if found.verdict is Verdict.INCOMPATIBLE:
+    compatibility = snapshot.resolve_schema_compatibility(new_serializer)
+    if compatibility.verdict is Verdict.INCOMPATIBLE:
         raise Incompatible(
-            f"{place} cannot be restored: {'; '.join(found.reasons)}",
+            f"{place} cannot be restored: {'; '.join(compatibility.reasons)}",
             hint="change the type back, or declare the state under another name and drop this one",
             place=str(place),
-            reasons=list(found.reasons),
+            reasons=list(compatibility.reasons),
         )
-    serializer = found.serializer or new_serializer
+    serializer = compatibility.serializer or new_serializer
     reader = serializer
-    if found.verdict is Verdict.AFTER_MIGRATION:
+    if compatibility.verdict is Verdict.AFTER_MIGRATION:
         reader = snapshot.reader_for(new_serializer)
-    return RestoredState(found, serializer, reader)
+    return RestoredState(compatibility, serializer, reader)

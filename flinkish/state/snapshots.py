@@ -123,14 +123,14 @@ class ModuleLoader:
                 f"if you trust that module, allow {module.partition('.')[0]} "
                 "(engine.snapshot-modules)",
             )
-        found = getattr(self._import(module, name), attribute, None)
-        if found is None:
+        cls = getattr(self._import(module, name), attribute, None)
+        if cls is None:
             raise self._missing(name, f"the module {module} has no class {attribute}")
-        if not isinstance(found, type) or not issubclass(found, base):
+        if not isinstance(cls, type) or not issubclass(cls, base):
             raise self._incompatible(
                 name, f"{name} is not a {base.__name__}", f"put the class {attribute} back there"
             )
-        return found
+        return cls
 
     def _import(self, module: str, name: str) -> Any:
         try:

@@ -37,8 +37,8 @@ class VariableValue:
         return bool(self._variable.exists())
 
     def value(self) -> Any:
-        found = self._variable.get()
-        return None if found is None else self._formats.current().read(bytes(found[0]))
+        stored = self._variable.get()
+        return None if stored is None else self._formats.current().read(bytes(stored[0]))
 
     def update(self, value: Any) -> None:
         """Set the value; None clears it."""
@@ -108,8 +108,8 @@ class VariableMap:
         return bool(self._variable.containsKey(self._key(key)))
 
     def get(self, key: Any) -> Any:
-        found = self._variable.getValue(self._key(key))
-        return None if found is None else self._formats.current().read(bytes(found[0]))
+        stored = self._variable.getValue(self._key(key))
+        return None if stored is None else self._formats.current().read(bytes(stored[0]))
 
     def put(self, key: Any, value: Any) -> None:
         self._variable.updateValue(self._key(key), (self._formats.current().write(value),))

@@ -28,8 +28,8 @@ _SHOWN = 200
 
 def unsafe(root: str, name: str, reason: str) -> UnsafePath:
     """Return the error for a name that must not be used."""
-    shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
-    return UnsafePath(f"{shown!r} below {root} is refused: {reason}", root=root, name=shown)
+    text = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+    return UnsafePath(f"{text!r} below {root} is refused: {reason}", root=root, name=text)
 
 
 def parts_of(root: str, name: str) -> tuple[str, ...]:
@@ -117,10 +117,10 @@ class LocalRoot:
     def _is_link(self, parents: Sequence[str], name: str) -> bool:
         directory = self.directory(parents)
         try:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except OSError:
             return False
-        return stat.S_ISLNK(found.st_mode)
+        return stat.S_ISLNK(status.st_mode)
 
 
 def enter(directory: int, name: str, *, listed: bool) -> int | None:

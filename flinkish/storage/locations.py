@@ -102,14 +102,14 @@ def _absolute(path: str) -> str:
     Raises NoLocation when the path is relative, and the working directory is gone.
     """
     try:
-        found = os.path.abspath(os.path.expanduser(path))
+        absolute = os.path.abspath(os.path.expanduser(path))
     except OSError as error:
         raise NoLocation(
             f"{path} is a relative path, but the working directory no longer exists: "
             f"{error.strerror}",
             hint="write an absolute path, or change to an existing directory",
         ) from error
-    return "/" + found.lstrip("/")
+    return "/" + absolute.lstrip("/")
 
 
 def _local(text: str, rest: str) -> str:

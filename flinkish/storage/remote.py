@@ -103,9 +103,9 @@ def _hadoop_options() -> dict[str, Any]:
 
 
 def _failure(verb: str, location: str, error: BaseException) -> StorageError:
-    found = storage_error(verb, location, error)
-    found.message = mask_secrets(found.message)
-    return found
+    failure = storage_error(verb, location, error)
+    failure.message = mask_secrets(failure.message)
+    return failure
 
 
 @contextmanager
@@ -468,10 +468,10 @@ class RemoteStore:
             return None
         with refused("list", location):
             try:
-                found = self._fs.ls(self._path(location), detail=False)
+                entries = self._fs.ls(self._path(location), detail=False)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return [str(each).rstrip("/").rpartition("/")[2] for each in found]
+        return [str(each).rstrip("/").rpartition("/")[2] for each in entries]
 
     def _walk(self, path: str, name: str, is_directory: bool) -> Iterator[str]:
         if not is_directory:

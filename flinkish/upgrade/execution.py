@@ -259,9 +259,9 @@ class Execution:
 
     def _launched(self, job_id: str, launch: Launch, spec: RestoreSpec) -> JobRecord:
         """Return the job with this id; start it first if there is none."""
-        known = self._found(job_id)
-        if known is not None:
-            return known
+        job = self._found(job_id)
+        if job is not None:
+            return job
         old = self._registry.job(self.upgrade.job_id)
         complete = replace(self._secrets.given_to(launch), restore=spec)
         return self._launch(old, complete, job_id)

@@ -129,10 +129,10 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
     tasks: dict[str, _Task] = {}
     missing = []
     for entry in entries:
-        found = [job for job in jobs if _is_meant(entry.pattern, job)]
-        if not found:
+        matches = [job for job in jobs if _is_meant(entry.pattern, job)]
+        if not matches:
             missing.append(entry)
-        for job in found:
+        for job in matches:
             first = tasks.setdefault(job.job_id, _Task(entry, job)).entry
             if first is not entry and (
                 _is_pattern(first.pattern) or not _is_pattern(entry.pattern)

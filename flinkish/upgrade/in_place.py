@@ -55,12 +55,12 @@ class InPlaceUpgrade(Execution):
         path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
         if not beside:
             self._wait_for_old()
-        found = {"savepoint": path, "restore": replace(self.upgrade.restore, path=path)}
+        changes = {"savepoint": path, "restore": replace(self.upgrade.restore, path=path)}
         if self._back:
             back = UpgradeState.ENDING if beside else UpgradeState.RETURNING
-            self._save(state=back, **found)
+            self._save(state=back, **changes)
         else:
-            self._done(**found)
+            self._done(**changes)
 
     def _start(self) -> None:
         """Start the new program from the savepoint, and wait until it runs."""

@@ -76,8 +76,8 @@ class ShadowUpgrade(Execution):
         if lacks is not None:
             return lacks
         others = {query.name: query for query in self._registry.queries(self.upgrade.job_id)}
-        found = [behind(query, others.get(query.name)) for query in mine]
-        return next((text for text in found if text is not None), None)
+        reasons = [behind(query, others.get(query.name)) for query in mine]
+        return next((text for text in reasons if text is not None), None)
 
     def _promote(self) -> None:
         """Stop the old job, unless it has ended, and rename the shadow."""
@@ -155,8 +155,8 @@ def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str
 
 def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozenset[str]:
     """Return the file sinks and tables that a job writes to. Pure."""
-    found = {place_of(each.sink, directory) for each in facts.values()}
-    return frozenset(place for place in found if place is not None)
+    places = {place_of(each.sink, directory) for each in facts.values()}
+    return frozenset(place for place in places if place is not None)
 
 
 def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:

@@ -33,32 +33,32 @@ def target_launch(old: Launch, changes: Changes) -> Launch:
     place is that of the old one.
     """
     new = changes.program
-    found = replace(
+    launch = replace(
         old,
         restore=None,
         options={k: v for k, v in old.options.items() if not k.startswith(_RECOVERY)},
         conf={**old.conf, **new.conf},
     )
     if new.application is not None:
-        found = replace(
-            found,
+        launch = replace(
+            launch,
             application=new.application,
             module=None,
             working_directory=changes.working_directory or old.working_directory,
         )
     if new.arguments or changes.drops_arguments:
-        found = replace(found, arguments=new.arguments)
+        launch = replace(launch, arguments=new.arguments)
     if new.secret_arguments:
-        found = replace(found, secret_arguments=new.secret_arguments)
+        launch = replace(launch, secret_arguments=new.secret_arguments)
     if new.master is not None:
-        found = replace(found, master=new.master)
+        launch = replace(launch, master=new.master)
     python = new.client_python or new.python
     if python is not None:
-        found = replace(found, python=new.python or python, client_python=python, spark_home=None)
+        launch = replace(launch, python=new.python or python, client_python=python, spark_home=None)
     if new.spark_home is not None:
-        found = replace(found, spark_home=new.spark_home)
+        launch = replace(launch, spark_home=new.spark_home)
         if python is None:
-            found = replace(found, client_python=None)
+            launch = replace(launch, client_python=None)
     if changes.parallelism is not None:
-        found = replace(found, conf={**found.conf, _PARTITIONS: str(changes.parallelism)})
-    return found
+        launch = replace(launch, conf={**launch.conf, _PARTITIONS: str(changes.parallelism)})
+    return launch

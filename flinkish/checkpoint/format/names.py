@@ -70,8 +70,8 @@ def parse_number(name: str) -> int | None:
 
 def numbers_among(names: Iterable[str]) -> list[int]:
     """Return the numbers among the names in a directory, ascending."""
-    found = (parse_number(name) for name in names)
-    return sorted(number for number in found if number is not None)
+    numbers = (parse_number(name) for name in names)
+    return sorted(number for number in numbers if number is not None)
 
 
 def parse_name(name: str) -> VersionedFile | None:

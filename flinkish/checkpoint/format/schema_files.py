@@ -69,13 +69,13 @@ def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
     reader = _Reader(data, name)
     version = reader.version()
     if version == 3:
-        found = tuple(_family(reader) for _ in range(reader.count()))
+        families = tuple(_family(reader) for _ in range(reader.count()))
     else:
         text = reader.utf if version == 1 else reader.chunks
-        found = (FamilySchemas(DEFAULT_FAMILY, reader.struct(text), reader.struct(text)),)
+        families = (FamilySchemas(DEFAULT_FAMILY, reader.struct(text), reader.struct(text)),)
     if reader.at != len(data):
         raise CheckpointFormatError(name, reader.at, "content follows the end of the schemas")
-    return found
+    return families
 
 
 def schema_version(data: bytes, name: str) -> int:

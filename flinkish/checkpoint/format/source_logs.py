@@ -46,14 +46,14 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
     read again, but from the distance of the two Spark derives after how many entries this log is
     compacted.
     """
-    known = set(names)
-    compacts = _compacts(known, limit)
+    existing = set(names)
+    compacts = _compacts(existing, limit)
     start = compacts[-1] if compacts else -1
     present = [f"{n}{COMPACT_SUFFIX}" for n in compacts]
     missing: list[str] = []
     for n in range(start + 1, limit + 1):
-        (present if str(n) in known else missing).append(str(n))
-        if len(missing) > len(known):  # a position that no log has: the rest is missing too
+        (present if str(n) in existing else missing).append(str(n))
+        if len(missing) > len(existing):  # a position that no log has: the rest is missing too
             break
     return present, missing
 
@@ -85,5 +85,5 @@ def is_continued(entries: Iterable[str], limit: int) -> bool:
 
 def _compacts(names: set[str], limit: int) -> list[int]:
     """Return the numbers of the last two compacted entries until ``limit``, or as many as exist."""
-    found = (number for name in names if (number := compacted(name)) is not None)
-    return sorted(n for n in found if n <= limit)[-2:]
+    numbers = (number for name in names if (number := compacted(name)) is not None)
+    return sorted(n for n in numbers if n <= limit)[-2:]

@@ -46,14 +46,14 @@ def rewrite_query(
     migration is invalid, or is for a state that does not exist.
     """
     with in_our_words(query.name):
-        found = read_checkpoint(source, query.batch_id)
+        checkpoint = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
             context,
             source,
             target,
-            target_of(migration, found),
+            target_of(migration, checkpoint),
             batch=query.batch_id,
-            each=changes_of(found, query, migration.schemas),
+            each=changes_of(checkpoint, query, migration.schemas),
             progress=progress,
         )
     uids = {operator.ordinal: operator.uid for operator in query.operators}
@@ -83,15 +83,15 @@ def rewrite_restored(
     target = StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
     with in_our_words():
-        found = read_checkpoint(source)
+        checkpoint = read_checkpoint(source)
         each = {
             operator.ordinal: TargetState(changes=_by_place(operator, evolutions))
-            for operator in found.operators
+            for operator in checkpoint.operators
             if (evolutions := rewrite.evolutions.get(operator.ordinal))
         }
         backend = None
         if rewrite.canonical:
-            provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else found.pins
+            provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else checkpoint.pins
             backend = known_backend(provider, "")
         target_state = TargetState(
             partitions=rewrite.partitions,

@@ -134,8 +134,8 @@ def told_by_spark(query: str, text: str) -> FlinkishError:
     trace. It can also be only the traceback of the Python worker that failed; that ends in a line
     of its own: ``OSError: [Errno 28] No space left on device``.
     """
-    found = _RAISED.search(text) or _JAVA.search(text)
-    reason = found.group(1) if found else text.strip().partition("\n")[0]
+    match = _RAISED.search(text) or _JAVA.search(text)
+    reason = match.group(1) if match else text.strip().partition("\n")[0]
     message = f"query {query}: its state could not be rewritten: {reason}"
     hint = "the driver's log has the whole trace"
     return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)

@@ -18,7 +18,7 @@ def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[i
     (``StreamingGlobalLimitStrategy``). A join keeps state when both sides are streams.
     """
     aggregates = _aggregates_below(nodes)
-    found = []
+    positions = []
     for position, node in enumerate(nodes):
         if node.name == "Join":
             stateful = len(node.children) > 1
@@ -27,8 +27,8 @@ def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[i
         else:
             stateful = node.name in STATEFUL
         if stateful:
-            found.append(position)
-    return found
+            positions.append(position)
+    return positions
 
 
 def match_stateful(

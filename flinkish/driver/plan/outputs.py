@@ -33,8 +33,8 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
     """Return where a query writes; None for a sink whose output is unknown."""
     kind = (sink.format or "").lower()
     if kind in _TABLE_FORMATS:
-        known = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
-        return None if known is None else Output(one_name(known), True)
+        location = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
+        return None if location is None else Output(one_name(location), True)
     if kind and kind not in _FILE_FORMATS:
         return None
     path = sink.path

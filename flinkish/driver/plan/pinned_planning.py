@@ -66,8 +66,8 @@ def pinned_settings(jvm: Any, session: Any) -> dict[str, str]:
     ``session`` is the JVM session, which :func:`configure` has set up.
     """
     metadata = streaming_object(jvm, "OffsetSeqMetadata").apply(0, 0, session.conf())
-    found: dict[str, str] = json.loads(metadata.json())["conf"]
-    return found
+    settings: dict[str, str] = json.loads(metadata.json())["conf"]
+    return settings
 
 
 def _takes_sql_conf(metadata: Any) -> bool:

@@ -203,7 +203,7 @@ class PlanReader:
             # transformWithState reads the checkpoint back at once and needs this batch's offsets.
             os.makedirs(os.path.join(directory, "offsets"))
             open(os.path.join(directory, "offsets", "0"), "wb").close()
-            found = []
+            operators = []
             execution = self._execution(f"file://{state}")
             plan = execution.executedPlan()
             plans = (self._plan, read_tree(execution.optimizedPlan()))
@@ -214,7 +214,7 @@ class PlanReader:
                 tagged = link.get().getTagValue(index) if link.isDefined() else link
                 files = os.path.join(state, str(ordinal))
                 written = files_below(files)
-                found.append(
+                operators.append(
                     PhysicalOperator(
                         ordinal=ordinal,
                         kind=kind,
@@ -227,7 +227,7 @@ class PlanReader:
                         meaning=with_properties(meaning.read(kind, node), written),
                     )
                 )
-        return tuple(sorted(found, key=lambda operator: operator.ordinal))
+        return tuple(sorted(operators, key=lambda operator: operator.ordinal))
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -306,8 +306,8 @@ def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, s
     if this Spark has its classes in unknown packages.
     """
     session = getattr(df_or_session, "sparkSession", df_or_session)
-    found = _stateful(session._jvm, execution.executedPlan())
-    return tuple(sorted((ordinal, kind) for ordinal, kind, _ in found))
+    operators = _stateful(session._jvm, execution.executedPlan())
+    return tuple(sorted((ordinal, kind) for ordinal, kind, _ in operators))
 
 
 def _stateful(jvm: Any, plan: Any) -> Iterator[tuple[int, str, Any]]:

@@ -174,10 +174,10 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
         parts = [str(catalog.get().name())] if catalog.isDefined() else []
         return signature("table", {}, table=".".join([*parts, str(node.identifier().get())]))
     options = node.extraOptions()
-    found = {name: options.get(name) for name in _READ}
+    options_read = {name: options.get(name) for name in _READ}
     return signature(
         format_,
-        {name: str(value) for name, value in found.items() if value is not None},
+        {name: str(value) for name, value in options_read.items() if value is not None},
         table=_table_name(format_, str(node.table().name())),
     )
 
@@ -196,8 +196,8 @@ def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, st
     if class_name == "StreamingRelation":
         return _scala_options(node.dataSource().options(), names)
     options = node.extraOptions()  # case-insensitive
-    found = {name: options.get(name) for name in names}
-    return {name: str(value) for name, value in found.items() if value is not None}
+    values = {name: options.get(name) for name in names}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _table_name(format_: str, name: str) -> str | None:
@@ -214,10 +214,10 @@ def _table_name(format_: str, name: str) -> str | None:
 def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:
     """Return these options of a Scala map: by default those that identify what is read."""
     wanted = {name.lower() for name in names}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     iterator = options.iterator()
     while iterator.hasNext():
         pair = iterator.next()
         if str(pair._1()).lower() in wanted:
-            found[str(pair._1())] = str(pair._2())
-    return found
+            values[str(pair._1())] = str(pair._2())
+    return values

@@ -116,14 +116,14 @@ def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, in
 
 def _upstream(planned: PlannedQuery, key: int) -> set[int]:
     """Return the keys of an operator and of all operators upstream of it."""
-    found: set[int] = set()
+    keys: set[int] = set()
     stack = [key]
     while stack:
         current = stack.pop()
-        if current not in found:
-            found.add(current)
+        if current not in keys:
+            keys.add(current)
             stack += planned.graph.by_key[current].in_edges
-    return found
+    return keys
 
 
 def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:

@@ -195,19 +195,19 @@ class DependenceReader:
         return tuple(dict.fromkeys([*self._own(name, expression, times=times), *below]))
 
     def _all(self, expressions: Iterable[Any], *, times: int) -> tuple[_Need, ...]:
-        found = [need for each in expressions for need in self._needs(each, times=times)]
-        return tuple(dict.fromkeys(found))
+        needs = [need for each in expressions for need in self._needs(each, times=times)]
+        return tuple(dict.fromkeys(needs))
 
     def _attribute(self, attribute: Any, *, times: int) -> tuple[_Need, ...]:
         number = int(attribute.exprId().id())
         key = number, times
         if key not in self._known:
             self._known[key] = ()  # in case its definition contains it
-            found = self._all(self._defined.get(number, ()), times=times)
+            needs = self._all(self._defined.get(number, ()), times=times)
             column = self._columns.get(number)
             if column is not None and number not in self._defined:
-                found = tuple(self._read(column, attribute, times=times))
-            self._known[key] = found
+                needs = tuple(self._read(column, attribute, times=times))
+            self._known[key] = needs
         return self._known[key]
 
     def _field(self, expression: Any, *, times: int) -> tuple[_Need, ...]:
@@ -260,8 +260,8 @@ class DependenceReader:
         yield from self._looked_up(name, expression)
         if name in _PARSERS:
             moments = min(times, _moments(expression)) != _NOTHING
-            found = parsing(_PARSERS[name], _options(expression), self._setting, moments=moments)
-            yield from _shown(found, self._text(expression))
+            settings = parsing(_PARSERS[name], _options(expression), self._setting, moments=moments)
+            yield from _shown(settings, self._text(expression))
         elif name == "StructsToJson":
             yield from self._written(expression, expression, expression.child().dataType())
         elif name == "Invoke":
@@ -284,13 +284,13 @@ class DependenceReader:
         """Yield what an expression needs that writes JSON, with the options of ``holder``."""
         nulls = '"nullable":true' in str(written.json())
         moments = bool(_moments_of(written))
-        found = writing(_options(holder), self._setting, nulls=nulls, moments=moments)
-        yield from _shown(found, self._text(expression))
+        settings = writing(_options(holder), self._setting, nulls=nulls, moments=moments)
+        yield from _shown(settings, self._text(expression))
 
     def _looked_up(self, name: str, expression: Any) -> Iterator[_Need]:
-        found = list(looked_up(name, expression, self._setting))
-        if found:
-            yield from _shown(found, self._text(expression))
+        settings = list(looked_up(name, expression, self._setting))
+        if settings:
+            yield from _shown(settings, self._text(expression))
 
     def _session(self, setting: str, expression: Any) -> Iterator[_Need]:
         value = self._setting(setting)
@@ -340,12 +340,12 @@ def read_columns(node: Any, name: str) -> ReadColumn | None:
 
 def _options(holder: Any) -> dict[str, str]:
     """Return the options of a reader, by their names in lower case."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     iterator = holder.options().iterator()
     while iterator.hasNext():
         pair = iterator.next()
-        found[str(pair._1()).lower()] = str(pair._2())
-    return found
+        options[str(pair._1()).lower()] = str(pair._2())
+    return options
 
 
 def _certain_of(options: Mapping[str, str]) -> bool | None:

@@ -55,10 +55,10 @@ class EarlierRun:
     @property
     def places(self) -> frozenset[str]:
         """The names of the program's own checkpoint location; none if it is not known."""
-        found = {self.own, one_name(self.own)} if self.own else set()
+        locations = {self.own, one_name(self.own)} if self.own else set()
         if self.own != "" and self.restored_batch is None:
-            found.add(one_name(self.checkpoint))  # where Spark found it
-        return frozenset(found)
+            locations.add(one_name(self.checkpoint))  # where Spark found it
+        return frozenset(locations)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:
         """Refuse an unnamed query that starts at another location than this one, or return None.
@@ -115,14 +115,14 @@ def _planned(query: QueryStatus) -> int:
 
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
     """Return the run that a query's last status, and what its driver knew of it, describe."""
-    known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
+    operators = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
         query.name,
         query.checkpoint_dir,
         query.batch_id,
         query.plan,
         query.restored_batch,
-        meanings={each.ordinal: each.meaning for each in known if each.meaning is not None},
+        meanings={each.ordinal: each.meaning for each in operators if each.meaning is not None},
         query_id=query.query_id,
         own=query.own_location,
         history_shift=saved_shift(facts.sink if facts is not None else {}) or _planned(query),

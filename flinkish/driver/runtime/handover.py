@@ -75,14 +75,14 @@ def _get_ready(
     begun = time.monotonic()
     rehearsal = Rehearsal(spec, job_origin(registry, old), job.launch.options, directory)
     try:
-        found = rehearsal.run(name, writer, facts, noop, _LIMITS, is_over)
+        rehearsed = rehearsal.run(name, writer, facts, noop, _LIMITS, is_over)
     finally:
         rehearsal.close()
-    if found.error is not None and not found.late:
+    if rehearsed.error is not None and not rehearsed.late:
         raise ProgramFailed(
-            f"query '{name}' failed in a batch on a copy of the job's state: {found.error}"
+            f"query '{name}' failed in a batch on a copy of the job's state: {rehearsed.error}"
         )
-    what = "has run a batch" if found.batches else "has run no batch"
+    what = "has run a batch" if rehearsed.batches else "has run no batch"
     log(f"the query {what} on a copy of the state, in {time.monotonic() - begun:.1f} s")
 
 

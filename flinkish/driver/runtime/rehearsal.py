@@ -169,26 +169,30 @@ def _watch(
     while True:
         newest = newest_committed_batch(checkpoint)
         following = first if newest is None else max(newest + 1, first)
-        found = RehearsedQuery(name, restored, _batches(jsq, first, following))
-        has_ended = spark_jvm.has_ended(jsq)  # asked first: a query that ends has its error by then
+        rehearsed = RehearsedQuery(name, restored, _batches(jsq, first, following))
+        has_ended = spark_jvm.has_ended(jsq)  # read first: a query that ends has its error by then
         error = spark_jvm.error_of(jsq)
         if error is not None:
-            return replace(found, error=error[:_ERROR], failed_batch=following)
+            return replace(rehearsed, error=error[:_ERROR], failed_batch=following)
         now = time.monotonic()
-        enough = limits.max_rows is not None and found.input_rows >= limits.max_rows
+        enough = limits.max_rows is not None and rehearsed.input_rows >= limits.max_rows
         if following - first >= limits.batches or enough or has_ended or is_over():
             enough_since = now if enough_since is None else enough_since
-            if len(found.batches) >= following - first or now - enough_since > _REPORTED:
-                return found
+            if len(rehearsed.batches) >= following - first or now - enough_since > _REPORTED:
+                return rehearsed
             time.sleep(_POLL)
             continue
         waits = spark_jvm.waits_for_input(jsq)
         idle = (idle or now) if waits else None
         if idle is not None and now - idle > _NO_INPUT:
-            return found
+            return rehearsed
         if now - begun > limits.patience:
             late = f"the batch was not finished within {limits.patience:g} s"
-            return found if waits else replace(found, error=late, failed_batch=following, late=True)
+            return (
+                rehearsed
+                if waits
+                else replace(rehearsed, error=late, failed_batch=following, late=True)
+            )
         time.sleep(_POLL)
 
 
@@ -197,13 +201,13 @@ def _batches(jsq: Any, first: int, following: int) -> tuple[RehearsedBatch, ...]
 
     A trigger without input is reported under the number of the batch before it.
     """
-    found: dict[int, RehearsedBatch] = {}
+    batches: dict[int, RehearsedBatch] = {}
     for report in jsq.recentProgress():
         progress = json.loads(report.json())
         number = int(progress["batchId"])
         if first <= number < following and "addBatch" in progress.get("durationMs", {}):
-            found[number] = _batch(progress)
-    return tuple(found[number] for number in sorted(found))
+            batches[number] = _batch(progress)
+    return tuple(batches[number] for number in sorted(batches))
 
 
 def _batch(progress: Mapping[str, Any]) -> RehearsedBatch:

@@ -84,8 +84,8 @@ class DeltaTable:
         with self._errors():
             history = self._tables.forPath(self._jsession, self._location).history(count)
             columns = self._jvm.PythonUtils.toSeq(["operation", "operationParameters"])
-            found = history.select("version", columns).toJSON().collectAsList()
-            return [json.loads(row) for row in found]
+            rows = history.select("version", columns).toJSON().collectAsList()
+            return [json.loads(row) for row in rows]
 
     def answer(self, position: DeltaPosition, options: Mapping[str, str]) -> DeltaAnswer:
         """Return what the table still has for a source at ``position``; TableError as :meth:`read`.

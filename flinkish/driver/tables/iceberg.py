@@ -76,14 +76,14 @@ class IcebergTable:
         self, version: int | None = None, *, back_to: int | None = None
     ) -> Sequence[TableCommit]:
         """Return the commits that lead to a version; TableError as :meth:`read`."""
-        found: list[TableCommit] = []
+        commits: list[TableCommit] = []
         with self._errors():
             for snapshot in self._ancestors(self._load(), version):
                 whole = snapshot.get("parent-snapshot-id") is None
-                found.append(replace(commit_of(snapshot), is_first=whole))
-                if found[-1].version == back_to:
+                commits.append(replace(commit_of(snapshot), is_first=whole))
+                if commits[-1].version == back_to:
                     break
-        return tuple(reversed(found))
+        return tuple(reversed(commits))
 
     def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
         """Return what the table still has for a source at ``position``; TableError as :meth:`read`.

@@ -276,16 +276,16 @@ def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
 
     ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
     """
-    found = planned.coverage()
+    coverage = planned.coverage()
     return {
         "name": name,
         "operators": [_operator_record(planned, node) for node in planned.graph],
-        "coverage": {"stateful": found.stateful, "with_uid": found.with_uid},
+        "coverage": {"stateful": coverage.stateful, "with_uid": coverage.with_uid},
         "notes": list(planned.notes),
         "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
         "dot": dot(planned.graph, planned.identities, planned.hasher, name),
-        "coverage_message": found.message(),
-        "missing": [_facts(node) for node in found.missing],
+        "coverage_message": coverage.message(),
+        "missing": [_facts(node) for node in coverage.missing],
     }
 
 

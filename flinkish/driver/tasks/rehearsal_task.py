@@ -39,20 +39,20 @@ def main(
     Writes a :class:`~flinkish.messages.rehearsals.Rehearsed` and returns the driver's exit status.
     """
     error: FlinkishError | None
-    status, found = 0, None
+    status, answer = 0, None
     program: RehearsedProgram | None = None
     try:
         program = RehearsedProgram(task, options)
         outcome = program.run(lambda: run_program(argv))
         error, status = program.failure(outcome), outcome.status
         if error is None:
-            found = program.answer()
+            answer = program.answer()
     except FlinkishError as refused:
         error = refused
     finally:
         if program is not None:
             program.close()
-    write_answer(call_path, found, error)
+    write_answer(call_path, answer, error)
     if program is not None:
         program.stop_session()
     return status or (0 if error is None else 1)

@@ -93,8 +93,8 @@ def _select(session: Any, state: SavedState, task: StateTask) -> StateAnswer:
     from flinkish.engine.tables.spark_frames import json_rows
 
     limit = task.limit
-    found = json_rows(_frame(session, state, task).limit(limit + 1))
-    return StateAnswer(tuple(found[:limit]), len(found) > limit)
+    rows = json_rows(_frame(session, state, task).limit(limit + 1))
+    return StateAnswer(tuple(rows[:limit]), len(rows) > limit)
 
 
 def _export(session: Any, state: SavedState, task: StateTask, target: str) -> int:

@@ -185,8 +185,8 @@ def _words(array: Any, width: int) -> Any:
     """Return the numbers of Arrow's buffer; null values may be any number."""
     if not len(array):
         return np.zeros(0, f"<i{width}")
-    found = np.frombuffer(array.buffers()[1], f"<i{width}")
-    return found[array.offset : array.offset + len(array)]
+    words = np.frombuffer(array.buffers()[1], f"<i{width}")
+    return words[array.offset : array.offset + len(array)]
 
 
 def _hidden(array: Any, present: Any) -> Any:
@@ -200,8 +200,8 @@ def _offsets(array: Any) -> Any:
     """Return where each of an array's binaries begins, and where the last one ends."""
     if not len(array):
         return np.zeros(1, np.int32)
-    found = np.frombuffer(array.buffers()[1], np.int32)
-    return found[array.offset : array.offset + len(array) + 1]
+    offsets = np.frombuffer(array.buffers()[1], np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1]
 
 
 def _join(segments: list[Segment], count: int) -> Any:

@@ -137,12 +137,12 @@ def _record(struct: Struct, name: str) -> dict[str, Any]:
     fields = []
     names = unique_names((f.name for f in struct.fields), avro_name)
     for field, field_name in zip(struct.fields, names, strict=True):
-        made = {"name": field_name, "type": _type(field.type, f"{name}.{field_name}")}
+        field_schema = {"name": field_name, "type": _type(field.type, f"{name}.{field_name}")}
         if field.nullable:
-            made |= {"type": _optional(made["type"]), "default": None}
+            field_schema |= {"type": _optional(field_schema["type"]), "default": None}
         elif isinstance(field.type, Void):
-            made["spark.nullable"] = False
-        fields.append(made | {"spark.name": field.name})
+            field_schema["spark.nullable"] = False
+        fields.append(field_schema | {"spark.name": field.name})
     return {"type": "record", "name": name, "fields": fields}
 
 

@@ -164,11 +164,11 @@ def read_avro(file: BinaryIO, name: str) -> AvroState:
     """
     container = ContainerReader(file, max_header=_MAX_HEADER, max_block=_MAX_BLOCK)
     header, sync = _header(container, name)
-    found = header.get(FORMAT_KEY)
-    if found is None:
+    version = header.get(FORMAT_KEY)
+    if version is None:
         raise StateFormatError(name, 0, f"not canonical state: the metadata has no {FORMAT_KEY}")
-    if found != FORMAT:
-        reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
+    if version != FORMAT:
+        reason = f"version {version} of canonical state: only {FORMAT} is read; use a newer release"
         raise UnsupportedState(name, 0, reason)
     codec = header.get("avro.codec", "null")
     if codec not in DECOMPRESS:

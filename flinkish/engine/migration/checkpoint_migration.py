@@ -126,22 +126,22 @@ def rewrite_checkpoint(
     The new checkpoint continues after the same batch. Parameters and errors are those of
     :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default.
     """
-    found = read_checkpoint(source, batch)
+    checkpoint = read_checkpoint(source, batch)
     result = rewrite_state(
         context,
         source,
         target,
-        found.operators,
+        checkpoint.operators,
         target_state,
         each=each,
         root=root,
         progress=progress,
     )
     for number in numbers_among(source.names(OFFSETS)):
-        if number >= found.batch - 1:  # Spark needs the previous one; later ones are planned
+        if number >= checkpoint.batch - 1:  # Spark needs the previous one; later ones are planned
             name = f"{OFFSETS}/{number}"
             _write(target, name, with_pins(read_bytes(source, name), name, pins=result.pins))
-    name = f"{COMMITS}/{found.batch}"
+    name = f"{COMMITS}/{checkpoint.batch}"
     _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
     for log in source.names(SOURCES):
         for entry in source.names(f"{SOURCES}/{log}"):

@@ -235,13 +235,13 @@ class _Resolver:
         written = unique_names(f.name for f in writer.fields)
         places = {join_path(paths[1], name): index for index, name in enumerate(written)}
         names = unique_names(f.name for f in reader.fields)
-        found = [join_path(paths[0], name) for name in names]
-        origins = self._origins(found, names, places, paths[1])
+        paths_below = [join_path(paths[0], name) for name in names]
+        origins = self._origins(paths_below, names, places, paths[1])
         if given is not None:
             listed = list(places)
             origins = [None if index is None else listed[index] for index in given]
         parts = []
-        for path, place, target in zip(found, origins, reader.fields, strict=True):
+        for path, place, target in zip(paths_below, origins, reader.fields, strict=True):
             if place is None:
                 parts.append(self._added(path, target))
             else:

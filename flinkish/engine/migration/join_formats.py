@@ -112,15 +112,15 @@ def _regrouped(
         else (JoinLayout.LISTS, JoinLayout.TIMES)
     )
     rows = JoinLayout.LISTS.value if old == "4" else JoinLayout.INDEXED.value
-    made = []
+    migrations = []
     for side in SIDES:
         store, family = moves[f"{side}-{rows}"]
         time = None if old == "4" else event_time(family.before, f"the {side} input of {what}")
         for kind in wanted:
             regroup = JoinRegrouping(kind, family.before, time)
             target = f"{side}-{kind.value}"
-            made.append(_store(store, target, new, _regroup(family, target, regroup)))
-    return tuple(made)
+            migrations.append(_store(store, target, new, _regroup(family, target, regroup)))
+    return tuple(migrations)
 
 
 def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:

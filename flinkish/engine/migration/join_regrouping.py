@@ -216,15 +216,15 @@ def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -
     assert time.column is not None
     slot = 8 * (-(-width // 64) + time.column)
     try:
-        found = [_LONG.unpack_from(row, slot)[0] for row in rows]
+        times = [_LONG.unpack_from(row, slot)[0] for row in rows]
         if time.window:  # a window's end follows a word of null bits and its start
-            found = [
+            times = [
                 _LONG.unpack_from(row, (word >> 32) + 16)[0]
-                for row, word in zip(rows, found, strict=True)
+                for row, word in zip(rows, times, strict=True)
             ]
     except struct.error as error:
         raise StateFormatError(name, None, f"a row has no event time: {error}") from error
-    return found
+    return times
 
 
 def _instants(column: Any) -> Any:

@@ -288,14 +288,14 @@ def _key_resolution(old: Mapping[str, Any], change: FamilyChange, what: str) -> 
     if change.key is None or (change.key == old and change.key_places is None):
         return None
     before, after = parse_struct(old), parse_struct(change.key)
-    found = resolve(
+    resolution = resolve(
         before,
         after,
         check_nulls=change.check_nulls,
         keys=True,
         places=change.key_places,
     )
-    return _possible(found, what)
+    return _possible(resolution, what)
 
 
 def _value_resolution(
@@ -304,7 +304,7 @@ def _value_resolution(
     new = old if change.value is None else change.value
     if new == old and change.places is None and not change.recodes:
         return None
-    found = resolve(
+    resolution = resolve(
         value_struct(old, encoder),
         value_struct(new, encoder),
         renames=change.renames,
@@ -313,7 +313,7 @@ def _value_resolution(
         check_nulls=change.check_nulls,
         places=change.places,
     )
-    return _possible(found, what)
+    return _possible(resolution, what)
 
 
 def _possible(found: Resolution, what: str) -> Resolution | None:
@@ -444,13 +444,13 @@ def _families(source: StateSource, operator: OperatorState, store: StoreState) -
     files = store_files(source, operator, 0, store)
     if operator.backend == CANONICAL:
         return _numbered([f.name for f in store.families], internal_families(files))
-    found = snapshot_families(files)
-    if not found.ids:
+    families = snapshot_families(files)
+    if not families.ids:
         raise StateFormatError(
             f"{operator.directory}/0/{store.directory}", None, "no snapshot names column families"
         )
-    ids = dict(found.ids)
-    internal = set(found.internal)
+    ids = dict(families.ids)
+    internal = set(families.internal)
     for family in store.families:
         if family.name not in ids:
             ids[family.name] = max(ids.values()) + 1

@@ -234,12 +234,12 @@ def _has_intervals(data_type: DataType) -> bool:
 
 
 def _type_at(struct: Struct, path: Path) -> DataType:
-    found: DataType = struct
+    data_type: DataType = struct
     for place in path:
-        if not isinstance(found, Struct):
+        if not isinstance(data_type, Struct):
             raise EngineError(f"a key has no column at {path}")
-        found = found.fields[place].type
-    return found
+        data_type = data_type.fields[place].type
+    return data_type
 
 
 def _column_at(batch: Any, path: Path) -> Any:

@@ -75,7 +75,7 @@ def _unmoved(move: OperatorMigration, name: str) -> StoreState | None:
 
 
 def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigration, FamilySchemas]]:
-    found = []
+    families = []
     for store in move.stores:
         if store.target != name:
             continue
@@ -92,8 +92,8 @@ def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigrati
             moved = schemas.encoder is None and store.source != store.target
             if family.after.encoder and (moved or family.regroup is not None):
                 schemas = replace(schemas, encoder=dict(family.after.encoder))
-            found.append((family, schemas))
-    return found
+            families.append((family, schemas))
+    return families
 
 
 def _user_key(schemas: FamilySchemas) -> str:

@@ -144,8 +144,8 @@ def _place_in_target(move: OperatorMigration, store: StoreMigration, place: int)
 
 def target_families(move: OperatorMigration, store: str) -> list[str]:
     """Return the families of a new store that get rows, in the same order for all tasks."""
-    found = [f.target for s in move.stores if s.target == store for f in s.families]
-    return list(dict.fromkeys(found))
+    names = [f.target for s in move.stores if s.target == store for f in s.families]
+    return list(dict.fromkeys(names))
 
 
 def write_pieces(
@@ -207,7 +207,7 @@ def write_store(
 def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
     """Return the families of a new canonical store, in the order of :func:`target_families`."""
     families = move.families.get(store, NO_FAMILIES)
-    found: dict[str, CanonicalFamily] = {}
+    by_name: dict[str, CanonicalFamily] = {}
     for source in move.stores:
         lists = list_families(move.operator, store_of(move.operator, source.source))
         for family in source.families if source.target == store else ():
@@ -220,8 +220,8 @@ def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFa
                 lists=_is_list(family, lists),
                 internal=family.target in families.internal,
             )
-            found.setdefault(family.target, made)
-    return list(found.values())
+            by_name.setdefault(family.target, made)
+    return list(by_name.values())
 
 
 def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:

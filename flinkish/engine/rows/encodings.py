@@ -188,8 +188,8 @@ def check_block(
     if not framed:
         # A bare key has all columns in one row, even if RocksDB would split them.
         keys_shape = shape.parts[0] if len(shape.parts) == 1 else None
-        found = _named("key", check_rows(keys, keys_shape)) if keys_shape else None
-        return found or _named("value", check_rows(values, shape.value))
+        bad_row = _named("key", check_rows(keys, keys_shape)) if keys_shape else None
+        return bad_row or _named("value", check_rows(values, shape.value))
     return _check_framed_keys(keys, shape) or _check_framed_values(values, shape.value)
 
 
@@ -211,9 +211,9 @@ def _check_framed_keys(keys: Sequence[bytes], shape: FamilyShape) -> tuple[int, 
     if shape.encoder is None:
         return None
     for part, rows_shape in enumerate(shape.parts):
-        found = check_rows([rows[part] for rows in split], rows_shape)
-        if found:
-            return _named("key", found)
+        bad_row = check_rows([rows[part] for rows in split], rows_shape)
+        if bad_row:
+            return _named("key", bad_row)
     return None
 
 

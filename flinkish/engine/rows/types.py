@@ -165,9 +165,9 @@ def parse_struct(schema: Any) -> Struct:
 
 
 def _parse_name(name: str) -> DataType:
-    found: DataType | None = _FIXED.get(name) or _ALIASES.get(name)
-    if found is not None:
-        return found
+    data_type: DataType | None = _FIXED.get(name) or _ALIASES.get(name)
+    if data_type is not None:
+        return data_type
     decimal = _DECIMAL.fullmatch(name)
     if decimal and 1 <= int(decimal[1]) <= 38:
         return Decimal(int(decimal[1]), int(decimal[2]))

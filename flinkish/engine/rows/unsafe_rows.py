@@ -99,8 +99,8 @@ def check_unsafe_row(
     not checked, and the row may be longer than its fields.
     """
     shape = RowShape(number_of_fields, variable)
-    found = check_rows([row], shape, exact=bool(variable))
-    return found[1] if found else None
+    bad_row = check_rows([row], shape, exact=bool(variable))
+    return bad_row[1] if bad_row else None
 
 
 def check_rows(

@@ -122,16 +122,16 @@ def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
     Raises StateFormatError if the operator's metadata is damaged.
     """
     names = [family.name for family in store.families]
-    found = {name for name in names if name.endswith(_JOIN_LISTS)}
+    lists = {name for name in names if name.endswith(_JOIN_LISTS)}
     properties = operator.metadata.properties if operator.metadata else None
     try:
         parsed = parse_json(properties) if properties else {}
         variables = parsed.get("stateVariables", []) if isinstance(parsed, dict) else []
-        found |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
+        lists |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
     except (ValueError, TypeError, KeyError) as error:
         where = f"{operator.directory}/{operator.metadata_path}"
         raise StateFormatError(where, None, "damaged operator properties") from error
-    return frozenset(found.intersection(names))
+    return frozenset(lists.intersection(names))
 
 
 def families_of(operator: OperatorState, store: StoreState) -> list[CanonicalFamily]:
@@ -253,13 +253,13 @@ def internal_families(files: StoreFiles) -> frozenset[str]:
 
     Errors are those of :func:`read_canonical`.
     """
-    found = set()
+    internal = set()
     for name in read_counts(files):
         with open_state_file(files, name) as file:
             metadata = read_avro(file, name).metadata
         if metadata.get(_INTERNAL) == "true":
-            found.add(metadata.get(_FAMILY, ""))
-    return frozenset(found)
+            internal.add(metadata.get(_FAMILY, ""))
+    return frozenset(internal)
 
 
 def _flag(value: bool) -> str:

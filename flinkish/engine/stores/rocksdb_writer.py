@@ -83,11 +83,11 @@ def write_snapshot(
 
     Raises EngineError if a key has no family of the store, or RocksDB fails.
     """
-    known = set(families.ids.values())
+    family_ids = set(families.ids.values())
 
     def pieces() -> Iterator[FamilyRows]:
         for piece in in_pieces(rows):
-            for family, group in itertools.groupby(piece, lambda row: _family(row[0], known)):
+            for family, group in itertools.groupby(piece, lambda row: _family(row[0], family_ids)):
                 keys, values = zip(*group, strict=True)
                 yield family, keys, values
 

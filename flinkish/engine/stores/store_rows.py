@@ -137,8 +137,8 @@ def _check(block: RowBlock, shapes: Mapping[str, FamilyShape] | None, name: str)
     shape = shapes.get(block.family) if shapes else None
     if shape is None:
         return
-    found = check_block(block.keys, block.values, shape, framed=block.framed)
-    if found:
-        key = block.keys[found[0]].hex()[:64]
-        reason = f"row with the key {key} of {block.family}: {found[1]}"
+    bad_row = check_block(block.keys, block.values, shape, framed=block.framed)
+    if bad_row:
+        key = block.keys[bad_row[0]].hex()[:64]
+        reason = f"row with the key {key} of {block.family}: {bad_row[1]}"
         raise StateFormatError(name, None, reason)

@@ -83,13 +83,13 @@ def write_state(
     LostRows
         The rows written differ from the rows given, for example when keys repeat.
     """
-    given = _given(frames, template)
-    spark = given[0][1].sparkSession
+    states = _given(frames, template)
+    spark = states[0][1].sparkSession
     job = plan_bootstrap(
         source, template, target, for_spark(target_state or TargetState(), spark.version), version
     )
     encoded = []
-    for table, frame in given:
+    for table, frame in states:
         _check_types(table, frame)
         encode = EncodeRows(job, table)
         made = frame.select("key", "value").mapInArrow(_arrow(encode), PIECES)
@@ -134,8 +134,8 @@ def _given(
     frames: Any | Mapping[str, Any], template: OperatorState
 ) -> tuple[tuple[StateTable, Any], ...]:
     named = frames if isinstance(frames, Mapping) else {find_table(template).name: frames}
-    found = [(find_table(template, name), frame) for name, frame in named.items()]
-    names = [table.name for table, _ in found]
+    pairs = [(find_table(template, name), frame) for name, frame in named.items()]
+    names = [table.name for table, _ in pairs]
     if not names or len(set(names)) != len(names):
         raise CannotMigrate(f"each state once, and one at least: {', '.join(names) or 'none'}")
     for name in names:
@@ -145,7 +145,7 @@ def _given(
                 f"the state {name!r} cannot be without {', '.join(sorted(missing))}, which Spark "
                 "reads with it: give these too"
             )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def companions(operator: OperatorState, name: str) -> frozenset[str]:
@@ -281,6 +281,6 @@ def _summary(job: Bootstrap, written: list[WrittenStore]) -> WrittenOperator:
     digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
     ids = None
     if move.unique_ids:
-        found = {(w.partition, w.store): w.unique_id or "" for w in written}
-        ids = tuple(tuple(found[p, s] for s in move.targets) for p in range(move.partitions))
+        unique_ids = {(w.partition, w.store): w.unique_id or "" for w in written}
+        ids = tuple(tuple(unique_ids[p, s] for s in move.targets) for p in range(move.partitions))
     return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in written))

@@ -138,14 +138,14 @@ def find_table(
     several.
     """
     tables = state_tables(operator)
-    found = [table for table in tables if _is_named(table, store, family)]
+    matches = [table for table in tables if _is_named(table, store, family)]
     if store is None and family is None:
-        found = [table for table in found if not is_internal(table.name)]
+        matches = [table for table in matches if not is_internal(table.name)]
     names = tuple(table.name for table in tables)
-    if len(found) == 1:
-        return found[0]
+    if len(matches) == 1:
+        return matches[0]
     asked = "/".join(name for name in (store, family) if name)
-    if found:
+    if matches:
         some = "" if not asked else f" named {asked!r}"
         message = f"the operator {operator.ordinal} has several states{some}: {', '.join(names)}"
     else:

@@ -139,12 +139,12 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
             hint=f"see what is inside with: flinkish savepoint show {quoted_path(location)}",
         )
     paths = [storage.join(location, name) for name in sorted(listing.directories)]
-    found = read_paths(paths, whole=whole)
+    catalog = read_paths(paths, whole=whole)
     return Catalog(
-        savepoints=found.savepoints,
-        unreadable=found.unreadable,
-        unfinished=tuple(path for path in found.missing if job_prefix(path)),
-        links=_links(location, found.savepoints),
+        savepoints=catalog.savepoints,
+        unreadable=catalog.unreadable,
+        unfinished=tuple(path for path in catalog.missing if job_prefix(path)),
+        links=_links(location, catalog.savepoints),
     )
 
 
@@ -210,10 +210,10 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
     if not storage.is_local(directory):
         return {}
     real = {os.path.realpath(entry.path): entry.path for entry in entries if not entry.leads_to}
-    found: dict[str, list[str]] = {}
+    links: dict[str, list[str]] = {}
     for entry in entries:
         if entry.leads_to is not None:
-            found.setdefault(entry.leads_to, []).append(storage.base_name(entry.path))
+            links.setdefault(entry.leads_to, []).append(storage.base_name(entry.path))
     for name in storage.list_names(directory, hidden=True):
         place = os.path.join(directory, name)
         if not os.path.islink(place):
@@ -221,11 +221,11 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
         target = os.path.realpath(place)
         while target not in real and len(target) > 1:
             target = os.path.dirname(target)
-        names = found.setdefault(real.get(target, target), [])
+        names = links.setdefault(real.get(target, target), [])
         if name not in names:
             names.append(name)
     own = real.values()
-    return {path: tuple(sorted(names)) for path, names in found.items() if path in own}
+    return {path: tuple(sorted(names)) for path, names in links.items() if path in own}
 
 
 def find_damage(entry: CatalogEntry) -> FlinkishError | None:

@@ -429,10 +429,10 @@ def _walk_all(root: str) -> Iterator[str]:
 
 def directories_of(files: Iterable[str]) -> set[str]:
     """Return all directories above files, relative like the files; "" is the topmost."""
-    found = {""}
+    directories = {""}
     for name in files:
         parent = name.rpartition("/")[0]
-        while parent not in found:
-            found.add(parent)
+        while parent not in directories:
+            directories.add(parent)
             parent = parent.rpartition("/")[0]
-    return found
+    return directories

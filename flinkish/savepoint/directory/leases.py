@@ -74,8 +74,8 @@ def find_leases(target: str) -> tuple[FoundLease, ...]:
     _refuse_link(target)
     listing = storage.list_directory(storage.join(target, DIRECTORY))
     looked = (look_at_lease(target, DIRECTORY, name, listing) for name in listing.files)
-    found = [each for each in looked if each is not None]
-    return tuple(sorted(found, key=lambda each: (each.since, each.name)))
+    leases = [each for each in looked if each is not None]
+    return tuple(sorted(leases, key=lambda each: (each.since, each.name)))
 
 
 def read_leases(target: str) -> tuple[LeaseRecord, ...]:

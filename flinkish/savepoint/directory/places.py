@@ -26,16 +26,16 @@ def place_keys(location: str) -> frozenset[str]:
         place = storage.locate(location)
         if not storage.is_local(place):
             return frozenset({place})
-        found = {os.path.realpath(place)}
+        keys = {os.path.realpath(place)}
     except (StorageError, ValueError):
         return frozenset({location})
     try:
         status = os.stat(place)
     except OSError:
-        return frozenset(found)
+        return frozenset(keys)
     if status.st_ino:  # 0: the file system has no inodes
-        found.add(f"{status.st_dev}:{status.st_ino}")
-    return frozenset(found)
+        keys.add(f"{status.st_dev}:{status.st_ino}")
+    return frozenset(keys)
 
 
 def is_link(location: str) -> bool:

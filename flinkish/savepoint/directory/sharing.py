@@ -93,12 +93,12 @@ def _unpacked(data: bytes) -> bytes:
     """Decompress a list; raise ValueError if it is damaged or exceeds ``MAX_REFERENCES`` bytes."""
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, MAX_REFERENCES)
+        content = unpacker.decompress(data, MAX_REFERENCES)
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("the list is too long, or does not end where it should")
-    return found
+    return content
 
 
 def users_of(holder: str) -> dict[str, float]:

@@ -54,10 +54,10 @@ def sidecar_digest(path: str, size: int) -> str | None:
     remnant of a file that has been replaced).
     """
     try:
-        found = recorded_checksums(read_bytes(checksum_file_of(path)), size)
+        checksums = recorded_checksums(read_bytes(checksum_file_of(path)), size)
     except FileNotFoundError:
         return None
-    return None if found is None else f"{CRC32_512}:{hashlib.sha256(found).hexdigest()}"
+    return None if checksums is None else f"{CRC32_512}:{hashlib.sha256(checksums).hexdigest()}"
 
 
 def compute(path: str, algorithm: str) -> str:

@@ -471,8 +471,8 @@ def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
 def _look_up(text: bytes) -> tuple[list[dict[str, Any]] | None, bool]:
     """Return the known schema that ``text`` writes, and whether it is of a newer flinkish."""
     schema = json.loads(text)
-    known = known_schemas().get(fingerprint(schema))
-    return known, known is None and is_newer(schema)
+    schema_entry = known_schemas().get(fingerprint(schema))
+    return schema_entry, schema_entry is None and is_newer(schema)
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:

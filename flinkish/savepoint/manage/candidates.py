@@ -101,12 +101,12 @@ def _needs(
 ) -> Mapping[str, list[str]]:
     """Return why savepoints are needed, by their paths."""
     protected = _by_place(known.protected.items())
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for path, keys in places.items():
         why = [protected[key] for key in keys if key in protected][:1]
         why += [f"the link '{name}' leads to it" for name in catalog.links.get(path, ())]
-        found[path] = why
-    return found
+        reasons[path] = why
+    return reasons
 
 
 def _is_foreign(entry: CatalogEntry, known: Known) -> bool:
@@ -174,15 +174,15 @@ def _with_running(
     candidates: Sequence[Candidate], running: Collection[str], now: float
 ) -> list[Candidate]:
     """Mark the newest savepoints of running jobs as needed by these."""
-    found = {each.path: each for each in candidates}
+    by_path = {each.path: each for each in candidates}
     for run in {each.run for each in candidates}.intersection(running):
         timed = by_clock([each for each in candidates if each.run == run], now)
         for index, each in enumerate(timed):
             if is_newest(timed, index):
                 mine = each.candidate
                 why = f"newest of the running job {run[:6]}"
-                found[mine.path] = replace(mine, needed=(*mine.needed, why))
-    return list(found.values())
+                by_path[mine.path] = replace(mine, needed=(*mine.needed, why))
+    return list(by_path.values())
 
 
 def _without_copies(

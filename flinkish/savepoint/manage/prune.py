@@ -371,20 +371,22 @@ def _extended(
     there = {*catalog.unfinished}
     done: list[GarbageOutcome] = []
     for outcome in judged:
-        found = outcome.found
+        unfinished = outcome.found
         # Lists in a directory that is removed as a whole need no separate removal.
-        holders = lists.holders(storage.base_name(found.path))
+        holders = lists.holders(storage.base_name(unfinished.path))
         kept = tuple(holder for holder in holders if holder not in going)
-        if found.path not in there:
+        if unfinished.path not in there:
             if not kept:
                 continue
             # Remove only its lists, and nothing else that may have that name.
             outcome = replace(outcome, only=())
         if outcome.reason == _USED:
-            unused = orphans.unused_files(found, catalog, dead)
+            unused = orphans.unused_files(unfinished, catalog, dead)
             if unused or kept:
-                found = replace(found, files=len(unused) + len(kept), bytes=sum(unused.values()))
-                outcome = replace(outcome, found=found, reason=None, only=tuple(unused))
+                unfinished = replace(
+                    unfinished, files=len(unused) + len(kept), bytes=sum(unused.values())
+                )
+                outcome = replace(outcome, found=unfinished, reason=None, only=tuple(unused))
         done.append(replace(outcome, lists=kept))
     return done
 

@@ -159,12 +159,12 @@ def _reasons(job: Sequence[Timed], policy: Policy, now: float) -> Iterator[tuple
 
 def _lowest_batches(job: Sequence[Timed], border: float) -> Mapping[str, int]:
     """Return the lowest batch of each query among the savepoints that were taken since a time."""
-    found: dict[str, int] = {}
+    lowest: dict[str, int] = {}
     for each in job:
         if each.time is not None and each.time >= border:
             for query, batch in each.candidate.batches.items():
-                found[query] = min(batch, found.get(query, batch))
-    return found
+                lowest[query] = min(batch, lowest.get(query, batch))
+    return lowest
 
 
 def _is_within(job: Sequence[Timed], index: int, border: float, lowest: Mapping[str, int]) -> bool:
@@ -192,12 +192,12 @@ class _Rule:
 
 def _newest_of_each(job: Sequence[Timed], rule: _Rule, count: int) -> frozenset[int]:
     """Return the indexes of the newest savepoints of the last ``count`` periods that have one."""
-    found: dict[int, int] = {}
+    newest: dict[int, int] = {}
     for index, each in enumerate(job):
-        if each.time is None or len(found) == count:
+        if each.time is None or len(newest) == count:
             break  # those without a credible time are the last
-        found.setdefault(rule.number(each.time), index)
-    return frozenset(found.values())
+        newest.setdefault(rule.number(each.time), index)
+    return frozenset(newest.values())
 
 
 def _utc(seconds: float) -> datetime:

@@ -100,8 +100,8 @@ def _decode(
             f"state rows cannot be decoded here: {error}",
             hint="install the library it names, or use --level full",
         ) from error
-    found = deep_check(savepoint, reporter)
-    return found.rows, found.bad, found.unread
+    check = deep_check(savepoint, reporter)
+    return check.rows, check.bad, check.unread
 
 
 def unexpected_files(savepoint: OpenSavepoint) -> tuple[str, ...]:

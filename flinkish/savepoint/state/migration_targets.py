@@ -64,15 +64,15 @@ def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[Planned
     Raises Incompatible, UnsupportedFormat, Corrupt and UsageError, as the migration itself would.
     """
     check_files(savepoint)
-    found = []
+    rewrites = []
     for query in savepoint.queries:
         source = saved_directory(savepoint, query)
         with in_our_words(query.name):
             state = read_checkpoint(source, query.batch_id)
             each = changes_of(state, query, migration.schemas)
             moves = plan_operators(source, state.operators, target_of(migration, state), each)
-        found += [_planned(query, move) for move in moves]
-    return found
+        rewrites += [_planned(query, move) for move in moves]
+    return rewrites
 
 
 def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:

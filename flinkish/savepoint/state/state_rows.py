@@ -62,8 +62,8 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
     query, operator, state = find_operator(savepoint, text)
     source = saved_directory(savepoint, query)
     with in_our_words(query.name):
-        found = read_checkpoint(source, query.batch_id).operators
-        engine = next((o for o in found if o.ordinal == operator.ordinal), None)
+        operators = read_checkpoint(source, query.batch_id).operators
+        engine = next((o for o in operators if o.ordinal == operator.ordinal), None)
         if engine is None:
             raise StateFormatError(f"state/{operator.ordinal}", None, "the state is missing")
         try:

@@ -36,8 +36,8 @@ def check_operators(query: QuerySource, cut: Cut) -> None:
 
     Raises Corrupt when the state of one is missing.
     """
-    found = {operator.ordinal for operator in cut.operators}
-    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in found)
+    ordinals = {operator.ordinal for operator in cut.operators}
+    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in ordinals)
     if lost:
         raise Corrupt(
             f"query {query.name}: the checkpoint {cut.root} has no state of operator {lost[0]} "

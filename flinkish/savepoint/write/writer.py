@@ -384,10 +384,10 @@ class _SavepointBuilder:
         """Return whether a file is in place already or is shared with an earlier savepoint."""
         if attempt.again and self._ledger.is_placed(attempt.index, file, attempt.number):
             return True
-        found = self._ledger.find_earlier(attempt.cut.query_id, file)
-        if found is None:
+        earlier = self._ledger.find_earlier(attempt.cut.query_id, file)
+        if earlier is None:
             return False
-        placed = LedgerEntry(file.path, file.size, file.stamp, digest=found[0], held=found[1])
+        placed = LedgerEntry(file.path, file.size, file.stamp, digest=earlier[0], held=earlier[1])
         self._ledger.add(attempt.index, attempt.number, [placed])
         return True
 

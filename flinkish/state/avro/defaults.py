@@ -65,12 +65,12 @@ def _first_fitting(node: Union, default: Any) -> Any:
 def _record(node: Record, default: Any) -> dict[str, Any]:
     if not isinstance(default, dict) or default.keys() - {each.name for each in node.fields}:
         raise _Unfit
-    made = {}
+    record = {}
     for each in node.fields:
         if each.name not in default and not each.has_default:
             raise _Unfit
-        made[each.name] = _value(each.type, default.get(each.name, each.default))
-    return made
+        record[each.name] = _value(each.type, default.get(each.name, each.default))
+    return record
 
 
 def _primitive(kind: str, default: Any) -> Any:

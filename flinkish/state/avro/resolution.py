@@ -112,12 +112,12 @@ def compile_reader(writer: Any, reader: Any) -> AvroResolution:
     both = _Walk(new.name)
     decode = both.pair(old.root, new.root, ())
     if both.problems:
-        found = TypeSerializerSchemaCompatibility.incompatible(both.problems)
+        compatibility = TypeSerializerSchemaCompatibility.incompatible(both.problems)
     elif both.rewrites:
-        found = TypeSerializerSchemaCompatibility.compatible_after_migration()
+        compatibility = TypeSerializerSchemaCompatibility.compatible_after_migration()
     else:
-        found = TypeSerializerSchemaCompatibility.compatible_as_is()
-    return AvroResolution(found, decode)
+        compatibility = TypeSerializerSchemaCompatibility.compatible_as_is()
+    return AvroResolution(compatibility, decode)
 
 
 class _Walk:
@@ -170,7 +170,7 @@ class _Walk:
         return self._record(cast("Record", old), cast("Record", new), path)
 
     def _from_union(self, old: Union, new: Node, path: tuple[str, ...]) -> Decode:
-        found = []
+        readers = []
         for index, branch in enumerate(old.branches):
             target: Node | None = new
             if isinstance(new, Union):
@@ -181,10 +181,10 @@ class _Walk:
                 self.rewrites = True
             if target is None or why_not(branch, target):
                 text = f"{old} -> {new}: values written as {branch} cannot be read"
-                found.append(self._problem(path, text))
+                readers.append(self._problem(path, text))
             else:
-                found.append(self.pair(branch, target, path))
-        return decoding.union(found)
+                readers.append(self.pair(branch, target, path))
+        return decoding.union(readers)
 
     def _scalar(self, old: Scalar, new: Scalar, decode: Decode) -> Decode:
         if (old.logical, new.logical) in _FINER:
@@ -213,40 +213,40 @@ class _Walk:
         key = id(old), id(new)
         if key in self._records:
             return self._records[key]
-        made = self._records[key] = RecordDecoder()
+        decoder = self._records[key] = RecordDecoder()
         origin = self._origins(old, new, path)
         targets = {written.name: name for name, written in origin.items()}
         types = {each.name: each.type for each in new.fields}
         for each in old.fields:
             name = targets.get(each.name)
             if name is None:
-                made.parts.append((None, _skip(each.type)))
+                decoder.parts.append((None, _skip(each.type)))
             else:
                 decode = self.pair(each.type, types[name], (*path, name))
-                made.parts.append((name, decode))
+                decoder.parts.append((name, decode))
         for each in new.fields:
             if each.name not in origin:
-                self._added(each, made, path)
-        if [name for name, _ in made.parts] != [each.name for each in new.fields]:
+                self._added(each, decoder, path)
+        if [name for name, _ in decoder.parts] != [each.name for each in new.fields]:
             self.rewrites = True
-        return made
+        return decoder
 
     def _origins(self, old: Record, new: Record, path: tuple[str, ...]) -> dict[str, Field]:
         """Return the written field of each of the reader's fields that has one."""
         written = {each.name: each for each in old.fields}
         taken = {each.name for each in new.fields}
-        found = {}
+        origins = {}
         for each in new.fields:
             former = [name for name in each.aliases if name in written and name not in taken]
             if each.name in written:
-                found[each.name] = written[each.name]
+                origins[each.name] = written[each.name]
             elif len(set(former)) == 1:
-                found[each.name] = written[former[0]]
+                origins[each.name] = written[former[0]]
             elif former:
                 text = f"{' and '.join(former)} were both written, and are its aliases; leave one"
                 self._problem((*path, each.name), text)
-                found[each.name] = written[former[0]]
-        return self._once(found, path)
+                origins[each.name] = written[former[0]]
+        return self._once(origins, path)
 
     def _once(self, found: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
         """Refuse a written field that two of the reader's have as alias."""

@@ -264,30 +264,30 @@ class _Parser:
         return Field(name, self.node(schema["type"]), aliases, "default" in schema, default)
 
     def _union(self, schemas: list[Any]) -> Union:
-        made = Union("union", tuple(self.node(each) for each in schemas))
-        if not made.branches:
+        union = Union("union", tuple(self.node(each) for each in schemas))
+        if not union.branches:
             raise _invalid("a union has no types")
         seen: set[str] = set()
-        for branch in made.branches:
+        for branch in union.branches:
             key = branch.name if isinstance(branch, Named) else branch.kind
             if isinstance(branch, Union) or key in seen:
-                raise _invalid(f"the union {made} has {branch} within it, or twice")
+                raise _invalid(f"the union {union} has {branch} within it, or twice")
             seen.add(key)
-        return made
+        return union
 
 
 def walk(root: Node) -> list[Node]:
     """Return all nodes of a schema, each once."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     left, seen = [root], {id(root)}
     while left:
         node = left.pop()
-        found.append(node)
+        nodes.append(node)
         for each in below(node):
             if id(each) not in seen:
                 seen.add(id(each))
                 left.append(each)
-    return found
+    return nodes
 
 
 def below(node: Node) -> tuple[Node, ...]:

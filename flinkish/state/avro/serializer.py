@@ -92,7 +92,7 @@ class AvroSerializer(TypeSerializer[Any]):
             return self._same.read(data)
         source = io.BytesIO(data)
         try:
-            found: Any = fastavro.schemaless_reader(source, self._parsed, None)
+            value: Any = fastavro.schemaless_reader(source, self._parsed, None)
         except Exception as error:
             raise Corrupt(
                 f"{len(data)} bytes are not a value of the schema {self.schema.name}: "
@@ -101,7 +101,7 @@ class AvroSerializer(TypeSerializer[Any]):
         if source.tell() != len(data):
             left = len(data) - source.tell()
             raise Corrupt(f"{left} extra bytes after a value of {self.schema.name}")
-        return found[_VALUE]
+        return value[_VALUE]
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
         return AvroSerializerSnapshot(self)

@@ -44,9 +44,9 @@ class ListSerializer(TypeSerializer[list[Any]]):
     def deserialize(self, data: bytes) -> list[Any]:
         parts = Parts(data, "a list")
         deserialize = self.element.deserialize
-        found = [deserialize(parts.part()) for _ in range(parts.count())]
+        value = [deserialize(parts.part()) for _ in range(parts.count())]
         parts.end()
-        return found
+        return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[list[Any]]:
         return ListSerializerSnapshot(self)
@@ -97,14 +97,14 @@ class MapSerializer(TypeSerializer[dict[Any, Any]]):
     def deserialize(self, data: bytes) -> dict[Any, Any]:
         parts = Parts(data, "a map")
         count = parts.count()
-        found = {}
+        value = {}
         for _ in range(count):
             key = self.key.deserialize(parts.part())
-            found[key] = self.value.deserialize(parts.part())
-        if len(found) != count:
+            value[key] = self.value.deserialize(parts.part())
+        if len(value) != count:
             raise parts.damaged("it has a key twice")
         parts.end()
-        return found
+        return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[dict[Any, Any]]:
         return MapSerializerSnapshot(self)
@@ -134,8 +134,8 @@ class MapSerializerSnapshot(CompositeTypeSerializerSnapshot[dict[Any, Any]]):
         self, new_serializer: MapSerializer
     ) -> TypeSerializerSchemaCompatibility:
         """Refuse keys that would have to be migrated."""
-        found = self.nested_snapshots[0].resolve_schema_compatibility(new_serializer.key)
-        if found.verdict is not Verdict.AFTER_MIGRATION:
+        compatibility = self.nested_snapshots[0].resolve_schema_compatibility(new_serializer.key)
+        if compatibility.verdict is not Verdict.AFTER_MIGRATION:
             return TypeSerializerSchemaCompatibility.compatible_as_is()
         return keys_change(new_serializer.type_name, new_serializer.key)
 
@@ -169,9 +169,9 @@ class TupleSerializer(TypeSerializer[tuple[Any, ...]]):
 
     def deserialize(self, data: bytes) -> tuple[Any, ...]:
         parts = Parts(data, "a tuple")
-        found = tuple(element.deserialize(parts.part()) for element in self.elements)
+        value = tuple(element.deserialize(parts.part()) for element in self.elements)
         parts.end()
-        return found
+        return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[tuple[Any, ...]]:
         return TupleSerializerSnapshot(self)

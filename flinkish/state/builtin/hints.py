@@ -71,8 +71,8 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
         return hint
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        given = [each for each in arguments[1:] if isinstance(each, TypeSerializer)]
-        return given[0] if given else build(arguments[0], of_record)
+        serializers = [each for each in arguments[1:] if isinstance(each, TypeSerializer)]
+        return serializers[0] if serializers else build(arguments[0], of_record)
     if origin in (typing.Union, types.UnionType):
         return _union(hint, arguments, of_record)
     if origin is None:
@@ -90,8 +90,8 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
 
 def unsupported(hint: Any, advice: str = _ELSE) -> UsageError:
     """Return the error for a type that has no serializer."""
-    shown = hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
-    return UsageError(f"state cannot be of the type {shown}", hint=advice)
+    type_name = hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
+    return UsageError(f"state cannot be of the type {type_name}", hint=advice)
 
 
 def _single(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSerializer[Any]:

@@ -35,10 +35,10 @@ _DAY_ZERO: Final = date(1970, 1, 1).toordinal()
 
 def not_a(type_name: str, value: object) -> UsageError:
     """Return the error for a value of another type than that of the state."""
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    text = repr(value)
+    text = text if len(text) <= 80 else f"{text[:77]}..."
     return UsageError(
-        f"{shown} ({type(value).__name__}) is not of type {type_name}",
+        f"{text} ({type(value).__name__}) is not of type {type_name}",
         hint="write values of the declared type, or declare the type that is written",
     )
 

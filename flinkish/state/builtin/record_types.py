@@ -58,8 +58,8 @@ def state_type(
 
 def class_aliases(cls: type) -> tuple[str, ...]:
     """Return the former names of a class, each with its module."""
-    found = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
-    return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in found)
+    aliases = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
+    return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in aliases)
 
 
 def record_fields(cls: type) -> tuple[RecordField, ...]:

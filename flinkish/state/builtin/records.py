@@ -114,12 +114,12 @@ class DataclassSerializer(TypeSerializer[T]):
 
     def deserialize(self, data: bytes) -> T:
         parts = Parts(data, self.type_name)
-        found = {
+        values = {
             name: serializer.deserialize(parts.part())
             for name, serializer in self.serializers.items()
         }
         parts.end()
-        return cast("T", _construct(self.cls, self._late, found))
+        return cast("T", _construct(self.cls, self._late, values))
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
         return DataclassSerializerSnapshot(self)
@@ -236,12 +236,14 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         if self._find is None:
             raise Incompatible("the snapshot of a dataclass was never read")
         new: DataclassSerializer[Any] = DataclassSerializer(self._find())
-        found = self.resolve_schema_compatibility(new)
-        if found.verdict is Verdict.INCOMPATIBLE:
-            raise Incompatible("; ".join(found.reasons), reasons=list(found.reasons))
-        if found.verdict is Verdict.AFTER_MIGRATION:
+        compatibility = self.resolve_schema_compatibility(new)
+        if compatibility.verdict is Verdict.INCOMPATIBLE:
+            raise Incompatible(
+                "; ".join(compatibility.reasons), reasons=list(compatibility.reasons)
+            )
+        if compatibility.verdict is Verdict.AFTER_MIGRATION:
             return self.reader_for(new)
-        return found.serializer or new
+        return compatibility.serializer or new
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """Return what reads the old bytes as objects of the new class."""
@@ -271,15 +273,15 @@ class OldRecordReader(OldStateReader[Any]):
 
     def deserialize(self, data: bytes) -> Any:
         parts = Parts(data, self.type_name)
-        found = {}
+        values = {}
         for name, reader in self.steps:
             part = parts.part()
             if reader is not None:
-                found[name] = reader.deserialize(part)
+                values[name] = reader.deserialize(part)
         parts.end()
         for name, default in self.added.items():
-            found[name] = default()
-        return _construct(self.cls, self.late, found)
+            values[name] = default()
+        return _construct(self.cls, self.late, values)
 
 
 @dataclass(frozen=True)
