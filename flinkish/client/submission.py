@@ -286,8 +286,8 @@ def check_source(context: Context, source: RestoreSource, spark: str | None) -> 
 
     Parameters and errors are those of :func:`check_restorable`.
     """
+    from flinkish.messages.plan import RestoreOutcome
     from flinkish.restore.check.version_check import version_gate
-    from flinkish.restore.plan.verdicts import RestoreOutcome
 
     gate = version_gate(source, spark)
     if gate.error is not None:

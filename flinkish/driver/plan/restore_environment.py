@@ -25,6 +25,7 @@ from flinkish.errors import (
     TableError,
 )
 from flinkish.messages.calls import KnownWriter
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
@@ -51,7 +52,6 @@ from flinkish.restore.plan.table_commits import (
     drift,
     rollback_target,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.messages.plan import (
+    Check,
     HistoryShift,
     KeptQueryId,
     OperatorOrigin,
@@ -15,10 +16,12 @@ from flinkish.messages.plan import (
     PlanVerdict,
     QueryRow,
     Refusal,
+    RestoreOutcome,
     RestorePlan,
     SinkRow,
     SourceOrigin,
     SourceRow,
+    Verdict,
 )
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
@@ -27,7 +30,6 @@ from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.plan.source_row import SourcePlan
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK: PlanVerdict = "ok"

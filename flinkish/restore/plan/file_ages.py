@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.new_offsets import ACCEPT_REPEATED
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
 from flinkish.restore.plan.source_row import (
@@ -28,7 +29,6 @@ from flinkish.restore.plan.source_row import (
     FileReading,
     SourcePlan,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSource
 
 _DAY_MS = 86_400_000

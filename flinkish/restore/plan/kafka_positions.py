@@ -25,6 +25,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.kafka_reading import (
     Available,
     BrokerAnswer,
@@ -33,7 +34,6 @@ from flinkish.restore.plan.kafka_reading import (
     Topics,
 )
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 #: The way back to a plan that asks no broker.

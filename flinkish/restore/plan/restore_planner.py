@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
-from flinkish.messages.plan import RestorePlan
+from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.document import restore_plan
@@ -44,7 +44,6 @@ from flinkish.restore.plan.source_plans import source_plans
 from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource

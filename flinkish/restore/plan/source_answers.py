@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.file_positions import judge_files
 from flinkish.restore.plan.kafka_identity import made_again, parse_identities, unknown
 from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
@@ -33,7 +34,6 @@ from flinkish.restore.plan.source_row import (
     change_of,
     kind_of,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 

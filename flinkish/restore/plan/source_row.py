@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flinkish.messages.plan import Move
+from flinkish.messages.plan import Check, Move
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.verdicts import Check
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 SourceVerdict = Literal[

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
 from flinkish.restore.plan.source_answers import answered
@@ -16,7 +17,6 @@ from flinkish.restore.plan.source_row import (
     FileReading,
     SourcePlan,
 )
-from flinkish.restore.plan.verdicts import RestoreOutcome
 from tests.support.restore.query_builders import reads, source
 
 IN = "file[in]"

@@ -10,7 +10,15 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
-from flinkish.messages.plan import HistoryShift, Move, OperatorOrigin, RestorePlan
+from flinkish.messages.plan import (
+    Check,
+    HistoryShift,
+    Move,
+    OperatorOrigin,
+    RestoreOutcome,
+    RestorePlan,
+    Verdict,
+)
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.state_semantics import (
     ONLY,
@@ -33,7 +41,6 @@ from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_row import FileMove, FileReading
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
