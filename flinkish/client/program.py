@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from flinkish import storage
 from flinkish.config import Config, working_directory
-from flinkish.errors import UsageError
+from flinkish.errors import Corrupt, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
+from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, Program
+from flinkish.messages.restore_options import RestoreOptions
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_T = TypeVar("_T", Program, RestoreOptions)
 
 
 def launch_of(program: Program, config: Config, cwd: str) -> Launch:
@@ -38,6 +42,8 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     UsageError
         No program is named, two are, or there is no such file.
     """
+    file, home = _path(program.application), _path(program.spark_home)
+    program = well_typed(replace(program, application=file, spark_home=home))
     if program.application and program.module:
         raise UsageError(
             "the file and the module of a program are mutually exclusive",
@@ -51,6 +57,26 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
         conf[_PARTITIONS] = str(partitions)
     complete = {**vars(absolute(program, cwd)), "conf": conf}
     return Launch(**complete, options=config.to_options(), working_directory=cwd)
+
+
+def well_typed(given: _T) -> _T:
+    """Return a program or options as they are decoded again; raise UsageError for other types.
+
+    Python programs may give anything: a launch that cannot be decoded would make the registry
+    unreadable.
+    """
+    try:
+        return decode_fields(type(given), encode_fields(given))
+    except Corrupt as error:
+        raise UsageError(
+            error.message,
+            hint="several values are a tuple, as in Program('app.py', ('in', 'out')) and "
+            "RestoreOptions(uid_map=(('old', 'new'),))",
+        ) from error
+
+
+def _path(given: str | os.PathLike[str] | None) -> str | None:
+    return None if given is None else os.fspath(given)
 
 
 def absolute(program: Program, cwd: str) -> Program:

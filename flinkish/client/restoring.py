@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from flinkish.client.program import well_typed
 from flinkish.client.set_offsets import offsets_of
 from flinkish.config import Config
 from flinkish.errors import UsageError
@@ -101,6 +102,7 @@ def restore_spec(
 
 def checked(options: RestoreOptions) -> RestoreOptions:
     """Return the options with their files of offsets read; raise UsageError for wrong values."""
+    options = well_typed(options)
     return replace(
         options,
         uid_map=check_uid_map(options.uid_map),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,12 @@ def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: P
     twice = RestoreOptions(uid_map=(("a", "c"), ("b", "c")))
     with pytest.raises(UsageError, match="contains one new uid twice"):
         client.run(cli.program, from_savepoint="sp", restore=twice)
+    mapping: Any = {"in": "earliest"}
+    with pytest.raises(UsageError, match="set_offsets is"):
+        client.run(cli.program, from_savepoint="sp", restore=RestoreOptions(set_offsets=mapping))
+    word: Any = "in"
+    with pytest.raises(UsageError, match="arguments is 'in'"):
+        client.run(Program(str(cli.program), word))
     with pytest.raises(UsageError, match="a plan and a savepoint are mutually exclusive"):
         client.run(cli.program, from_savepoint="sp", plan="plan.json")
     with pytest.raises(UsageError, match="no plan at"):

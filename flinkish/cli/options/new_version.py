@@ -97,7 +97,8 @@ def new_version_options(function: F) -> F:
 def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeKind) -> Ready:
     """Check the upgrade that the options ask for; see :func:`~.preparation.prepare`."""
     options = replace(checked(given.restore), fork=kind is UpgradeKind.SHADOW)
-    here = working_directory()
+    # Without a program of its own nothing is relative to the working directory, which may be gone.
+    here = working_directory(instead="/" if given.program.application is None else None)
     program = absolute(given.program, here)
     return prepare(
         session,
