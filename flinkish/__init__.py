@@ -1,21 +1,31 @@
 """flinkish: Apache Flink's job lifecycle for PySpark Structured Streaming.
 
-``flinkish.Client`` and ``flinkish.Savepoint`` are the entry points for Python programs.
+``flinkish.Client`` and ``flinkish.Savepoint`` are the entry points for Python programs,
+``flinkish.Program`` and ``flinkish.RestoreOptions`` say what is run and how it is restored.
 ``flinkish.uid`` and ``flinkish.uid_hash`` name operators, ``flinkish.history_batch`` batches. All
-five are imported on first access, because importing this package must cost nothing.
+are imported on first access, because importing this package must cost nothing.
 """
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
+    from flinkish.client import Program, RestoreOptions
     from flinkish.client.client import Client
     from flinkish.client.savepoints import Savepoint
     from flinkish.history import history_batch
     from flinkish.operators.tagging import uid, uid_hash
 
-__all__ = ["Client", "Savepoint", "__version__", "history_batch", "uid", "uid_hash"]
-
+__all__ = [
+    "Client",
+    "Program",
+    "RestoreOptions",
+    "Savepoint",
+    "__version__",
+    "history_batch",
+    "uid",
+    "uid_hash",
+]
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an attribute
 
@@ -28,7 +38,7 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an att
             from flinkish import history
 
             return history.history_batch
-        if name in ("Client", "Savepoint"):
+        if name in ("Client", "Program", "RestoreOptions", "Savepoint"):
             from flinkish import client
 
             return getattr(client, name)

@@ -91,7 +91,7 @@ STARTUP = (
         f"registry/{name}.py"
         for name in (
             *("__init__", "database", "fast_list", "job_registry", "job_table", "jobs"),
-            *("liveness", "lookup", "requests", "rows", "savepoint_table", "schema", "sqlite"),
+            *("liveness", "lookup", "requests", "rows", "schema", "sqlite"),
             "sqlite_file",
         )
     ),

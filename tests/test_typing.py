@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from typing_extensions import assert_type
 
-from flinkish import Client, Savepoint, uid
+from flinkish import Client, Program, RestoreOptions, Savepoint, uid
 from flinkish.client import Changes, Job, OperatorPlan, Plan, Progress, prune
 from flinkish.engine import TargetState
 from flinkish.errors import FlinkishError
@@ -50,12 +50,13 @@ def upgrade(client: Client, app: str, arguments: Sequence[str]) -> Job:
     savepoint = job.savepoint("savepoints")
     assert_type(savepoint, Savepoint)
     assert_type(savepoint.verify().ok, bool)
-    plan = client.check(savepoint, app, arguments, uid_map={"old": "new"})
+    program = Program(app, tuple(arguments))
+    plan = client.check(savepoint, program, restore=RestoreOptions(uid_map=(("old", "new"),)))
     assert_type(plan, Plan)
     assert_type(plan.operators, tuple[OperatorPlan, ...])
     if not plan.ok:
         raise SystemExit(plan.exit_code)
-    return client.run(app, arguments, from_savepoint=job.stop("savepoints"), parallelism=4)
+    return client.run(program, from_savepoint=job.stop("savepoints"), parallelism=4)
 
 
 with Client("sqlite:////srv/registry.db", reporter=Shown()) as opened:

@@ -5,8 +5,8 @@ Avro specification 1.11, "Object Container Files"::
     Obj 1 | metadata: a map of bytes | marker of 16 bytes | block | block ...
     block  count of records | size | that many bytes, compressed | the marker
 
-Files may come from anybody. Sizes are compared with the reader's bounds, data is read piece by
-piece, so that memory never exceeds the file's size, and decompression stops at a limit.
+Files are untrusted. Sizes are compared with the reader's limits, data is read in pieces, so that
+memory never exceeds the file's size, and decompression stops at a limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SYNC_BYTES: Final = 16
 _PIECE: Final = 16 << 20
 #: Compressed bytes that zstd gets at a time: 4 of them may expand to 128 KiB.
 _ZSTD_READ: Final = 2 << 10
-#: zlib's own checksum, of which fastavro leaves most behind the data; no reader uses it.
+#: zlib's own checksum, most of which fastavro leaves after the data; no reader uses it.
 _CHECKSUM: Final = 4
 
 
@@ -37,21 +37,10 @@ class Block:
 
 
 class ContainerReader:
-    """A container file that is read from start to end.
+    """A container file that is read from start to end, without seeking.
 
-    Parameters
-    ----------
-    file
-        The file, at its start; nothing is sought in it.
-    max_header
-        Most bytes of the header.
-    max_block
-        Most bytes of a block as it is in the file.
-
-    Attributes
-    ----------
-    offset
-        The number of bytes read so far.
+    ``max_header`` and ``max_block`` limit the bytes of the header and of a block as in the file.
+    ``offset`` is the number of bytes read so far.
     """
 
     def __init__(self, file: IO[bytes], *, max_header: int, max_block: int) -> None:
@@ -64,16 +53,12 @@ class ContainerReader:
     def header(self) -> tuple[dict[str, bytes], bytes]:
         """Read the header, and return its metadata and the marker between blocks.
 
-        Raises
-        ------
-        DamagedAvro
-            The file is no Avro container file, or its header is damaged.
-        UnsupportedAvro
-            The file has another version of the container format.
+        Raises DamagedAvro, also if the file is not an Avro container file, and UnsupportedAvro for
+        another version of the container format.
         """
         magic = self._take(len(MAGIC))
         if magic[:3] != MAGIC[:3]:
-            raise self._damaged("no Avro object container file")
+            raise self._damaged("not an Avro object container file")
         if magic != MAGIC:
             reason = f"version {magic[3]} of Avro's container files is not read, only {MAGIC[3]}"
             raise UnsupportedAvro(reason)
@@ -90,19 +75,10 @@ class ContainerReader:
         return metadata, self._take(SYNC_BYTES)
 
     def blocks(self, sync: bytes, decompress: Callable[[bytes], bytes]) -> Iterator[Block]:
-        """Yield the blocks.
+        """Yield the blocks; DamagedAvro if one is damaged.
 
-        Parameters
-        ----------
-        sync
-            The marker between blocks, of the header.
-        decompress
-            Decompresses the bytes of a block; raises ValueError where it cannot.
-
-        Raises
-        ------
-        DamagedAvro
-            A block is damaged. A file that ends between two blocks looks complete.
+        A file that ends between two blocks looks complete. ``sync`` is the marker from the header.
+        ``decompress`` raises ValueError if it cannot decompress the bytes of a block.
         """
         self._start = self.offset
         while first := self._file.read(1):
@@ -112,7 +88,7 @@ class ContainerReader:
                 raise self._damaged(f"a block of {count} records")
             packed = self._part(self._max_block)
             if self._take(SYNC_BYTES) != sync:
-                raise self._damaged("the marker behind the block is another one")
+                raise self._damaged("the marker after the block is wrong")
             try:
                 data = decompress(packed)
             except ValueError as error:

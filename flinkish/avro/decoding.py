@@ -1,7 +1,7 @@
 """Avro's binary encoding, read value by value with bounds.
 
-Avro specification 1.11, "Binary Encoding". Bytes may come from anybody: every size is held against
-the bytes that are left, and elements of arrays and maps, which may take no bytes, are counted.
+Avro specification 1.11, "Binary Encoding". Bytes are untrusted: every size is compared with the
+remaining bytes, and elements of arrays and maps, which may take no bytes, are counted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,11 @@ _INT64: Final = 1 << 63
 
 
 class Cursor:
-    """A place in bytes.
+    """A position in bytes.
 
-    Parameters
-    ----------
-    data
-        The bytes.
-    max_items
-        Most elements of all counted arrays and maps; None for as many as there are bytes and
-        :data:`MAX_EMPTY` more.
-    max_text
-        Most bytes of a string; None for any.
+    ``max_items`` limits the elements of all counted arrays and maps; None allows as many as there
+    are bytes and :data:`MAX_EMPTY` more. ``max_text`` limits the bytes of a string; None is no
+    limit.
     """
 
     __slots__ = ("at", "data", "items", "max_items", "max_text")
@@ -84,7 +78,7 @@ def decode_boolean(cursor: Cursor) -> bool:
     """Read a boolean."""
     byte = cursor.take(1)[0]
     if byte > 1:
-        raise cursor.damaged(f"{byte} is no boolean")
+        raise cursor.damaged(f"{byte} is not a boolean")
     return byte == 1
 
 
@@ -157,7 +151,7 @@ PRIMITIVE_DECODERS: Final[dict[str, Decode]] = {
 
 
 def as_float(number: float) -> float:
-    """Round a number to what a float of 32 bits can be."""
+    """Round a number to a 32-bit float."""
     return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
 
 
@@ -177,7 +171,7 @@ def choice(values: list[str]) -> Decode:
     def decode(cursor: Cursor) -> str:
         number = decode_long(cursor)
         if not 0 <= number < len(values):
-            raise cursor.damaged(f"{number} is no number of the enum's symbols")
+            raise cursor.damaged(f"{number} is not an index of the enum's symbols")
         return values[number]
 
     return decode
@@ -189,7 +183,7 @@ def union(branches: Sequence[Decode]) -> Decode:
     def decode(cursor: Cursor) -> Any:
         number = decode_long(cursor)
         if not 0 <= number < len(branches):
-            raise cursor.damaged(f"{number} is no number of the union's types")
+            raise cursor.damaged(f"{number} is not an index of the union's types")
         return branches[number](cursor)
 
     return decode
@@ -225,14 +219,10 @@ def mapping(value: Decode) -> Decode:
 
 
 class RecordDecoder:
-    """Reads a record; the lists are filled after it is made, so that it may contain itself.
+    """Reads a record; the lists are filled after construction, so that it may contain itself.
 
-    Attributes
-    ----------
-    parts
-        For each written field the name to keep it under (None to skip it), and what reads it.
-    added
-        The names of the fields that were not written, and what makes their values.
+    ``parts`` has for each written field the name to keep it under (None to skip it) and its reader;
+    ``added`` the names of the fields that were not written, and the factories of their values.
     """
 
     def __init__(self) -> None:
@@ -270,15 +260,11 @@ def has_empty_items(schema: Any) -> bool:
 
 
 def compile_schema(schema: Any, *, counted: Callable[[Any], bool] = lambda _: True) -> Decode:
-    """Return what reads values of a schema.
+    """Return a reader of values of a schema.
 
-    Parameters
-    ----------
-    schema
-        A known schema, as ``json.loads`` returns it: not recursive, each record in full, without
-        enums, fixed bytes and logical types.
-    counted
-        Whether elements of an array count, by their schema; see :func:`array`.
+    ``schema`` is trusted, in parsed JSON: not recursive, each record in full, without enums, fixed
+    bytes and logical types. ``counted`` decides by schema whether elements of an array count; see
+    :func:`array`.
     """
     if isinstance(schema, list):
         return union([compile_schema(branch, counted=counted) for branch in schema])
@@ -297,12 +283,9 @@ def compile_schema(schema: Any, *, counted: Callable[[Any], bool] = lambda _: Tr
 
 
 def read_value(decode: Decode, data: bytes, *, max_items: int | None = None) -> Any:
-    """Return the value of all the bytes; ``max_items`` as for :class:`Cursor`.
+    """Return the value of all the bytes; Corrupt if they are not one.
 
-    Raises
-    ------
-    Corrupt
-        The bytes are none of a value.
+    ``max_items`` is as for :class:`Cursor`.
     """
     cursor = Cursor(data, max_items=max_items)
     try:
@@ -310,9 +293,9 @@ def read_value(decode: Decode, data: bytes, *, max_items: int | None = None) -> 
     except Corrupt:
         raise
     except RecursionError:
-        raise cursor.damaged("it has too many values within each other") from None
+        raise cursor.damaged("it is nested too deeply") from None
     except (ValueError, ArithmeticError) as error:  # a date that no calendar has
         raise cursor.damaged(f"{type(error).__name__}: {error}") from error
     if cursor.at != len(data):
-        raise cursor.damaged(f"{len(data) - cursor.at} bytes too many")
+        raise cursor.damaged(f"{len(data) - cursor.at} extra bytes")
     return value

@@ -6,14 +6,9 @@ from flinkish.errors import Corrupt, UnsupportedFormat
 
 
 class DamagedAvro(Corrupt):
-    """Bytes are damaged, truncated, or none of Avro's.
+    """Bytes are damaged, truncated, or not Avro.
 
-    Attributes
-    ----------
-    reason
-        What is wrong there.
-    offset
-        The damaged value or block's position in the bytes or the file.
+    ``offset`` is the position of the damaged value or block in the bytes or the file.
     """
 
     def __init__(self, reason: str, offset: int, length: int | None = None) -> None:

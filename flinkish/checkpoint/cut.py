@@ -85,26 +85,14 @@ class OperatorCut:
 class Cut:
     """One committed batch of one query, and the files it consists of.
 
-    Attributes
-    ----------
-    planned_batch
-        Batch N + 1 where its offsets are written; else None.
-    planned_fault
-        What is wrong with the offsets of batch N + 1 if they cannot be read: the cut is without
-        them, so the batch is planned anew. Empty if nothing is.
-    watermark_ms
-        The watermark of the next batch, milliseconds since the epoch; None: no watermark yet.
-    offsets
-        Offset JSON of each source, or ``-``.
-    pins
-        The settings pinned in the offset log.
-    backend
-        The state store backend; None without stateful operators, or where it is unknown.
-    checkpoint_format
-        2 where commits carry unique ids of state files (a restart needs
-        ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to it), else 1.
-    files
-        Files with posix paths relative to ``root``.
+    ``planned_batch`` is N + 1 if its offsets are written. ``planned_fault`` is not empty if they
+    cannot be read: the cut is then without them, and Spark plans the batch again. ``watermark_ms``
+    is the watermark of the next batch, in milliseconds since the epoch. ``offsets`` are the JSON of
+    each source, or ``-``; ``pins`` the settings pinned in the offset log. ``backend`` is None
+    without stateful operators, or if it is unknown. ``checkpoint_format`` is 2 if commits have
+    unique ids of state files (a restart then needs
+    ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to 2), else 1. ``files`` have
+    posix paths relative to ``root``.
     """
 
     root: str
@@ -122,26 +110,21 @@ class Cut:
 
 
 def newest_committed_batch(root: str) -> int | None:
-    """Return the newest batch with a commit log entry; None where there is no entry."""
-    found = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
-    return found[-1] if found else None
+    """Return the newest batch with a commit log entry; None if there is no entry."""
+    batches = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
+    return batches[-1] if batches else None
 
 
 def newest_planned_batch(root: str) -> int | None:
-    """Return the newest batch that is planned or committed; None where there is none."""
-    found = numbers_among(fs.list_names(os.path.join(fs.locate(root), OFFSETS)))
-    return found[-1] if found else None
+    """Return the newest batch that is planned or committed; None if there is none."""
+    batches = numbers_among(fs.list_names(os.path.join(fs.locate(root), OFFSETS)))
+    return batches[-1] if batches else None
 
 
 def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
-    """Return the offsets and the commit of the newest committed batch; None where there is none.
+    """Return the offsets and the commit of the newest committed batch, if there is one.
 
-    Only these two files are read.
-
-    Raises
-    ------
-    Corrupt
-        One of them is missing or damaged.
+    Only these two files are read. Raises Corrupt if one of them is missing or damaged.
     """
     batch = newest_committed_batch(root)
     if batch is None:
@@ -156,23 +139,11 @@ def newest_entries(root: str) -> tuple[OffsetEntry, CommitEntry] | None:
 def read_cut(root: str, batch_id: int | None = None) -> Cut:
     """Return the cut at a batch of a checkpoint.
 
-    Parameters
-    ----------
-    root
-        Location of the checkpoint.
-    batch_id
-        The committed batch; None is the newest.
+    ``batch_id`` is a committed batch; None is the newest.
 
-    Raises
-    ------
-    NoCommittedBatch
-        There is no such commit.
-    FilesVanished
-        Spark has trimmed a file and committed a newer batch meanwhile; try again.
-    Corrupt
-        A file is missing or damaged and no newer batch explains it.
-    UnsupportedFormat
-        Logs or state stores are of an unknown kind.
+    Raises NoCommittedBatch; FilesVanished if Spark has trimmed a file and committed a newer batch
+    meanwhile (retry); Corrupt if a file is missing or damaged and no newer batch explains it;
+    UnsupportedFormat for logs or state stores of an unknown kind.
     """
     root = fs.locate(root)
     committed = numbers_among(fs.list_names(os.path.join(root, COMMITS)))
@@ -193,20 +164,15 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 
 
 def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | None:
-    """Return what is wrong with a file that Hadoop's checksum file contradicts; else None.
+    """Return how a file differs from Hadoop's checksum file; None if it does not.
 
-    A checksum file that is missing, or for another size, says nothing.
-
-    Parameters
-    ----------
-    location
-        Where Spark wrote the file; the checksum file is beside it.
-    size, blocks
-        Its size, and its bytes in blocks of whole chunks (:data:`.checksum_files.CHUNK`).
+    A checksum file that is missing, or for another size, is ignored. ``location`` is where Spark
+    wrote the file; the checksum file is next to it. ``blocks`` are its bytes in blocks of whole
+    chunks (:data:`.checksum_files.CHUNK`).
     """
     if not fs.is_local(location):
         return None
-    try:  # no more than it may have: whoever wrote it chose its size
+    try:  # no more than it may have: its size is untrusted
         content = local.read_range(checksum_file_of(location), 0, size_of_checksum_file(size) + 1)
     except FileNotFoundError:
         return None
@@ -309,8 +275,8 @@ class _Reader:
             return None, None
         except Corrupt as error:
             self.planned_fault = (
-                f"{error.message}; batch {self.batch + 1} is planned anew, with what its sources "
-                "have then"
+                f"{error.message}; batch {self.batch + 1} is planned again, with the data that "
+                "its sources have then"
             )
             return None, None
 
@@ -396,31 +362,31 @@ class _Reader:
     ) -> tuple[OperatorCut, ...]:
         listing = fs.list_directory(os.path.join(self.root, STATE))
         operators: list[OperatorCut] = []
-        known = commits[self.batch].state_ids
+        state_ids = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
         # Ordinals count from 0, so one that is left out is gone.
-        for lost in sorted((set(known) | set(range(max(ordinals, default=0)))) - set(ordinals)):
+        for lost in sorted((set(state_ids) | set(range(max(ordinals, default=0)))) - set(ordinals)):
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
-            found = read_operator(
+            operator = read_operator(
                 self.root,
                 ordinal,
                 version=self.batch + 1,
                 pins=offsets.pins,
-                state_ids=ids if known else None,
+                state_ids=ids if state_ids else None,
             )
-            if found is None:
+            if operator is None:
                 continue
-            self.files.extend(found.files)
+            self.files.extend(operator.files)
             operators.append(
                 OperatorCut(
                     ordinal=ordinal,
-                    kind=found.kind,
-                    partitions=found.partitions,
-                    stores=found.stores,
-                    bytes=found.bytes,
-                    files=len(found.files),
+                    kind=operator.kind,
+                    partitions=operator.partitions,
+                    stores=operator.stores,
+                    bytes=operator.bytes,
+                    files=len(operator.files),
                 )
             )
         return tuple(operators)

@@ -20,8 +20,8 @@ from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
-    "copy it back from a backup; where it is lost for good, write one with a new id, which makes "
-    'it another query for its sinks: {"id":"<a new UUID>"}'
+    "copy it back from a backup; if there is none, write one with a new id, with which its sinks "
+    'treat it as another query: {"id":"<a new UUID>"}'
 )
 
 
@@ -31,12 +31,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     ``path`` is one checkpoint (its key is None, because it does not record its query's name) or a
     directory of several, named like their queries.
 
-    Raises
-    ------
-    SavepointNotFound
-        The path is neither.
-    Corrupt
-        A checkpoint lacks its file ``metadata`` or its directory ``offsets``.
+    Raises SavepointNotFound if the path is neither, and Corrupt if a checkpoint lacks its file
+    ``metadata`` or its directory ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -44,14 +40,14 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     below = {
         name: storage.join(root, name) for name in sorted(storage.list_directory(root).directories)
     }
-    found: dict[str | None, str] = {
+    checkpoints: dict[str | None, str] = {
         name: location for name, location in below.items() if is_checkpoint(location)
     }
-    if not found:
+    if not checkpoints:
         savepoints = sum(name.startswith("savepoint-") for name in below)
         if savepoints:
             raise SavepointNotFound(
-                f"{path} is not a savepoint, but holds some: {savepoints}",
+                f"{path} is not a savepoint, but contains some: {savepoints}",
                 hint=f"name one of them; see: flinkish savepoint list {quoted_path(path)}",
                 path=path,
             )
@@ -61,26 +57,22 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
             "for several queries, name the directory that holds one checkpoint per query name",
             path=path,
         )
-    return found
+    return checkpoints
 
 
 def is_checkpoint(location: str) -> bool:
     """Return whether a directory looks like a Spark query's checkpoint.
 
-    One that Spark has only just begun, of which there is nothing but ``metadata``, does not.
-
-    Raises
-    ------
-    Corrupt
-        It is one, without the file ``metadata`` or the directory ``offsets``.
+    One that Spark has only just begun, with nothing but ``metadata``, does not. Raises Corrupt if
+    it is a checkpoint without the file ``metadata`` or the directory ``offsets``.
     """
     listing = storage.list_directory(location)
     there = _PARTS.intersection(listing.directories)
     if METADATA in listing.files:
         if there and OFFSETS not in there:
             raise Corrupt(
-                f"the checkpoint {location} lacks its directory {OFFSETS}, which says what each "
-                "batch has read",
+                f"the checkpoint {location} lacks its directory {OFFSETS}, which records what "
+                "each batch has read",
                 hint="copy it back from a backup, or name the other checkpoints one by one",
                 path=storage.join(location, OFFSETS),
             )
@@ -97,7 +89,7 @@ def is_checkpoint(location: str) -> bool:
 
 
 def _has_numbers(location: str) -> bool:
-    """Return whether a directory holds what Spark names by numbers: batches, operators, sources."""
+    """Return whether a directory has entries with numbers as names: batches, operators, sources."""
     listing = storage.list_directory(location)
     return bool(numbers_among([*listing.files, *listing.directories]))
 
@@ -105,10 +97,7 @@ def _has_numbers(location: str) -> bool:
 def query_id_of(root: str) -> str:
     """Return the Spark query id in a checkpoint's ``metadata`` (``StreamMetadata``).
 
-    Raises
-    ------
-    Corrupt
-        The file is missing, or Spark did not write it.
+    Raises Corrupt if the file is missing, or Spark did not write it.
     """
     path = storage.join(root, METADATA)
     try:
@@ -117,14 +106,14 @@ def query_id_of(root: str) -> str:
         raise Corrupt(f"{path} is missing", hint=_HINT_METADATA, path=path) from error
     except CheckpointFormatError as error:
         damaged = unreadable(path, error)
-        damaged.hint = _HINT_METADATA  # all batches need it: an older one is no way out
+        damaged.hint = _HINT_METADATA  # all batches need it: an older batch does not help
         raise damaged from error
 
 
 def last_written(root: str) -> float:
     """Return the time of the last write to the offset or commit log, seconds since the epoch.
 
-    0.0 means unknown. Every batch writes to both logs. Files that are trimmed meanwhile are
+    0.0 means unknown. Every batch writes to both logs. Files that are trimmed in the meantime are
     ignored.
     """
     newest = 0.0

@@ -9,7 +9,7 @@ from flinkish.errors import Corrupt, FlinkishError, UnsupportedFormat
 
 #: What to do about a checkpoint that is damaged at its newest batch.
 HINT_WHOLE = (
-    "put the file back from a copy, or go on from an older batch: flinkish savepoint "
+    "put the file back from a copy, or restore an older batch: flinkish savepoint "
     "--from-checkpoint URL TARGET --batch newest-whole"
 )
 
@@ -19,7 +19,7 @@ class FilesVanished(FlinkishError):
 
     id = "files-vanished"
     default_hint = (
-        "try again; if it happens always, raise spark.sql.streaming.minBatchesToRetain of the job"
+        "try again; if it always happens, raise spark.sql.streaming.minBatchesToRetain of the job"
     )
 
 
@@ -38,7 +38,7 @@ def missing(root: str, batch: int, path: str, newest: Callable[[str], int | None
         )
     return Corrupt(
         f"the checkpoint {root} lacks {path}, needed by batch {batch} "
-        f"(state version {batch + 1}), and no newer batch is there",
+        f"(state version {batch + 1}), and there is no newer batch",
         hint=HINT_WHOLE,
         path=path,
         batch=batch,
@@ -50,14 +50,7 @@ def unreadable(
 ) -> FlinkishError:
     """Return the error for an unreadable file: Corrupt, or UnsupportedFormat if Spark is newer.
 
-    Parameters
-    ----------
-    path
-        Location of the file.
-    error
-        The parser's error.
-    what
-        Predicate of the message for a damaged file.
+    ``what`` is the predicate of the message for a damaged file.
     """
     if isinstance(error, UnsupportedCheckpointFormat):
         return UnsupportedFormat(f"{path} cannot be read: {error.detail}", path=path)

@@ -57,14 +57,9 @@ class StoreInfo:
 class OperatorFiles:
     """The files of an operator at one version.
 
-    Attributes
-    ----------
-    kind
-        Spark's name of the operator; None without metadata (Spark 3.5).
-    bytes
-        Size of the state itself, without metadata and schema files.
-    files
-        Files with paths relative to the checkpoint.
+    ``kind`` is Spark's name of the operator; None without metadata (Spark 3.5). ``bytes`` is the
+    size of the state itself, without metadata and schema files. Paths of ``files`` are relative to
+    the checkpoint.
     """
 
     kind: str | None
@@ -112,31 +107,15 @@ def read_operator(
     pins: Mapping[str, str],
     state_ids: StateIds | None,
 ) -> OperatorFiles | None:
-    """Return the files of ``state/<ordinal>`` at a version, or None when it has no part in it.
+    """Return the files of ``state/<ordinal>`` at a version; None if it has no part in it.
 
-    An operator has no part in the version when a batch was only planned with it, or when it was
-    dropped from the program (Spark 3.5 leaves its directory behind). Partitions are read one at a
-    time, on remote storage many at once, and only the names of their files are kept.
+    An operator has no part in the version if a batch was only planned with it, or if it was dropped
+    from the program (Spark 3.5 leaves its directory). Partitions are read one at a time, on remote
+    storage many at once, and only the names of their files are kept.
 
-    Parameters
-    ----------
-    version
-        The state version.
-    pins
-        The settings in the offset log.
-    state_ids
-        Unique ids by version where the commit log has them; else None.
-
-    Raises
-    ------
-    FileNotFoundError
-        A file is missing.
-    Corrupt
-        A file is damaged.
-    UnsupportedFormat
-        A file is of a newer Spark.
-    NotSavepointable
-        The state store provider is unknown.
+    ``state_ids`` are the unique ids by version, if the commit log has them. Raises
+    FileNotFoundError, Corrupt, UnsupportedFormat for a newer Spark, and NotSavepointable if the
+    state store provider is unknown.
     """
     directory = os.path.join(root, STATE, str(ordinal))
     prefix = f"{STATE}/{ordinal}/"
@@ -153,7 +132,7 @@ def read_operator(
         trouble = trouble or partition.trouble
         files.extend(partition.files)
         total += partition.files.bytes
-    if metadata is not None and not names:  # what is only planned has a schema in partition 0
+    if metadata is not None and not names:  # a planned operator has a schema in partition 0
         raise FileNotFoundError(2, "not listed", os.path.join(directory, "0"))
     if not _takes_part(newest, version, metadata, state_ids):
         return None

@@ -1,8 +1,8 @@
-"""Whether the files of a checkpoint are whole, as far as it can be seen without reading the state.
+"""Whether the files of a checkpoint are whole, checked without reading the state.
 
-A cut says which files there must be; here their ends are looked at
-(:mod:`flinkish.checkpoint.format.file_ends`), and on a local disk Hadoop's checksum file beside
-each: of state, whether it is for a file of that size; of all else, whether it has its checksums.
+A cut names the required files; this module checks their ends
+(:mod:`flinkish.checkpoint.format.file_ends`), and on a local disk the Hadoop checksum file next to
+each: for state only whether it is for a file of that size, for other files also the checksums.
 """
 
 from __future__ import annotations
@@ -55,26 +55,11 @@ def damaged_files(
     *,
     written: str | None = None,
 ) -> Iterator[DamagedFile]:
-    """Yield the damaged files of a checkpoint, in their order; logs that were parsed are passed by.
+    """Yield the damaged files of a checkpoint, in their order; parsed logs are skipped.
 
-    Parameters
-    ----------
-    root
-        The directory from which the files are read.
-    files
-        Paths in the checkpoint, and sizes in bytes.
-    pins
-        The settings in the offset log.
-    offsets
-        The offsets of all sources.
-    written
-        The directory in which Spark wrote the files, if that is another: the checksum files are
-        there.
-
-    Raises
-    ------
-    FileNotFoundError
-        A file is gone by now.
+    ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
+    if elsewhere: the checksum files are there. ``files`` are paths in the checkpoint and sizes in
+    bytes, ``offsets`` those of all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
@@ -144,7 +129,7 @@ def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corru
 
 
 def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
-    """Return the cut at a batch, after a look at its files: see :func:`damaged_files`.
+    """Return the cut at a batch after checking its files, see :func:`damaged_files`.
 
     Raises the errors of :func:`~flinkish.checkpoint.cut.read_cut`, and Corrupt for damaged files.
     """
@@ -164,12 +149,8 @@ def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
 class WholeBatch:
     """The newest whole batch of a checkpoint.
 
-    Attributes
-    ----------
-    batch
-        Its number; None where none was found.
-    skipped
-        What is wrong with the newer ones, the newest first.
+    ``batch`` is None if none was found; ``skipped`` is what is wrong with the newer ones, the
+    newest first.
     """
 
     batch: int | None
@@ -181,12 +162,7 @@ def newest_whole_batch(root: str) -> WholeBatch:
 
     At most :data:`MOST_BATCHES` are tried.
 
-    Raises
-    ------
-    NoCommittedBatch
-        No batch is committed.
-    StorageError, UnsupportedFormat
-        The checkpoint cannot be read.
+    Raises NoCommittedBatch, and StorageError or UnsupportedFormat if the checkpoint cannot be read.
     """
     root = storage.locate(root)
     committed = numbers_among(storage.list_names(storage.join(root, COMMITS)))

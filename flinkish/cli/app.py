@@ -20,7 +20,7 @@ from flinkish.cli.base import HELP_NAMES, did_you_mean, scan
 from flinkish.cli.output.printer import Output, report
 from flinkish.cli.output.streams import READER_GONE, Stream, StreamLost
 from flinkish.cli.output.text import SCHEMA_VERSION
-from flinkish.cli.session import Interrupted
+from flinkish.client.context import Interrupted
 from flinkish.errors import ResultNotWritten, UsageError
 
 COMPLETE = "_FLINKISH_COMPLETE"

@@ -57,16 +57,3 @@ class Session(Context):
 
     def __enter__(self) -> Session:
         return self
-
-
-class Interrupted(BaseException):
-    """A signal ended the wait, not the work. ``code`` is the exit status, 130 or 143.
-
-    It is not an Exception, so that no handler on the way up catches it.
-    """
-
-    def __init__(self, code: int, message: str = "", follow: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.follow = follow

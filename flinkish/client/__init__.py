@@ -2,12 +2,12 @@
 
 :class:`~flinkish.client.client.Client` is the entry point::
 
-    from flinkish import Client
+    from flinkish import Client, Program
 
     with Client() as client:
-        job = client.run("app.py", ["in", "out"], master="local[2]")
+        job = client.run(Program("app.py", arguments=("in", "out"), master="local[2]"))
         savepoint = job.stop("savepoints")
-        job = client.run("app_v2.py", ["in", "out"], from_savepoint=savepoint)
+        job = client.run("app_v2.py", from_savepoint=savepoint)
 
 This package never prints and never asks the user: notices, warnings and progress go to a
 :class:`~flinkish.client.reporter.Reporter`, errors are those of :mod:`flinkish.errors`. Names are
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from flinkish.client.retention import PruneResult
     from flinkish.client.savepoints import Savepoint
     from flinkish.client.submission import Start
+    from flinkish.messages.launch import Program
+    from flinkish.messages.restore_options import RestoreOptions
 
 __all__ = [
     "Changes",
@@ -36,10 +38,12 @@ __all__ = [
     "JobOutcome",
     "OperatorPlan",
     "Plan",
+    "Program",
     "Progress",
     "PruneResult",
     "PurgeResult",
     "Reporter",
+    "RestoreOptions",
     "Savepoint",
     "SilentReporter",
     "Start",
@@ -47,20 +51,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Changes": "migration",
-    "Client": "client",
-    "Job": "job",
-    "OperatorPlan": "checking",
-    "JobOutcome": "all_jobs",
-    "Plan": "checking",
-    "Progress": "reporter",
-    "PruneResult": "retention",
-    "PurgeResult": "purge",
-    "Reporter": "reporter",
-    "Savepoint": "savepoints",
-    "SilentReporter": "reporter",
-    "Start": "submission",
-    "prune": "client",
+    "Changes": "client.migration",
+    "Client": "client.client",
+    "Job": "client.job",
+    "OperatorPlan": "client.checking",
+    "JobOutcome": "client.all_jobs",
+    "Plan": "client.checking",
+    "Program": "messages.launch",
+    "Progress": "client.reporter",
+    "PruneResult": "client.retention",
+    "PurgeResult": "client.purge",
+    "Reporter": "client.reporter",
+    "RestoreOptions": "messages.restore_options",
+    "Savepoint": "client.savepoints",
+    "SilentReporter": "client.reporter",
+    "Start": "client.submission",
+    "prune": "client.client",
 }
 
 
@@ -70,5 +76,5 @@ if not TYPE_CHECKING:  # else type checkers would take any name for one of this 
         if name in _HOMES:
             from importlib import import_module
 
-            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return getattr(import_module(f"flinkish.{_HOMES[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkish.client import requests
-from flinkish.client.context import Context
-from flinkish.errors import FlinkishError, Locked, WrongState, from_record
+from flinkish.client.context import Context, interruptible
+from flinkish.client.failures import Troubles, find_troubles
+from flinkish.client.outcomes import Removal, warnings_of
+from flinkish.client.retention import remove_old
+from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
+from flinkish.messages.requests import LeftOut, RequestResult
+from flinkish.messages.savepoints import SavepointResult
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.lookup import name_matches
 from flinkish.registry.waiting import wait_request
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.manage.retention import Policy
 
 
 @dataclass(frozen=True)
@@ -26,30 +34,101 @@ class JobOutcome:
         The job's record.
     request_id : str or None
         The request to its driver, if there is one.
-    savepoint : mapping or None
-        The savepoint as its driver reports it; has a ``path``.
+    result : RequestResult or None
+        The request's result.
     error : FlinkishError or None
         The error that occurred.
     skipped : str or None
         Why no savepoint was attempted.
-    left_out : sequence of mappings
-        Queries that are not in the savepoint, ``{"query", "reason"}`` each.
-    warnings : sequence of str
-        Sentences about what the savepoint does not have.
     """
 
     job: JobRecord
     request_id: str | None = None
-    savepoint: Mapping[str, Any] | None = None
+    result: RequestResult | None = None
     error: FlinkishError | None = None
     skipped: str | None = None
-    left_out: Sequence[Mapping[str, Any]] = ()
-    warnings: Sequence[str] = ()
+
+    @property
+    def savepoint(self) -> SavepointResult | None:
+        """The new savepoint, if there is one."""
+        return None if self.result is None else self.result.savepoint
+
+    @property
+    def left_out(self) -> Sequence[LeftOut]:
+        """The queries that are not in the savepoint."""
+        return () if self.result is None else self.result.left_out
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Sentences about what the savepoint does not have."""
+        return warnings_of(self.result)
 
     @property
     def who(self) -> str:
         """The job's name and id, for messages."""
         return f"{self.job.name} ({self.job.job_id})"
+
+
+@dataclass(frozen=True)
+class AllJobs:
+    """The jobs to be saved into ``target``, and those that should run but do not."""
+
+    target: str
+    jobs: Sequence[JobRecord]
+    troubles: Troubles
+
+    @property
+    def running(self) -> Sequence[JobRecord]:
+        """The jobs that have not just been found dead."""
+        return [job for job in self.jobs if not job.state.is_final]
+
+
+@dataclass(frozen=True)
+class AllSaved:
+    """The outcomes for all jobs, in their order, and the old savepoints that were removed."""
+
+    outcomes: Sequence[JobOutcome]
+    troubles: Troubles
+    removal: Removal
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing failed, 1 when every attempt failed, 3 when some did.
+
+        Failed jobs, and expected jobs that are not running, make it 3, also those just found to be
+        dead. If another process holds the target, so that old savepoints cannot be removed now,
+        that is not a failure: they are removed next time.
+        """
+        failed = [outcome for outcome in self.outcomes if outcome.error is not None]
+        alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]
+        if alive and not any(outcome.savepoint is not None for outcome in self.outcomes):
+            return FlinkishError.code
+        kept = self.removal.error is not None and not isinstance(self.removal.error, Locked)
+        return 3 if failed or kept or self.troubles.failed or self.troubles.missing else 0
+
+
+def jobs_to_save(
+    context: Context,
+    target: str | None,
+    pattern: str | None = None,
+    expected: Collection[str] = (),
+) -> AllJobs:
+    """Return the jobs that :func:`save_all` saves; nothing is requested yet.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    target : str or None
+        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
+    pattern : str, optional
+        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
+    expected : collection of str
+        Names of jobs that must be running.
+    """
+    directory = requests.savepoint_target(context, target)
+    jobs = running_jobs(context, pattern)
+    return AllJobs(directory, jobs, find_troubles(context, jobs, pattern, expected))
 
 
 def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord]:
@@ -71,45 +150,52 @@ def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord
 
 def save_all(
     context: Context,
-    jobs: Sequence[JobRecord],
-    target: str,
-    timeout: float,
+    asked: AllJobs,
     *,
+    timeout: float | None = None,
     full: bool = False,
     format_: str = "native",
+    keep: Policy | None = None,
     on_outcome: Callable[[JobOutcome], object] = lambda _outcome: None,
-) -> list[JobOutcome]:
+) -> AllSaved:
     """Take a savepoint of each job, all at the same time.
 
     Parameters
     ----------
     context : Context
         Has the registry.
-    jobs : sequence of JobRecord
-        As :func:`running_jobs` returns them.
-    target : str
-        The directory of savepoints, absolute.
-    timeout : float
-        Seconds to wait for all of them together; what is not there by then goes on.
+    asked : AllJobs
+        As :func:`jobs_to_save` returns them.
+    timeout : float, optional
+        Seconds to wait for all of them together; what is not complete by then continues. Default:
+        ``client.timeout``.
     full : bool
         Whether they share no files with earlier savepoints.
     format_ : str
         ``native`` or ``canonical``.
+    keep : Policy, optional
+        Which savepoints stay of the jobs that have a new one. Default: all.
     on_outcome : callable
         Called with each outcome as soon as it is known.
 
     Returns
     -------
-    list of JobOutcome
-        In the order of the jobs. Failures are part of the outcomes, not raised.
+    AllSaved
+        Failures are part of it, not raised.
     """
-    deadline = time.monotonic() + timeout
-    outcomes = [_begin(context, job, target, full=full, format_=format_) for job in jobs]
-    for index, outcome in enumerate(outcomes):
-        if outcome.request_id is not None:
-            outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
-        on_outcome(outcomes[index])
-    return outcomes
+    target = asked.target
+    deadline = time.monotonic() + context.timeout(timeout)
+    with interruptible("stopped waiting; the triggered savepoints continue", "flinkish list"):
+        outcomes = [_begin(context, job, target, full=full, format_=format_) for job in asked.jobs]
+        for index, outcome in enumerate(outcomes):
+            if outcome.request_id is not None:
+                outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
+            on_outcome(outcomes[index])
+    taken = {each.job.job_id: each.savepoint.path for each in outcomes if each.savepoint}
+    removal = Removal()
+    if keep is not None:
+        removal = remove_old(context, target, keep, taken.keys(), taken.values())
+    return AllSaved(outcomes, asked.troubles, removal)
 
 
 def why_skip(history: Sequence[Request]) -> str | None:
@@ -165,13 +251,7 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
     except FlinkishError as error:
         return replace(outcome, error=error)
     if request.state is RequestState.COMPLETED:
-        savepoint = requests.shown_result(request).get("savepoint") or {}
-        return replace(
-            outcome,
-            savepoint=savepoint,
-            left_out=requests.left_out(request),
-            warnings=requests.warnings_of(request),
-        )
+        return replace(outcome, result=request.result)
     failure = requests.failure_of(request)
     if isinstance(failure, Locked):  # another host holds the target
         return replace(outcome, skipped=failure.message)

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
-from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
-from flinkish.client.restoring import Restore, restore_spec
+from flinkish.client.program import asked_partitions, find_spark, launch_of
+from flinkish.client.restoring import restore_spec
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
 from flinkish.messages.codec import encode_fields
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import OperatorRow, RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class Plan:
 def check(
     context: Context,
     program: Program,
-    restore: Restore,
+    savepoint: str | None,
+    options: RestoreOptions,
     *,
     job: JobRecord | None = None,
     to_save: bool = False,
@@ -147,11 +149,13 @@ def check(
     Parameters
     ----------
     context : Context
-        Its configuration was loaded with the settings of ``restore``.
+        Its configuration was loaded with :func:`.restoring.settings`.
     program : Program
         The program.
-    restore : Restore
-        The savepoint, and how it would be restored.
+    savepoint : str or None
+        The savepoint.
+    options : RestoreOptions
+        How it would be restored.
     job : JobRecord, optional
         The job that stands for its savepoint.
     to_save : bool
@@ -177,12 +181,16 @@ def check(
     """
     if to_save and job is not None:
         raise _not_carried_out()
-    launch, spec = launch_and_restore(context, program, restore, job)
+    launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return check_launch(context, launch, spec, job=job)
 
 
 def launch_and_restore(
-    context: Context, program: Program, restore: Restore, job: JobRecord | None
+    context: Context,
+    program: Program,
+    savepoint: str | None,
+    options: RestoreOptions,
+    job: JobRecord | None,
 ) -> tuple[Launch, RestoreSpec]:
     """Return the launch of a program, and the restore from a savepoint or a job.
 
@@ -193,7 +201,8 @@ def launch_and_restore(
     """
     launch = launch_of(program, context.config, working_directory())
     spec = restore_spec(
-        restore,
+        savepoint,
+        options,
         context.config,
         parallelism=asked_partitions(launch),
         checkpoints=None if job is None else job.checkpoint_dir or job.job_id,

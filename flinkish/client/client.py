@@ -6,14 +6,15 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flinkish.client import all_jobs, migration, offline, requests
+from flinkish.client import all_jobs, migration, offline
 from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import accept, refuse
-from flinkish.client.job import Job, taken
-from flinkish.client.program import Program, own_application
+from flinkish.client.job import Job, opened
+from flinkish.client.program import own_application
 from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
 from flinkish.client.savepoints import Savepoint, open_savepoint
+from flinkish.messages.launch import Program
 from flinkish.registry.jobs import ACTIVE_STATES
 from flinkish.registry.liveness import reconcile
 
@@ -146,16 +147,9 @@ class Client(ProgramRunner):
             The outcome for each job. Failures are part of the outcomes, not raised.
         """
         context = self._context
-        target = requests.savepoint_target(context, directory)
-        jobs = all_jobs.running_jobs(context, name)
-        return all_jobs.save_all(
-            context,
-            jobs,
-            target,
-            context.timeout(timeout),
-            full=full,
-            format_=format,
-        )
+        asked = all_jobs.jobs_to_save(context, directory, name)
+        saved = all_jobs.save_all(context, asked, timeout=timeout, full=full, format_=format)
+        return list(saved.outcomes)
 
     def savepoint_of_checkpoint(
         self,
@@ -189,16 +183,16 @@ class Client(ProgramRunner):
         WrongState, NoCommittedBatch
             The checkpoint belongs to a job that is not dead, or there is nothing to save.
         """
-        request = offline.save_checkpoints(
+        outcome = offline.save_checkpoints(
             self._context,
             os.fspath(checkpoint),
-            requests.savepoint_target(self._context, directory),
+            directory,
             name,
             full=full,
             format_=format,
             agree=accept if may_be_running else refuse,
         )
-        return taken(self._context, request)
+        return opened(self._context, outcome)
 
     def migrate(
         self,
@@ -244,9 +238,9 @@ class Client(ProgramRunner):
         """
         asked = changes or migration.Changes()
         asked.check()
-        opened = open_savepoint(self._context, location_of(savepoint))._opened
+        old = open_savepoint(self._context, location_of(savepoint))._opened
         new = [
-            migration.new_schema(opened, name, lambda schema=schema: schema)  # type: ignore[misc]
+            migration.new_schema(old, name, lambda schema=schema: schema)  # type: ignore[misc]
             for name, schema in (schemas or {}).items()
         ]
         program = Program(
@@ -258,7 +252,7 @@ class Client(ProgramRunner):
         )
         done = migration.migrate(
             self._context,
-            migration.migration_for(opened, directory, asked, new),
+            migration.migration_for(old, directory, asked, new),
             *own_application(program, self._context.config),
         )
         return open_savepoint(self._context, done.savepoint.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flinkish.client.context import Context
+from flinkish.client.context import Context, interruptible
 from flinkish.client.waiting import look, not_canceled, not_failed
 from flinkish.errors import WaitTimeout, WrongState
 from flinkish.messages.queries import QueryStatus
@@ -82,12 +82,15 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
 
     local = all(query.checkpoint_dir.startswith("/") for query in known)
     poll = _POLL_LOCAL if local else _POLL_REMOTE
-    try:
-        ended = wait_job(registry, job.job_id, done, timeout, poll)
-    except WaitTimeout as late:
-        waiting = behind(_with_newest(registry.queries(job.job_id)))
-        raise _not_committed(late, look(context, job), before, waiting, timeout) from None
-    ended = not_canceled(not_failed(context, ended))
+    with interruptible(
+        f"stopped waiting; job {job.job_id} keeps running", f"flinkish checkpoint {job.job_id}"
+    ):
+        try:
+            ended = wait_job(registry, job.job_id, done, timeout, poll)
+        except WaitTimeout as late:
+            waiting = behind(_with_newest(registry.queries(job.job_id)))
+            raise _not_committed(late, look(context, job), before, waiting, timeout) from None
+        ended = not_canceled(not_failed(context, ended))
     return Committed(ended, _some(ended, _with_newest(registry.queries(job.job_id))))
 
 

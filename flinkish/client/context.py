@@ -1,9 +1,10 @@
-"""The context of every use case: the configuration, the registry, and the reporter of progress."""
+"""The context of every use case: configuration, registry, reporter; and what interrupts a wait."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config, sqlite_path
@@ -146,6 +147,29 @@ class _OpenedRegistry:
         if self._registry is not None:
             self._registry.close()
         self._registry, self.is_absent = None, False
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ended the wait, not the work. ``code`` is the exit status, 130 or 143.
+
+    As a KeyboardInterrupt it is not an Exception, so that no handler on the way up catches it.
+    """
+
+    def __init__(self, code: int, message: str = "", follow: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.follow = follow
+
+
+@contextmanager
+def interruptible(message: str, follow: str) -> Iterator[None]:
+    """Make Ctrl-C and SIGTERM end a wait with a message and the command that follows the work."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        code = stop.code if isinstance(stop, Interrupted) else 130
+        raise Interrupted(code, message, follow) from None
 
 
 def refuse(_question: str) -> bool:

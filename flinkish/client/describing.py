@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flinkish.client.context import Context
-from flinkish.client.program import Program, launch_of, pinned
+from flinkish.client.program import launch_of, pinned
 from flinkish.config import working_directory
 from flinkish.launch.driver_call import ask_driver
 from flinkish.messages.calls import Described, DescribeTask
+from flinkish.messages.launch import Program
 
 
 def describe(context: Context, program: Program) -> Described:

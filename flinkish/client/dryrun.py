@@ -11,13 +11,12 @@ from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.plan import RestorePlan
+from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.kafka_sink import may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
 

@@ -6,16 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flinkish.client import requests
+from flinkish.client import lifecycle
 from flinkish.client.context import Context
-from flinkish.client.offline import save_dead_job
+from flinkish.client.outcomes import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.submission import Start, start_of
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import look, wait_for, wait_until_started
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.savepoints import SavepointRecord
-from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind
+from flinkish.registry.jobs import JobRecord, JobState
 
 
 @dataclass(frozen=True)
@@ -140,20 +140,15 @@ class Job:
         FlinkishError
             The savepoint could not be taken.
         """
-        context, job = self._context, self.refresh().record
-        target = requests.savepoint_target(context, directory, job)
-        if job.state.is_final:
-            return self._taken(save_dead_job(context, job, target, full=full, format_=format))
-        seconds = context.timeout(timeout)
-        request = requests.submit(
-            context,
-            job,
-            RequestKind.SAVEPOINT,
-            target,
+        outcome = lifecycle.save_job(
+            self._context,
+            self.refresh().record,
+            directory,
             full=full,
             format_=format,
+            timeout=timeout,
         )
-        return self._taken(requests.wait_result(context, request, seconds))
+        return opened(self._context, outcome)
 
     def stop(
         self,
@@ -172,11 +167,10 @@ class Job:
         open windows and sessions, rows of outer joins, event-time timers. Drain only to end a job
         for good: later rows are late for it, and a failure after that point fails the job.
         """
-        context = self._context
-        target = requests.savepoint_target(context, directory, self.record)
-        seconds = context.timeout(timeout)
-        done = requests.stop(context, self.record, target, seconds, format_=format, drain=drain)
-        return self._taken(done)
+        outcome = lifecycle.stop(
+            self._context, self.record, directory, format_=format, drain=drain, timeout=timeout
+        )
+        return opened(self._context, outcome)
 
     def cancel(self, *, timeout: float | None = None) -> Job:
         """Cancel the job without a savepoint, and wait until it has ended.
@@ -201,8 +195,7 @@ class Job:
         WrongState
             It had already ended.
         """
-        context = self._context
-        requests.cancel(context, self.record, None, context.timeout(timeout))
+        lifecycle.cancel(self._context, self.record, timeout=timeout)
         return self.refresh()
 
     def cancel_with_savepoint(
@@ -213,11 +206,10 @@ class Job:
         timeout: float | None = None,
     ) -> Savepoint:
         """Take a savepoint, then cancel the job; as :meth:`stop`, but the job becomes CANCELED."""
-        context = self._context
-        target = requests.savepoint_target(context, directory, self.record)
-        seconds = context.timeout(timeout)
-        done = requests.cancel(context, self.record, target, seconds, format_=format)
-        return self._taken(done)
+        outcome = lifecycle.cancel_with_savepoint(
+            self._context, self.record, directory, format_=format, timeout=timeout
+        )
+        return opened(self._context, outcome)
 
     def restart(
         self,
@@ -262,30 +254,20 @@ class Job:
         """
         from flinkish.client import restarts
 
-        context = self._context
-        if savepoint is not None:
-            path = os.fspath(savepoint)
-            started = restarts.restart_from(
-                *(context, self.record, path),
-                conf=conf,
-                secret_args=secret_args,
-                sink_ahead=sink_ahead,
-            )
-        else:
-            plan = restarts.plan_restart(context, self.record, conf=conf, secret_args=secret_args)
-            started = restarts.carry_out(context, plan)
-        return Job.of(context, wait_until_started(context, started) if wait else started)
-
-    def _taken(self, request: Request) -> Savepoint:
-        return taken(self._context, request)
+        begun = restarts.restart(
+            self._context,
+            self.record,
+            None if savepoint is None else os.fspath(savepoint),
+            conf=conf,
+            secret_args=secret_args,
+            sink_ahead=sink_ahead,
+            wait=wait,
+        )
+        return Job.of(self._context, begun.job)
 
 
-def taken(context: Context, request: Request) -> Savepoint:
-    """Open the savepoint of a completed request, and warn of queries that are not in it."""
-    result = request.result
-    assert result is not None
-    assert result.savepoint is not None
-    left_out = {each.query: each.reason for each in result.left_out}
-    for warning in requests.warnings_of(request):
-        context.reporter.warning(warning)
-    return open_savepoint(context, result.savepoint.path, left_out)
+def opened(context: Context, outcome: Outcome) -> Savepoint:
+    """Open the savepoint of an outcome that has one."""
+    assert outcome.savepoint is not None
+    left_out = {each.query: each.reason for each in outcome.left_out}
+    return open_savepoint(context, outcome.savepoint.path, left_out)

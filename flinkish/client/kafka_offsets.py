@@ -119,7 +119,13 @@ def _new(offsets: Sequence[PartitionOffset], topics: Topics) -> Iterator[Partiti
         for number, has in topics.get(topic, {}).items():
             if (entry, topic, number) not in known:
                 yield PartitionOffset(
-                    *(entry, source, topic, number, None, has.begin, has.end),
+                    entry,
+                    source,
+                    topic,
+                    number,
+                    None,
+                    has.begin,
+                    has.end,
                     lag=has.end - has.begin,
                     note="new",
                 )

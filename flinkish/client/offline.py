@@ -10,14 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
+from flinkish.client.outcomes import Outcome, reported
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
+from flinkish.client.requests import savepoint_target
+from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, NoCommittedBatch, RegistryError
 from flinkish.launch.offline import (
@@ -45,6 +49,9 @@ from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage import base_name, join, locate
 
+if TYPE_CHECKING:
+    from flinkish.savepoint.manage.retention import Policy
+
 #: The value of ``--batch`` for the newest batch whose files are whole.
 NEWEST_WHOLE = "newest-whole"
 
@@ -58,32 +65,13 @@ def save_dead_job(
     format_: str = FORMAT_NATIVE,
     dry_run: bool = False,
     batch: int | str | None = None,
-) -> Request:
+) -> Outcome:
     """Take a savepoint of a dead job from its checkpoints and the facts in the registry.
 
-    A canonical savepoint is rewritten by the Spark that the job ran on.
-
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    job : JobRecord
-        A job in a final state.
-    target : str
-        The directory of savepoints, absolute.
-    full : bool
-        Whether it shares no files with an earlier savepoint.
-    format_ : str
-        ``native`` or ``canonical``.
-    dry_run : bool
-        Only check that a savepoint can be taken.
-    batch : int or str, optional
-        The committed batch of each query, as for :func:`save_checkpoints`.
-
-    Returns
-    -------
-    Request
-        As recorded in the job's history; with ``dry_run`` it is PENDING and not recorded.
+    A canonical savepoint is rewritten by the Spark that the job ran on. With ``dry_run`` it is only
+    checked that a savepoint can be taken; ``batch`` is the committed batch of each query, as for
+    :func:`save_checkpoints`. The request is in the job's history, also if it fails, but not after
+    a dry run.
 
     Raises
     ------
@@ -111,12 +99,13 @@ def save_dead_job(
             "ids: only the same program can restore the savepoint, operator by operator "
             "in order"
         )
-    request = _request(registry.now(), job.job_id, target, full=full, format_=format_)
+    started = registry.now()
+    arguments = SavepointArguments(target, format_, offline=True, full=full)
     places = {query.name: locate(query.checkpoint_dir) for query in queries}
     batches = {key: _batch_of(context, place, batch) for key, place in places.items()}
     if dry_run:
         _check_whole(places, batches)
-        return request
+        return Outcome(job_id=job.job_id, kind=RequestKind.SAVEPOINT, target=target)
     left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
     launch = replace(
         job.launch,
@@ -130,9 +119,9 @@ def save_dead_job(
     sources = [replace(source, batch_id=batches[source.name]) for source in sources]
     try:
         with _naming_whole_batches(places, batches):
-            shown, kept = _write(
+            savepoint, record = _write(
                 context,
-                request,
+                arguments,
                 launch,
                 SavepointJob(
                     job_id=job.job_id,
@@ -140,27 +129,28 @@ def save_dead_job(
                     spark_version=job.spark_version,
                     python_version=next((f.python_version for f in facts.values()), None),
                     restored_from=job.launch.restore.path if job.launch.restore else None,
-                    owner=request.requester,
+                    owner=requester(),
                     left_out=left,
                     complete=ever_ran(registry, job),
                 ),
                 sources,
             )
     except FlinkishError as error:
-        failed = replace(request, state=RequestState.FAILED, error=error.to_record())
-        _remember(context, lambda: registry.record_request(_finished(failed, registry.now())))
+        _record(context, job, arguments, started, RequestState.FAILED, error=error.to_record())
         raise
-    done = _done(request, RequestResult(shown, left_out=left, complete=ever_ran(registry, job)))
-    record = replace(kept, request_id=done.request_id)
-    _remember(context, lambda: registry.add_savepoint(record))
-    _remember(context, lambda: registry.record_request(_finished(done, registry.now())))
-    return done
+    request_id = new_request_id()
+    result = RequestResult(savepoint, left_out=left, complete=ever_ran(registry, job))
+    _remember(context, lambda: registry.add_savepoint(replace(record, request_id=request_id)))
+    request = _record(
+        context, job, arguments, started, RequestState.COMPLETED, request_id, result=result
+    )
+    return reported(reporter, Outcome.of(request, job))
 
 
 def save_checkpoints(
     context: Context,
     url: str,
-    target: str,
+    target: str | None,
     name: str | None = None,
     *,
     full: bool = False,
@@ -168,52 +158,42 @@ def save_checkpoints(
     agree: Agree = refuse,
     dry_run: bool = False,
     batch: int | str | None = None,
-) -> Request:
+    keep: Policy | None = None,
+    on_taken: Callable[[Outcome], object] = lambda _outcome: None,
+) -> Outcome:
     """Take a savepoint of checkpoints that were not written by flinkish.
 
     Parameters
     ----------
-    context : Context
-        Has the registry.
     url : str
         One checkpoint, or a directory of several.
-    target : str
-        The directory of savepoints, absolute.
+    target : str or None
+        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
     name : str, optional
         The job's name in the savepoint. Default: the directory's name.
-    full : bool
-        Whether it shares no files with an earlier savepoint.
-    format_ : str
-        ``native`` or ``canonical``.
-    agree : Agree
+    agree : callable
         Called when the checkpoint was written to a moment ago: its query may be running.
-    dry_run : bool
-        Only check that a savepoint can be taken.
     batch : int or str, optional
         The committed batch of each checkpoint: its number, or :data:`NEWEST_WHOLE` for the newest
         whose files are whole. Default: the newest, which must be whole.
-
-    Returns
-    -------
-    Request
-        It is recorded in no history.
+    keep, on_taken : optional
+        As for :func:`.lifecycle.save_job`.
 
     Raises
     ------
-    SavepointNotFound
-        There is no checkpoint.
+    SavepointNotFound, NoCommittedBatch
+        There is no checkpoint, or nothing to save.
     WrongState
         The checkpoint belongs to a job that is not dead.
     ConsentNeeded
         ``agree`` returned False.
-    NoCommittedBatch
-        There is nothing to save.
     Corrupt, StorageError, Locked
         The savepoint cannot be written.
     """
+    directory = savepoint_target(context, target)
     root = locate(url)
-    found = find_checkpoints(root)
-    by_name = {key or base_name(place): place for key, place in found.items()}
+    checkpoints = find_checkpoints(root)
+    by_name = {key or base_name(place): place for key, place in checkpoints.items()}
     ids = {key: query_id_of(place) for key, place in by_name.items()}
     newest = 0.0
     for key, place in by_name.items():
@@ -224,21 +204,21 @@ def save_checkpoints(
     batches = {key: _batch_of(context, place, batch) for key, place in by_name.items()}
     if may_be_running(newest, time.time()) and not dry_run:
         _ask(agree, root, time.time() - newest)
-    if None in found:
+    if None in checkpoints:
         context.reporter.note(
             f"In the savepoint, the query is named '{base_name(root)}' after its "
             "directory: the program's query must have the same name (.queryName)."
         )
     job_id = job_id_of(ids.values())
-    request = _request(time.time(), job_id, target, full=full, format_=format_)
+    outcome = Outcome(job_id=job_id, kind=RequestKind.SAVEPOINT, target=directory)
     if dry_run:
         _check_whole(by_name, batches)
-        return request
+        return outcome
     job = SavepointJob(
         job_id=job_id,
         name=name or base_name(root) or "checkpoint",
         restored_from=None,
-        owner=request.requester,
+        owner=requester(),
     )
     sources = [QuerySource(key, place, batch_id=batches[key]) for key, place in by_name.items()]
     launch = Launch(
@@ -247,28 +227,30 @@ def save_checkpoints(
         working_directory=working_directory(instead="/"),
     )
     with _naming_whole_batches(by_name, batches):
-        shown, kept = _write(context, request, launch, job, sources)
-    _remember(context, lambda: context.writable_registry.add_savepoint(kept))
-    return _done(request, RequestResult(shown))
+        arguments = SavepointArguments(directory, format_, offline=True, full=full)
+        savepoint, record = _write(context, arguments, launch, job, sources)
+    _remember(context, lambda: context.writable_registry.add_savepoint(record))
+    taken = replace(outcome, state=RequestState.COMPLETED, result=RequestResult(savepoint))
+    return with_removal(context, taken, keep, on_taken)
 
 
 def _batch_of(context: Context, place: str, batch: int | str | None) -> int | None:
     """Return the number of the batch to be saved, None for the newest, and warn of skipped ones."""
     if batch != NEWEST_WHOLE:
         return None if batch is None else int(batch)
-    found = newest_whole_batch(place)
-    if found.batch is None:
-        error = found.skipped[0]
-        error.hint = f"none of its last {len(found.skipped)} committed batches is intact"
+    whole = newest_whole_batch(place)
+    if whole.batch is None:
+        error = whole.skipped[0]
+        error.hint = f"none of its last {len(whole.skipped)} committed batches is intact"
         raise error
-    for error in found.skipped:
+    for error in whole.skipped:
         context.reporter.warning(error.message)
-    if found.skipped:
+    if whole.skipped:
         context.reporter.warning(
-            f"saving {place} at batch {found.batch}, the newest intact one: later batches "
+            f"saving {place} at batch {whole.batch}, the newest intact one: later batches "
             "will be processed again"
         )
-    return found.batch
+    return whole.batch
 
 
 def _check_whole(places: Mapping[str, str], batches: Mapping[str, int | None]) -> None:
@@ -301,22 +283,18 @@ def _naming_whole_batches(
 
 def _way_out(place: str) -> str:
     """Return the hint for a checkpoint that is damaged at its newest batch."""
-    found = newest_whole_batch(place)
-    if found.batch is None:
-        return f"none of its last {len(found.skipped)} committed batches is intact"
+    whole = newest_whole_batch(place)
+    if whole.batch is None:
+        return f"none of its last {len(whole.skipped)} committed batches is intact"
     return (
-        f"restore the file from a copy; or continue from batch {found.batch}, the newest "
-        f"intact one, with --batch newest-whole or --batch {found.batch}"
+        f"restore the file from a copy; or continue from batch {whole.batch}, the newest "
+        f"intact one, with --batch newest-whole or --batch {whole.batch}"
     )
-
-
-def _done(request: Request, result: RequestResult) -> Request:
-    return replace(request, state=RequestState.COMPLETED, result=result)
 
 
 def _write(
     context: Context,
-    request: Request,
+    arguments: SavepointArguments,
     launch: Launch,
     job: SavepointJob,
     sources: Sequence[QuerySource],
@@ -325,13 +303,13 @@ def _write(
 
     ``launch`` is the Spark that rewrites a canonical savepoint.
     """
-    target = str(request.arguments.target)
-    if request.arguments.format == FORMAT_NATIVE:
-        info = _write_native(context, request, target, job, sources)
+    target = arguments.target
+    if arguments.format == FORMAT_NATIVE:
+        info = _write_native(context, target, job, sources, full=arguments.full)
         return info.to_result(), info.to_record()
     launch, installation = pinned(launch)
     with scratch_directory(target, job.job_id, job.owner) as scratch:
-        native = _write_native(context, request, join(scratch, "native"), job, sources)
+        native = _write_native(context, join(scratch, "native"), job, sources, full=arguments.full)
         answer = rewrite(
             context,
             Migration(
@@ -349,10 +327,11 @@ def _write(
 
 def _write_native(
     context: Context,
-    request: Request,
     target: str,
     job: SavepointJob,
     sources: Sequence[QuerySource],
+    *,
+    full: bool,
 ) -> SavepointInfo:
     return write_savepoint(
         target,
@@ -360,7 +339,7 @@ def _write_native(
         sources,
         trigger=TRIGGER_OFFLINE,
         reporter=_WriterProgress(context.reporter),
-        full=request.arguments.full,
+        full=full,
         deadline=time.monotonic(),  # do not wait: a dead query never commits its first batch
     )
 
@@ -393,21 +372,33 @@ class _WriterProgress:
         self._reporter.progress(progress)
 
 
-def _request(now: float, job_id: str, target: str, *, full: bool, format_: str) -> Request:
-    return Request(
-        request_id=new_request_id(),
-        job_id=job_id,
+def _record(
+    context: Context,
+    job: JobRecord,
+    arguments: SavepointArguments,
+    started: float,
+    state: RequestState,
+    request_id: str | None = None,
+    *,
+    result: RequestResult | None = None,
+    error: Mapping[str, Any] | None = None,
+) -> Request:
+    """Record in a dead job's history that a savepoint was taken, or failed."""
+    registry = context.registry
+    request = Request(
+        request_id=request_id or new_request_id(),
+        job_id=job.job_id,
         kind=RequestKind.SAVEPOINT,
-        state=RequestState.PENDING,
-        created=now,
-        arguments=SavepointArguments(target, format_, offline=True, full=full),
+        state=state,
+        created=started,
+        arguments=arguments,
         requester=requester(),
-        started=now,
+        started=started,
+        result=result,
+        error=error,
     )
-
-
-def _finished(request: Request, now: float) -> Request:
-    return replace(request, finished=now)
+    _remember(context, lambda: registry.record_request(replace(request, finished=registry.now())))
+    return request
 
 
 def _remember(context: Context, write: Callable[[], object]) -> None:

@@ -11,17 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 from flinkish import storage
 from flinkish.config.secrets import mask_words
 from flinkish.errors import ConsentNeeded, Corrupt, Incompatible, StorageError, UsageError
 from flinkish.launch.secret_settings import redaction_of, shown_arguments
-from flinkish.messages.codec import decode, decode_fields, encode_fields
+from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
@@ -39,7 +39,9 @@ class PlanFile:
     savepoint_digest, program_digest
         SHA-256 in hex.
     options
-        The requested fields of :class:`~flinkish.messages.launch.RestoreSpec`.
+        How the savepoint is restored.
+    parallelism
+        The requested number of state partitions.
     plan
         What ``check`` has found.
     """
@@ -51,14 +53,14 @@ class PlanFile:
     arguments: tuple[str, ...]
     program_digest: str
     spark_version: str | None
-    options: Mapping[str, Any]
+    options: RestoreOptions
+    parallelism: int | None
     plan: RestorePlan
 
-    def restore_spec(self, claim_mode: str) -> RestoreSpec:
+    def restore_spec(self, claim_mode: str | None) -> RestoreSpec:
         """Return the restore of this plan; the driver's plan must equal this one."""
-        options = {k: v for k, v in self.options.items() if k not in ("path", "claim_mode")}
-        spec = decode(RestoreSpec, {**options, "path": self.savepoint, "claim_mode": claim_mode})
-        return replace(spec, expected=self.plan)
+        options = replace(self.options, claim_mode=claim_mode)
+        return RestoreSpec(self.savepoint, options, self.parallelism, expected=self.plan)
 
 
 def make_plan_file(
@@ -71,7 +73,6 @@ def make_plan_file(
     SavepointNotFound, StorageError
         The savepoint or the program cannot be read.
     """
-    options = {k: v for k, v in asdict(spec).items() if k != "expected"}
     return PlanFile(
         spec.path,
         savepoint_digest(spec.path),
@@ -80,7 +81,8 @@ def make_plan_file(
         mask_words(launch.arguments, redaction_of(launch)),
         program_digest(launch),
         spark_version,
-        options,
+        spec.options,
+        spec.parallelism,
         plan,
     )
 
@@ -136,11 +138,9 @@ def load(path: str) -> PlanFile:
     except KeyError as error:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
     try:
-        plan = decode_fields(PlanFile, known)
-        plan.restore_spec("NO_CLAIM")
+        return decode_fields(PlanFile, known)
     except Corrupt as error:
         raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
-    return plan
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:

@@ -1,63 +1,23 @@
-"""A PySpark program and the Spark that runs it."""
+"""The launch of a program: its paths, its Spark, its interpreters."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from flinkish import storage
 from flinkish.config import Config, working_directory
-from flinkish.errors import UsageError
+from flinkish.errors import Corrupt, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.spark_submit import Installation
-from flinkish.messages.launch import Launch
+from flinkish.messages.codec import decode_fields, encode_fields
+from flinkish.messages.launch import Launch, Program
+from flinkish.messages.restore_options import RestoreOptions
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program and its environment.
-
-    With neither file nor module it is an application of flinkish itself.
-
-    Parameters
-    ----------
-    application : str or None
-        The program's file. Relative paths start at the working directory.
-    module : str or None
-        The program as a module, instead of a file.
-    arguments : sequence of str
-        The program's arguments.
-    secret_arguments : sequence of str
-        Further arguments, which are never shown.
-    master : str or None
-        Spark's master.
-    spark_home : str or None
-        The Spark to use. Default: ``SPARK_HOME``, else the installed pyspark.
-    python, client_python : str or None
-        Python of the executors and of the driver.
-    py_files, archives, jars, packages : sequence of str
-        Accompanying files: files for imports, archives, jars, Maven coordinates. One item may be
-        several, separated by commas.
-    conf : mapping
-        Spark's settings.
-    """
-
-    application: str | None = None
-    module: str | None = None
-    arguments: Sequence[str] = ()
-    secret_arguments: Sequence[str] = ()
-    master: str | None = None
-    spark_home: str | None = None
-    python: str | None = None
-    client_python: str | None = None
-    py_files: Sequence[str] = ()
-    archives: Sequence[str] = ()
-    jars: Sequence[str] = ()
-    packages: Sequence[str] = ()
-    conf: Mapping[str, str] = field(default_factory=dict)
+_T = TypeVar("_T", Program, RestoreOptions)
 
 
 def launch_of(program: Program, config: Config, cwd: str) -> Launch:
@@ -82,6 +42,8 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     UsageError
         No program is named, two are, or there is no such file.
     """
+    file, home = _path(program.application), _path(program.spark_home)
+    program = well_typed(replace(program, application=file, spark_home=home))
     if program.application and program.module:
         raise UsageError(
             "the file and the module of a program are mutually exclusive",
@@ -89,29 +51,52 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
         )
     if not (program.application or program.module):
         raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
-    application = None
-    if program.application is not None:
-        application = program_file(program.application, cwd)
     conf = {**config.extra("spark."), **program.conf}
     partitions = config.integer("parallelism.default")
     if partitions is not None:
         conf[_PARTITIONS] = str(partitions)
-    spark_home = program.spark_home
-    return Launch(
-        application=application,
-        module=program.module,
+    complete = {**vars(absolute(program, cwd)), "conf": conf}
+    return Launch(**complete, options=config.to_options(), working_directory=cwd)
+
+
+def well_typed(given: _T) -> _T:
+    """Return a program or options as they are decoded again; raise UsageError for other types.
+
+    Python programs may give anything: a launch that cannot be decoded would make the registry
+    unreadable.
+    """
+    try:
+        return decode_fields(type(given), encode_fields(given))
+    except Corrupt as error:
+        raise UsageError(
+            error.message,
+            hint="several values are a tuple, as in Program('app.py', ('in', 'out')) and "
+            "RestoreOptions(uid_map=(('old', 'new'),))",
+        ) from error
+
+
+def _path(given: str | os.PathLike[str] | None) -> str | None:
+    return None if given is None else os.fspath(given)
+
+
+def absolute(program: Program, cwd: str) -> Program:
+    """Return a program with absolute paths, and single items in its lists of files.
+
+    Raises
+    ------
+    UsageError
+        There is no such file.
+    """
+    file, home = program.application, program.spark_home
+    return replace(
+        program,
+        application=None if file is None else program_file(file, cwd),
         arguments=tuple(program.arguments),
-        master=program.master,
-        spark_home=os.path.abspath(os.path.expanduser(spark_home)) if spark_home else None,
-        python=program.python,
-        client_python=program.client_python,
+        spark_home=os.path.abspath(os.path.expanduser(home)) if home else None,
         py_files=tuple(_absolute(item, cwd) for item in _items(program.py_files)),
         archives=tuple(_absolute(item, cwd) for item in _items(program.archives)),
         jars=tuple(_absolute(item, cwd) for item in _items(program.jars)),
         packages=tuple(_items(program.packages)),
-        conf=conf,
-        options=config.to_options(),
-        working_directory=cwd,
         secret_arguments=tuple(program.secret_arguments),
     )
 
@@ -148,18 +133,9 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     LaunchFailed
         See :func:`find_spark`.
     """
-    return pinned(
-        Launch(
-            application=None,
-            options=config.to_options(),
-            working_directory=working_directory(instead="/"),
-            master=program.master,
-            spark_home=program.spark_home,
-            python=program.python,
-            client_python=program.client_python,
-            conf=program.conf,
-        )
-    )
+    where = working_directory(instead="/")
+    complete = {**vars(program), "options": config.to_options(), "working_directory": where}
+    return pinned(Launch(**complete))
 
 
 def asked_partitions(launch: Launch) -> int | None:

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from flinkish import storage
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
-from flinkish.client.program import Program, find_spark
+from flinkish.client.program import find_spark
 from flinkish.client.purge_files import new_rehearsal_directory
-from flinkish.client.restoring import Restore
 from flinkish.client.submission import check_source, checkpoint_directory
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.job_origin import job_origin
 from flinkish.messages.calls import RehearsalTask, RestoreQuestion
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
@@ -69,7 +69,8 @@ class RehearsalResult:
 def rehearse(
     context: Context,
     program: Program,
-    restore: Restore,
+    savepoint: str | None,
+    options: RestoreOptions,
     *,
     job: JobRecord | None = None,
     limits: RehearsalLimits | None = None,
@@ -85,11 +86,13 @@ def rehearse(
     Parameters
     ----------
     context : Context
-        Its configuration was loaded with the settings of ``restore``.
+        Its configuration was loaded with :func:`.restoring.settings`.
     program : Program
         The program.
-    restore : Restore
-        The savepoint, and how it would be restored.
+    savepoint : str or None
+        The savepoint.
+    options : RestoreOptions
+        How it would be restored.
     job : JobRecord, optional
         The job that stands for its savepoint.
     limits : RehearsalLimits, optional
@@ -114,7 +117,7 @@ def rehearse(
     FlinkishError
         As for :func:`~flinkish.client.checking.check`.
     """
-    launch, spec = launch_and_restore(context, program, restore, job)
+    launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
 
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
 from flinkish.errors import (
     FlinkishError,
     GivenUp,
-    JobNotFound,
     Locked,
     NoSavepointDirectory,
-    UsageError,
     WaitTimeout,
-    WrongState,
     from_record,
-    quoted,
-    quoted_path,
 )
-from flinkish.messages.codec import encode_fields
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
 from flinkish.registry.waiting import wait_job, wait_request
 
@@ -72,33 +64,6 @@ def savepoint_target(context: Context, given: str | None, job: JobRecord | None 
     from flinkish.storage import locate
 
     return locate(location)
-
-
-def job_to_save(context: Context, reference: str, target: str | None) -> JobRecord:
-    """Return the job that ``savepoint REFERENCE TARGET`` is about.
-
-    Raises
-    ------
-    UsageError
-        The two are the other way round.
-    JobNotFound, AmbiguousJob
-        No job, or several, match.
-    """
-    try:
-        return context.find_job(reference)
-    except (JobNotFound, UsageError):
-        if target is None or "/" not in reference:
-            raise
-        try:
-            job = context.find_job(target)
-        except FlinkishError:
-            job = None
-        if job is None:
-            raise
-        raise UsageError(
-            f"{target!r} is a job, {reference!r} is not: name the job first, then the directory",
-            hint=f"flinkish savepoint {quoted(target)} {quoted_path(reference)}",
-        ) from None
 
 
 def submit(
@@ -205,13 +170,13 @@ def wait_result(context: Context, request: Request, timeout: float) -> Request:
     FlinkishError
         The error of the request.
     """
-    done = wait_request(
+    answered = wait_request(
         context.registry,
         request.request_id,
         timeout,
         on_progress=lambda state: context.reporter.progress(progress_of(state)),
     )
-    return checked(done)
+    return checked(answered)
 
 
 def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
@@ -221,14 +186,14 @@ def wait_cancel(context: Context, request: Request, timeout: float) -> Request:
     """
     from flinkish.launch.termination import await_cancel
 
-    done = await_cancel(
+    answered = await_cancel(
         context.registry,
         request,
         grace=context.config.duration("execution.cancel.grace"),
         timeout=timeout,
         on_progress=lambda state: context.reporter.progress(progress_of(state)),
     )
-    return checked(done)
+    return checked(answered)
 
 
 def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
@@ -264,57 +229,11 @@ def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRe
         return kill_job(context.registry, job, request.request_id)
 
 
-def stop(
-    context: Context,
-    job: JobRecord,
-    target: str,
-    timeout: float,
-    *,
-    format_: str = "native",
-    drain: bool = False,
-) -> Request:
-    """Stop a job with a savepoint and wait until it has ended; see :func:`submit`."""
+def cancel(context: Context, job: JobRecord, timeout: float) -> JobRecord:
+    """Cancel a job without a savepoint, for a use case that contains it, and wait for its end."""
     deadline = time.monotonic() + timeout
-    request = submit(context, job, RequestKind.STOP, target, format_=format_, drain=drain)
-    done = wait_result(context, request, timeout)
-    wait_end(context, done, deadline - time.monotonic())
-    return done
-
-
-def cancel(
-    context: Context, job: JobRecord, target: str | None, timeout: float, *, format_: str = "native"
-) -> Request:
-    """Cancel a job and wait until it has ended; with a target, take a savepoint first.
-
-    See :func:`submit`.
-    """
-    deadline = time.monotonic() + timeout
-    if target is None:
-        request = submit_cancel(context, job)
-        done = wait_cancel(context, request, timeout)
-    else:
-        request = submit(context, job, RequestKind.CANCEL, target, format_=format_)
-        done = wait_result(context, request, timeout)
-    wait_cancel_end(context, done, deadline - time.monotonic())
-    return context.registry.request(done.request_id)
-
-
-def check_triggerable(job: JobRecord, kind: RequestKind, target: str | None) -> None:
-    """Refuse a request that :func:`submit` would refuse because of the job's state.
-
-    Raises
-    ------
-    WrongState
-        The job has ended.
-    """
-    if job.state.is_final:
-        raise WrongState(
-            f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
-            f"the terminal state {job.state.value}",
-            hint=f"save its checkpoint with: flinkish savepoint {job.job_id} TARGET"
-            if target
-            else "see what is running with: flinkish list",
-        )
+    canceled = wait_cancel(context, submit_cancel(context, job), timeout)
+    return wait_cancel_end(context, canceled, deadline - time.monotonic())
 
 
 def checked(request: Request) -> Request:
@@ -338,36 +257,8 @@ def failure_of(request: Request) -> FlinkishError:
     return error
 
 
-def shown_result(request: Request) -> dict[str, Any]:
-    """Return a request's result as plain data; empty when it has none."""
-    return {} if request.result is None else encode_fields(request.result)
-
-
-def left_out(request: Request) -> list[Mapping[str, Any]]:
-    """Return the queries that are not in the savepoint, ``{"query", "reason"}`` each."""
-    return list(shown_result(request).get("left_out", ()))
-
-
-#: The warning about a savepoint of a program that may still be starting queries.
-INCOMPLETE = (
-    "the program may not have started all its queries yet: later ones are not in the "
-    "savepoint, and a restore needs consent (-n) to start them empty"
-)
-
-
-def warnings_of(request: Request) -> list[str]:
-    """Return sentences about what a request's savepoint does not have."""
-    found = [
-        f"query '{each['query']}' is not in the savepoint: {each['reason']}"
-        for each in left_out(request)
-    ]
-    if request.result is not None and not request.result.complete:
-        found.append(INCOMPLETE)
-    return found
-
-
 def progress_of(request: Request) -> Progress:
     """Return a request's progress, as its driver reported it."""
     facts = dict(request.progress or {})
-    known = {name: facts.get(name) for name in Progress.__dataclass_fields__ if name != "phase"}
-    return Progress(phase=str(facts.get("phase") or _PHASES[request.state]), **known)
+    counts = {name: facts.get(name) for name in Progress.__dataclass_fields__ if name != "phase"}
+    return Progress(phase=str(facts.get("phase") or _PHASES[request.state]), **counts)

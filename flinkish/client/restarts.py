@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
 from flinkish.client.submission import check_restorable
+from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
@@ -24,18 +26,52 @@ from flinkish.registry.statements import name_taken, superseded
 
 @dataclass(frozen=True)
 class Restart:
-    """A job that can be started again (:func:`carry_out`).
+    """A job that can be started again (:func:`carry_out`), or was (:func:`restart`).
 
     Parameters
     ----------
     job : JobRecord
-        The ended job, with the secrets that were given again.
+        The ended job, with the secrets that were given again; or the started one.
     batches : mapping
         The batch that each query goes on from; None for one that starts from the beginning.
+    savepoint : str or None
+        The savepoint from which a new job starts instead.
     """
 
     job: JobRecord
-    batches: Mapping[str, int | None]
+    batches: Mapping[str, int | None] = field(default_factory=dict)
+    savepoint: str | None = None
+
+
+def restart(
+    context: Context,
+    job: JobRecord,
+    savepoint: str | None = None,
+    *,
+    conf: Mapping[str, str] | None = None,
+    secret_args: Sequence[str] | None = None,
+    sink_ahead: str | None = None,
+    dry_run: bool = False,
+    wait: bool = True,
+) -> Restart:
+    """Start an ended job again in place, or its program as a new job from a savepoint.
+
+    Parameters and errors are those of :func:`plan_restart` and :func:`restart_from`. With ``wait``
+    it returns once the job runs, see :func:`.waiting.wait_until_started`.
+    """
+    if savepoint is None:
+        begun = plan_restart(context, job, conf=conf, secret_args=secret_args)
+    else:
+        begun = Restart(job, savepoint=savepoint)
+    if dry_run:
+        return begun
+    if savepoint is None:
+        started = carry_out(context, begun)
+    else:
+        started = restart_from(
+            context, job, savepoint, conf=conf, secret_args=secret_args, sink_ahead=sink_ahead
+        )
+    return replace(begun, job=wait_until_started(context, started) if wait else started)
 
 
 def plan_restart(
@@ -229,11 +265,9 @@ def restart_from(
     context.registry.check_not_in_upgrade(job=job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
     # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
-    agreed = job.launch.restore.accept_partial if job.launch.restore is not None else ()
-    spec = RestoreSpec(
-        locate(savepoint), sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed
-    )
-    launch = replace(launch, restore=spec)
+    agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
+    options = RestoreOptions(sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed)
+    launch = replace(launch, restore=RestoreSpec(locate(savepoint), options))
     # As in place: only a name that somebody gave is held unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)
     context.registry.acknowledge([job.job_id])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flinkish.client.context import Context
-from flinkish.client.restoring import Restore
 from flinkish.errors import Superseded, UsageError, quoted
 from flinkish.launch.known_jobs import Standing, standing
 from flinkish.launch.termination import wait_until_gone
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.restore.plan.query_id import newest_batch
@@ -14,7 +14,9 @@ from flinkish.restore.plan.query_id import newest_batch
 _FLAG = "--resume"
 
 
-def check_resume(restore: Restore, name: str | None, *, has_plan: bool) -> None:
+def check_resume(
+    savepoint: str | None, options: RestoreOptions, name: str | None, *, has_plan: bool
+) -> None:
     """Refuse options that contradict going on from where the job of a name stands (UsageError)."""
     if not name:
         raise UsageError(
@@ -22,9 +24,9 @@ def check_resume(restore: Restore, name: str | None, *, has_plan: bool) -> None:
             hint=f"name the job: flinkish run --name NAME {_FLAG} APP.py",
         )
     others = [
-        ("a savepoint", "-s", restore.savepoint is not None),
+        ("a savepoint", "-s", savepoint is not None),
         ("a plan", "--plan", has_plan),
-        ("a claim mode", "-cm (--claimMode)", restore.claim_mode is not None),
+        ("a claim mode", "-cm (--claimMode)", options.claim_mode is not None),
     ]
     for what, flag, given in others:
         if given:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context, requester
+from flinkish.client.outcomes import Outcome, Removal
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import CatalogEntry
     from flinkish.savepoint.manage.prune import GarbageOutcome, Pruned, PruneOutcome
     from flinkish.savepoint.manage.retention import Policy
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The old savepoints that were removed after a new one was taken.
-
-    Parameters
-    ----------
-    removed : tuple of str
-        Locations of the savepoints that are gone.
-    error : FlinkishError or None
-        Why some of the savepoints to be removed are still there.
-    warnings : tuple of str
-        Sentences about savepoints of these jobs that are not what they should be.
-    """
-
-    removed: tuple[str, ...] = ()
-    error: FlinkishError | None = None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -248,6 +230,40 @@ def remove_old(
         f"{len(done.errors)} of them could not be removed: {first.message}", hint=first.hint
     )
     return Removal(tuple(removed), some, warnings)
+
+
+def with_removal(
+    context: Context,
+    outcome: Outcome,
+    keep: Policy | None,
+    on_taken: Callable[[Outcome], object],
+) -> Outcome:
+    """Remove the old savepoints of a job that has a new one, if a policy has any rule.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        That of the savepoint; without one, as in a dry run, nothing is done.
+    on_taken : callable
+        Called with the outcome first, because the removal may take long.
+
+    Returns
+    -------
+    Outcome
+        Has the removal; its error is not raised.
+    """
+    savepoint, target = outcome.savepoint, outcome.target
+    if savepoint is None or target is None:
+        return outcome
+    on_taken(outcome)
+    if keep is None:
+        return outcome
+    removal = remove_old(context, target, keep, [outcome.job_id], [savepoint.path])
+    if removal.removed:
+        context.reporter.note(f"Removed {len(removal.removed)} older savepoints of the job.")
+    for text in removal.warnings:
+        context.reporter.warning(text)
+    return replace(outcome, removal=removal)
 
 
 def _warnings(done: Pruned) -> tuple[str, ...]:

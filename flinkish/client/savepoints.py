@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.client.context import Context
+from flinkish.client.context import Agree, Context
 from flinkish.client.reporter import SilentReporter
 from flinkish.client.state import first_rows, open_state
 from flinkish.config import Config
-from flinkish.errors import RegistryError
+from flinkish.errors import ConsentNeeded, RegistryError
+from flinkish.units import size_text
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.dispose import Disposed
@@ -224,6 +225,7 @@ def dispose_savepoint(
     context: Context,
     path: str,
     *,
+    agree: Agree | None = None,
     dry_run: bool = False,
     tell: Callable[[str], object] | None = None,
 ) -> Disposed:
@@ -235,20 +237,37 @@ def dispose_savepoint(
         Has the registry.
     path : str
         The savepoint.
+    agree : callable, optional
+        Asked, with the number and size of the files, before anything is deleted.
     dry_run : bool
-        Touch nothing.
+        Touch nothing, and do not ask.
     tell : callable, optional
         Called with the location of each file or directory that is deleted.
+
+    Raises
+    ------
+    ConsentNeeded
+        ``agree`` returned False.
     """
     from flinkish.savepoint.directory.dispose import dispose
 
-    done = dispose(path, dry_run=dry_run, tell=tell)
-    if not dry_run:
-        try:
-            context.registry.mark_disposed(done.path)
-        except RegistryError as error:
-            context.reporter.warning(f"the registry could not be updated: {error.message}")
-    return done
+    if dry_run:
+        return dispose(path, dry_run=True, tell=tell)
+    if agree is not None:
+        plan = dispose(path, dry_run=True)
+        what = f"the savepoint {plan.path} ({plan.removed} files, {size_text(plan.bytes)})"
+        if not agree(f"Delete {what}?"):
+            raise ConsentNeeded(
+                f"disposing of {what} needs confirmation",
+                hint="use --yes to delete it, or --dry-run to see what would be deleted",
+            )
+        context.reporter.note(f"Disposing savepoint '{plan.path}'.")
+    disposed = dispose(path, tell=tell)
+    try:
+        context.registry.mark_disposed(disposed.path)
+    except RegistryError as error:
+        context.reporter.warning(f"the registry could not be updated: {error.message}")
+    return disposed
 
 
 @contextmanager

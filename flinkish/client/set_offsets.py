@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from flinkish.errors import UsageError
 from flinkish.storage import storage_error
 
-#: Where a source goes on, from Python: as text, as a path, or as offsets.
-Where = str | os.PathLike[str] | Mapping[str, Any]
 #: Largest size of a file of offsets, in bytes: that of some ten thousand partitions.
 _MOST = 4 << 20
 
 
-def offsets_of(pairs: Iterable[tuple[str, Where]]) -> tuple[tuple[str, str], ...]:
+def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of source and target of a restore, checked, with their files read.
 
     Parameters
@@ -68,40 +64,30 @@ def not_a_pair(value: str) -> UsageError:
     )
 
 
-def _text(where: Where) -> str:
-    if isinstance(where, Mapping):
-        return json.dumps({key: _plain(value) for key, value in where.items()})
-    if isinstance(where, str) and _says_it(where):
+def _text(where: str) -> str:
+    if _says_it(where):
         return where
-    path = os.fspath(where)
     try:
-        with open(path, "rb") as file:
+        with open(where, "rb") as file:
             data = file.read(_MOST + 1)
     except FileNotFoundError:
         raise UsageError(
-            f"no file with offsets at {path}",
+            f"no file with offsets at {where}",
             hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
         ) from None
     except PermissionError as error:
-        raise storage_error("read", path, error) from error
+        raise storage_error("read", where, error) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(f"cannot read {where}: {error}") from error
     if len(data) > _MOST:
-        raise UsageError(f"{path} is larger than {_MOST} bytes: it does not contain offsets")
+        raise UsageError(f"{where} is larger than {_MOST} bytes: it does not contain offsets")
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}") from error
+        raise UsageError(f"{where} is not JSON: {error}") from error
     return json.dumps(found)
 
 
 def _says_it(text: str) -> bool:
     word = text.strip()
     return word in ("earliest", "latest", "moved") or word.startswith(("timestamp:", "{"))
-
-
-def _plain(value: Any) -> Any:
-    """Return offsets of a topic with their partitions as JSON has them: as text."""
-    if isinstance(value, Mapping):
-        return {str(key): each for key, each in value.items()}
-    return value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
-from flinkish.client.program import Program, asked_partitions, find_spark, launch_of
-from flinkish.client.restoring import Restore, restore_spec
+from flinkish.client.program import asked_partitions, find_spark, launch_of
+from flinkish.client.restoring import given, restore_spec
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import Config, working_directory
 from flinkish.config.secrets import MASK
@@ -23,8 +23,9 @@ from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.codec import encode_fields
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
@@ -89,7 +90,8 @@ class Start:
 def prepare(
     context: Context,
     program: Program,
-    restore: Restore,
+    savepoint: str | None,
+    options: RestoreOptions,
     *,
     plan: PlanFile | None = None,
     name: str | None = None,
@@ -101,11 +103,13 @@ def prepare(
     Parameters
     ----------
     context : Context
-        Its configuration was loaded with the settings of ``restore``.
+        Its configuration was loaded with :func:`.restoring.settings`.
     program : Program
         The program to run; with a plan, the result of :func:`planned_program`.
-    restore : Restore
-        The savepoint to start from, and how.
+    savepoint : str or None
+        The savepoint to start from.
+    options : RestoreOptions
+        How it is restored.
     plan : PlanFile, optional
         The saved plan that the restore must match.
     name : str, optional
@@ -143,7 +147,7 @@ def prepare(
         The plan needs a consent that it was made without.
     """
     if resume:
-        check_resume(restore, name, has_plan=plan is not None)
+        check_resume(savepoint, options, name, has_plan=plan is not None)
     launch = launch_of(program, context.config, working_directory())
     chosen = name or launch.default_name
     unique = name is not None or if_not_running
@@ -151,9 +155,9 @@ def prepare(
         _check_name(context, chosen)
     partitions = asked_partitions(launch)
     if resume:
-        spec = _resumed(context, restore, chosen, partitions)
+        spec = _resumed(context, options, chosen, partitions)
     else:
-        spec = restore_spec(restore, context.config, parallelism=partitions)
+        spec = restore_spec(savepoint, options, context.config, parallelism=partitions)
     strategy_of(launch.options)  # refuses wrong settings
     check_deploy_mode(launch, context.config.registry_url())
     installation = find_spark(launch)
@@ -162,31 +166,31 @@ def prepare(
         from flinkish.client.planfile import check_unchanged
 
         check_unchanged(plan, launch, spark)
-        spec = plan.restore_spec(spec.claim_mode)
+        spec = plan.restore_spec(spec.options.claim_mode)
     launch = replace(programs.pinned(launch, installation), restore=spec, resumes=resume)
     launch = replace(launch, named=name is not None)
     if spec is None:
-        launch = replace(launch, sink_ahead=restore.sink_ahead)
+        launch = replace(launch, sink_ahead=options.sink_ahead)
     elif spec.job is None:
         check_restorable(context, spec, spark)
     else:
         from flinkish.restore.source.job_source import open_job
 
         origin = resumed_origin(context.registry, context.registry.job(spec.job))
-        source = open_job(origin, drops=spec.allow_non_restored)
+        source = open_job(origin, drops=spec.options.allow_non_restored)
         check_source(context, source, spark)
     return Submission(chosen, launch, installation, unique)
 
 
 def _resumed(
-    context: Context, restore: Restore, name: str, partitions: int | None
+    context: Context, options: RestoreOptions, name: str, partitions: int | None
 ) -> RestoreSpec | None:
     """Return the restore of a job from the checkpoints of its newest run; None for a first run."""
     job = run_to_resume(context, name)
     if job is None:
         return None
     where = job.checkpoint_dir or job.job_id
-    spec = restore_spec(restore, context.config, parallelism=partitions, checkpoints=where)
+    spec = restore_spec(None, options, context.config, parallelism=partitions, checkpoints=where)
     assert spec is not None
     return replace(spec, job=job.job_id)
 
@@ -282,8 +286,8 @@ def check_source(context: Context, source: RestoreSource, spark: str | None) -> 
 
     Parameters and errors are those of :func:`check_restorable`.
     """
+    from flinkish.messages.plan import RestoreOutcome
     from flinkish.restore.check.version_check import version_gate
-    from flinkish.restore.plan.verdicts import RestoreOutcome
 
     gate = version_gate(source, spark)
     if gate.error is not None:
@@ -306,7 +310,10 @@ def start_of(context: Context, job: JobRecord) -> Start:
 
 
 def load_plan(
-    plan: Plan | str | os.PathLike[str] | None, restore: Restore, parallelism: int | None
+    plan: Plan | str | os.PathLike[str] | None,
+    savepoint: str | None,
+    options: RestoreOptions,
+    parallelism: int | None,
 ) -> PlanFile | None:
     """Return the plan to be carried out, or None without one.
 
@@ -314,7 +321,9 @@ def load_plan(
     ----------
     plan : Plan or path or None
         A plan, or the file it was saved to.
-    restore : Restore
+    savepoint : str or None
+        Must be None, because a plan has it.
+    options : RestoreOptions
         The other options of the restore; only the claim mode may be set.
     parallelism : int or None
         The requested state partitions; must be None, because a plan has them.
@@ -326,10 +335,10 @@ def load_plan(
     """
     if plan is None:
         return None
-    given = [*([("a savepoint", "-s")] if restore.savepoint else []), *restore.given()]
+    refused = [*([("a savepoint", "-s")] if savepoint else []), *given(options)]
     if parallelism is not None:
-        given.append(("a parallelism", "-p"))
-    for name, flag in given:
+        refused.append(("a parallelism", "-p"))
+    for name, flag in refused:
         raise UsageError(
             f"a plan and {name} are mutually exclusive: the plan says how to restore",
             hint=f"omit {flag}, or make another plan with: flinkish check -o FILE",
@@ -359,11 +368,6 @@ def planned_program(plan: PlanFile, program: Program) -> Program:
     return replace(
         program, application=plan.application, module=plan.module, arguments=plan.arguments
     )
-
-
-def planned_restore(plan: PlanFile, restore: Restore) -> tuple[Restore, int | None]:
-    """Return the restore of a plan, and the number of state partitions that it was made with."""
-    return replace(restore, savepoint=plan.savepoint), plan.options.get("parallelism")
 
 
 def checkpoint_directory(config: Config) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from flinkish.client.context import Context
+from flinkish.client.context import Context, interruptible
 from flinkish.client.wait_goals import Goal, GoalKind, Watch
 from flinkish.errors import (
     DriverLost,
@@ -45,18 +45,21 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     """
     setting = context.config.setting("client.timeout")
     timeout = None if setting.origin == "default" else context.config.duration("client.timeout")
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        current = look(context, job)
-        if current.state not in STARTING:
-            break
-        if deadline is not None and time.monotonic() >= deadline:
-            raise _not_started(
-                current,
-                f"is still {current.state.value} after {timeout:g} s{_running(context, job)}",
-            )
-        time.sleep(_POLL)
-    started = with_queries(context, not_canceled(not_failed(context, current)))
+    with interruptible(
+        f"stopped waiting; job {job.job_id} is still starting", f"flinkish status {job.job_id}"
+    ):
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            current = look(context, job)
+            if current.state not in STARTING:
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                raise _not_started(
+                    current,
+                    f"is still {current.state.value} after {timeout:g} s{_running(context, job)}",
+                )
+            time.sleep(_POLL)
+        started = with_queries(context, not_canceled(not_failed(context, current)))
     announced = int(job.launch.options.get(QUERIES) or 0)
     if started.state is JobState.RUNNING and len(context.registry.queries(job.job_id)) < announced:
         raise _not_started(
@@ -137,8 +140,16 @@ def wait_for(
     FlinkishError
         The job failed; for :attr:`GoalKind.ENDED` also: it was canceled.
     """
-    if goal.kind is GoalKind.ENDED:
-        return wait_until_ended(context, job, timeout)
+    with interruptible(
+        f"stopped waiting; job {job.job_id} keeps running", f"flinkish status {job.job_id}"
+    ):
+        if goal.kind is GoalKind.ENDED:
+            return wait_until_ended(context, job, timeout)
+        return _reached(context, job, goal, timeout)
+
+
+def _reached(context: Context, job: JobRecord, goal: Goal, timeout: float | None) -> JobRecord:
+    """Wait until a job has reached a goal before its end."""
     registry = context.registry
     watch = Watch(goal, registry.now())
     lacks: str | None = None

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from flinkish.driver import carried
+from flinkish.errors import FlinkishError
 from flinkish.launch import secret_settings
 from flinkish.messages.calls import CALL_VARIABLE
 
@@ -40,11 +41,15 @@ def main(argv: Sequence[str]) -> int:
 
 def _answer(call_path: str, argv: Sequence[str]) -> int:
     """Answer the question of a call, and return the driver's exit status."""
-    from flinkish.driver.tasks.answering import take_call
+    from flinkish.driver.tasks.answering import take_call, write_answer
     from flinkish.messages.calls import DescribeTask, RehearsalTask, StateTask
 
-    call = take_call(call_path)
-    question = call.asked()
+    try:
+        call = take_call(call_path)
+        question = call.asked()
+    except FlinkishError as error:
+        write_answer(call_path, None, error)
+        return 1
     if isinstance(question, DescribeTask):
         from flinkish.driver.tasks import describe
 

@@ -31,9 +31,10 @@ Building blocks, which need no Spark:
 - :func:`~flinkish.engine.stores.writers.write_records` (deltas and snapshots of HDFS-backed
   stores), :func:`~flinkish.engine.stores.writers.write_changelog` and
   :func:`~flinkish.engine.stores.rocksdb_writer.write_snapshot` write state files;
-  :mod:`flinkish.checkpoint.format` writes the files that Spark keeps beside them. Lists that were
+  :mod:`flinkish.checkpoint.format` writes the files that Spark keeps with them. Lists that were
   read from RocksDB go through :func:`~flinkish.engine.rows.encodings.normal_value` first.
-- :class:`~flinkish.engine.errors.StateFormatError` names a damaged, missing or foreign file.
+- :class:`~flinkish.engine.errors.StateFormatError` names a file that is damaged, missing
+  or not Spark's.
 
 The engine reads both backends of Spark 3.5 to 4.3: HDFS-backed and RocksDB, with checkpoint formats
 1 and 2, changelogs and column families. It refuses row checksums and state encoded as Avro with a

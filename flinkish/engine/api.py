@@ -92,7 +92,10 @@ def migrate_checkpoint(
     context = getattr(session, "sparkContext", session)
     made = directory(target)
     return checkpoint_migration.rewrite_checkpoint(
-        *(context, directory(source), made, target_state),
+        context,
+        directory(source),
+        made,
+        target_state,
         batch=batch,
         each=each,
         root=root or _for_spark(made),
@@ -185,7 +188,11 @@ def write_state(
     """
     place, made = directory(source), directory(target)
     return bootstrap_state.write_state(
-        *(frames, place, _operator(place, template, batch), made, target_state),
+        frames,
+        place,
+        _operator(place, template, batch),
+        made,
+        target_state,
         version=version,
         root=root or _for_spark(made),
     )
@@ -196,11 +203,11 @@ def _operator(
 ) -> OperatorState:
     if isinstance(operator, OperatorState):
         return operator
-    found = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
-    if operator not in found:
-        names = tuple(str(ordinal) for ordinal in sorted(found))
+    operators = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
+    if operator not in operators:
+        names = tuple(str(ordinal) for ordinal in sorted(operators))
         raise NoSuchState(f"there is no operator {operator}: {', '.join(names) or 'none'}", names)
-    return found[operator]
+    return operators[operator]
 
 
 def _for_spark(target: StateTarget) -> str | None:

@@ -19,11 +19,5 @@ MAX_SMALL: Final = 256 << 20
 
 
 def most_of(packed: int) -> int:
-    """Return the largest accepted size of decompressed content, in bytes.
-
-    Parameters
-    ----------
-    packed
-        Size of the compressed content, bytes.
-    """
+    """Return the largest accepted decompressed size of ``packed`` bytes."""
     return SPARE + MAX_RATIO * packed

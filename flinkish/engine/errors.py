@@ -22,7 +22,7 @@ __all__ = [
 
 
 class EngineError(Incompatible):
-    """The engine refuses, or fails at, what it is asked to do."""
+    """The engine refuses an operation, or fails at it."""
 
 
 class LostRows(EngineError):

@@ -2,15 +2,15 @@
 
 Nothing of flinkish has to be installed on the nodes: one zip file holds the package, the packages
 that its driver needs (:data:`DISTRIBUTIONS`, :data:`OF_SCHEMES`) and the user's program. Python
-runs a zip file that has a ``__main__.py``, whatever its name ends with, so it can be the "program"
-of every cluster manager:
+runs a zip file that has a ``__main__.py``, regardless of its suffix, so it can be the "program" of
+every cluster manager:
 
 * YARN and Kubernetes: ``spark-submit`` uploads it as the Python program (``.py``) to a directory of
   its own (YARN's is readable by its owner only);
 * standalone: ``spark-submit`` refuses Python programs in cluster mode, so it is submitted as the
   *jar* of Spark's own ``PythonRunner``, which runs a file in the driver's working directory, and
-  that is where the worker puts the jar. The workers have to reach it: it is written beside the
-  job's checkpoints, and removed as soon as the driver runs.
+  that is where the worker puts the jar. The workers must reach it: it is written next to the job's
+  checkpoints, and removed as soon as the driver runs.
 
 The parameters have the registry's URL and other secrets, which therefore never are on a command
 line or in an environment that others see.
@@ -57,9 +57,9 @@ def carried_job(
     """Write the file that carries one start of a job to its driver; yield its path or URL.
 
     The file is removed at the end. For a standalone cluster its URL is readable by the workers;
-    otherwise it is written to ``log_directory``, from where the manager uploads it. ``secret`` is
-    what the registry does not have. Raises LaunchFailed if it cannot be written, UsageError if a
-    file of the launch cannot be brought to the driver.
+    otherwise it is written to ``log_directory``, from where the manager uploads it. ``secret`` are
+    the secrets, which the registry does not record. Raises LaunchFailed if it cannot be written,
+    UsageError if a file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
     where = None
@@ -100,7 +100,7 @@ def _write_beside(where: str, data: bytes) -> None:
         storage.write_bytes(where, data)
         return
     os.makedirs(os.path.dirname(directory), exist_ok=True)
-    # The worker may be another user of the same group, which the checkpoints have to admit too.
+    # The worker may be another user of the same group, which must reach the checkpoints too.
     os.mkdir(directory, 0o750)
     with open(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb") as file:
         file.write(data)
@@ -109,7 +109,7 @@ def _write_beside(where: str, data: bytes) -> None:
 def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: str | None) -> bytes:
     """Return the content of the file; see :func:`carried_job`.
 
-    ``origin`` is where the driver has to remove it.
+    ``origin`` is where the driver must remove it.
     """
     import json
 
@@ -146,7 +146,7 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
 def _standalone_part(
     target: zipfile.ZipFile, launch: Launch, secret: Mapping[str, str]
 ) -> dict[str, object]:
-    """Add what the other managers bring themselves: files for imports, secret settings.
+    """Add what other cluster managers transport themselves: files for imports, secret settings.
 
     Spark puts all settings of a standalone application on the command line of its driver, which
     every user of the worker's host can read.
@@ -178,13 +178,13 @@ def _distributions(job: JobRecord, launch: Launch) -> list[str]:
         places.append(launch.restore.path)
     schemes = {storage.scheme_of(storage.locate(place)) for place in places if place}
     wanted = [*DISTRIBUTIONS, *(name for key, name in OF_SCHEMES.items() if key in schemes)]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     while wanted:
         name = wanted.pop(0)
-        if name not in found and _distribution(name) is not None:
-            found[name] = None
+        if name not in names and _distribution(name) is not None:
+            names[name] = None
             wanted += _requirements(name)
-    return list(found)
+    return list(names)
 
 
 def _requirements(name: str) -> list[str]:
@@ -208,7 +208,7 @@ def _normal(name: str) -> str:
 
 
 def _add_distribution(target: zipfile.ZipFile, name: str) -> None:
-    """Add what a wheel has installed into ``site-packages``, its libraries and metadata too."""
+    """Add the files of a wheel in ``site-packages``, including libraries and metadata."""
     distribution = metadata.distribution(name)
     for file in distribution.files or ():
         path = Path(str(distribution.locate_file(file)))

@@ -1,6 +1,6 @@
 """Where a job's driver runs: on this host (client mode), or on a node of the cluster. Pure.
 
-Spark's own setting says it, ``spark.submit.deployMode``. In cluster mode ``spark-submit`` stays
+Spark's own setting ``spark.submit.deployMode`` decides. In cluster mode ``spark-submit`` stays
 until the application has ended; it reports to the supervisor instead of the driver's process.
 
 Sources: ``SparkSubmit.prepareSubmitEnvironment``; "Submitting Applications" of Spark's
@@ -34,15 +34,10 @@ class ClusterManager(str, Enum):
 
 @dataclass(frozen=True)
 class Submission:
-    """What ``spark-submit`` has said about an application in cluster mode.
+    """What ``spark-submit`` reports about an application in cluster mode.
 
-    Attributes
-    ----------
-    application
-        What the cluster manager calls it: ``driver-...``, ``application_...``,
-        ``NAMESPACE:POD``.
-    has_ended
-        Whether the cluster manager has reported its end.
+    ``application`` is the cluster manager's id: ``driver-...``, ``application_...``,
+    ``NAMESPACE:POD``. ``has_ended`` is set when the cluster manager has reported its end.
     """
 
     application: str
@@ -50,7 +45,7 @@ class Submission:
 
 
 def master_of(launch: Launch) -> str | None:
-    """Return Spark's master of a launch; None where it names none."""
+    """Return Spark's master of a launch, if it has one."""
     return launch.master or launch.conf.get("spark.master") or None
 
 
@@ -72,7 +67,7 @@ def is_cluster_mode(launch: Launch) -> bool:
 
 
 def in_client_mode(launch: Launch) -> Launch:
-    """Return the launch for a driver that answers on this host, whatever the job's deploy mode."""
+    """Return the launch for a driver on this host, regardless of the job's deploy mode."""
     if not is_cluster_mode(launch):
         return launch
     return replace(launch, conf={**launch.conf, DEPLOY_MODE: "client"}, client_python=None)
@@ -120,14 +115,14 @@ _FINAL = frozenset({"FINISHED", "FAILED", "KILLED", "ERROR"})
 
 def submission_of(text: str) -> Submission | None:
     """Return the newest application in what ``spark-submit`` has logged; None without one."""
-    found: Submission | None = None
+    submission: Submission | None = None
     for match in _SUBMITTED.finditer(text):
         name = next((match[key] for key in _NAMES if match[key]), None)
         if name is None:
             continue
         state = match["state"] or match["end"] or ""
-        found = Submission(name, state in _FINAL or match["gone"] is not None)
-    return found
+        submission = Submission(name, state in _FINAL or match["gone"] is not None)
+    return submission
 
 
 def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Child processes that are left to themselves: supervisors, and drivers that have answered.
+"""Child processes that nobody waits for: supervisors, and drivers that have answered.
 
 They may outlive this process. While it lives, it must wait for those that end, or they remain as
 zombies; a client may be a program that runs for months.

@@ -18,7 +18,7 @@ from flinkish.registry.jobs import JobRecord
 
 #: Seconds between SIGTERM and SIGKILL for leftover processes of a driver.
 LEFTOVER_GRACE = 3.0
-#: Seconds that a driver gets to end by itself when the supervisor is asked to end.
+#: Seconds that a driver gets to end on its own when the supervisor is asked to end.
 TERMINATE_GRACE = 10.0
 
 
@@ -182,7 +182,7 @@ class DriverProcess:
             signal.setitimer(signal.ITIMER_REAL, TERMINATE_GRACE)
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
-        """Remember the signal: the group may be another's by now, and what remains is short."""
+        """Remember the signal: the process group may be reused by now, and little work remains."""
         self._told = True
 
     def _enforce(self, _number: int, _frame: FrameType | None) -> None:

@@ -13,7 +13,7 @@ from flinkish.log_lines import own_lines
 _TAIL_BYTES = 64 * 1024
 _ERROR_LINES = 12
 _LINE_LIMIT = 500
-#: Lines behind a Python traceback in which Java's causes of it may stand.
+#: Lines after a Python traceback that may contain its Java causes.
 _CAUSES = 400
 
 #: Lines in which a JVM or spark-submit itself reports an error.
@@ -119,10 +119,10 @@ def error_tail(text: str, count: int = _ERROR_LINES, *, killed: bool = False) ->
     was ``killed`` from outside, its last lines explain nothing.
     """
     lines = [line.rstrip() for line in text.splitlines()]
-    found = _python_error(lines) or _jvm_error(lines)
-    if not found and not killed:
-        found = own_lines(text)
-    return [line[:_LINE_LIMIT] for line in found[-count:]]
+    error_lines = _python_error(lines) or _jvm_error(lines)
+    if not error_lines and not killed:
+        error_lines = own_lines(text)
+    return [line[:_LINE_LIMIT] for line in error_lines[-count:]]
 
 
 def error_summary(tail: list[str]) -> str:

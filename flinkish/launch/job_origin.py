@@ -1,4 +1,4 @@
-"""A job as the origin of a restore: what a savepoint of it would have if it were stopped now."""
+"""A job as the origin of a restore: what a savepoint of it would contain if it were stopped now."""
 
 from __future__ import annotations
 
@@ -18,21 +18,12 @@ from flinkish.registry.resumed_runs import resumed_runs
 def job_origin(
     registry: Registry, job: JobRecord, only: Collection[str] | None = None
 ) -> JobOrigin:
-    """Return what a savepoint of a job would have if it were stopped now.
+    """Return what a savepoint of a job would contain if it were stopped now.
 
-    Parameters
-    ----------
-    only
-        The names of the queries that are wanted; None for all.
+    ``only`` are the names of the requested queries; None for all.
 
-    Raises
-    ------
-    WrongState
-        The job has no streaming query.
-    NoCommittedBatch
-        A query has not committed a batch, or its checkpoint is gone.
-    NotSavepointable
-        No savepoint can be taken of a query.
+    Raises WrongState if the job has no streaming query, NoCommittedBatch if a query has not
+    committed a batch or its checkpoint is gone, and NotSavepointable.
     """
     queries = [q for q in registry.queries(job.job_id) if only is None or q.name in only]
     facts = registry.facts(job.job_id)
@@ -65,20 +56,16 @@ def job_origin(
 
 
 def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
-    """Return what ``run --resume`` goes on from: a job, and what that had not taken up yet.
+    """Return what ``run --resume`` restores: a job, and what that had not restored yet.
 
-    A job may have been ended before its program had started every query. Those go on from the job
-    that it was resumed from, or from the savepoint that it was restored from.
-
-    Raises
-    ------
-    FlinkishError
-        As :func:`job_origin`; of earlier jobs only the checkpoints that are needed are looked at.
+    A job may have ended before its program had started every query. The others resume from the job
+    that it was resumed from, or from the savepoint that it was restored from. Errors are those of
+    :func:`job_origin`; of earlier jobs only the checkpoints that are needed are read.
     """
     origin = job_origin(registry, job)
-    found = resumed_runs(registry, job)
+    resumed = resumed_runs(registry, job)
     queries, facts = list(origin.queries), dict(origin.facts)
-    for run in found.runs[1:]:
+    for run in resumed.runs[1:]:
         names = {
             each.name
             for each in run.queries
@@ -92,7 +79,7 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         origin,
         queries=tuple(queries),
         facts=facts,
-        began_with="" if found.began_with is None else found.began_with.path,
-        claimed=found.began_with is not None and found.began_with.claim_mode == "claim",
-        taken=tuple(sorted(found.taken, key=str)),
+        began_with="" if resumed.began_with is None else resumed.began_with.path,
+        claimed=resumed.began_with is not None and resumed.began_with.options.claim_mode == "claim",
+        taken=tuple(sorted(resumed.taken, key=str)),
     )

@@ -1,4 +1,4 @@
-"""What the registry knows of other jobs that matters to the start of one."""
+"""Facts about other jobs, from the registry, that matter to the start of a job."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from flinkish.registry.resumed_runs import newest_run
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
-    """Return the places that queries of jobs write to which have not ended, without ``own``."""
+    """Return the outputs of the queries of unfinished jobs, except those of ``own``."""
     here = os.uname().nodename
     claims = [claim for claim in registry.writers() if claim.job.job_id != own]
     jobs = {claim.job.job_id: claim.job for claim in claims}
-    found = {job.job_id: job for job in reconcile(registry, jobs.values())}
+    by_id = {job.job_id: job for job in reconcile(registry, jobs.values())}
     queries = {
         (job_id, query.name): query
         for job_id, each in registry.queries_of(list(jobs)).items()
@@ -42,19 +42,16 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
         )
         for claim in claims
         for query in (queries.get((claim.job.job_id, claim.query)),)
-        if not (job := found[claim.job.job_id]).state.is_final
+        if not (job := by_id[claim.job.job_id]).state.is_final
     )
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The newest run of a job's name, which has ended: where the job stands.
+    """The newest ended run of a job's name, from which the job would resume.
 
-    Attributes
-    ----------
-    committed
-        The newest committed batch of each query, by name; None for one without, or whose checkpoint
-        is gone.
+    ``committed`` is the newest committed batch of each query, by name; None for a query without
+    one, or whose checkpoint is gone.
     """
 
     job: JobRecord
@@ -68,12 +65,9 @@ class Standing:
 
 
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
-    """Return where the job of a name stands; None if no run of it has committed a batch.
+    """Return where the job of a name would resume; None if no run has committed a batch.
 
-    Parameters
-    ----------
-    but
-        A run that does not count.
+    The run ``but`` does not count.
     """
     seen: dict[str, Standing] = {}
 
@@ -89,34 +83,30 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
-    """Return the ids of the jobs that a job has gone on from, the nearest first."""
-    found: list[str] = []
+    """Return the ids of the jobs that a job was resumed from, the nearest first."""
+    job_ids: list[str] = []
     while job.launch.restore is not None:
         spec = job.launch.restore
         saved = registry.savepoints(include_disposed=True) if spec.job is None else ()
         origin = spec.job or next((each.job_id for each in saved if each.path == spec.path), None)
-        if origin is None or origin in found:
+        if origin is None or origin in job_ids:
             break
-        found.append(origin)
+        job_ids.append(origin)
         try:
             job = registry.job(origin)
         except JobNotFound:
             break
-    return found
+    return job_ids
 
 
 def runs_under_other_ids(
     registry: Registry, query_id: str, but: str | None = None
 ) -> list[KnownRun]:
-    """Return the runs that went back to an earlier batch of a query, which got another query id.
+    """Return the runs that went back to an earlier batch of a query, under another query id.
 
-    And those that have gone on from them under that id. A fork is none of them: it is to stand
-    beside the query. Of these runs only those that write to Kafka, whose rows count for the query.
-
-    Parameters
-    ----------
-    but
-        A job that does not count.
+    Also those that have resumed from them under that id, but not forks, which are meant to run
+    alongside the query. Only runs that write to Kafka are included, whose rows count for the query.
+    The job ``but`` does not count.
     """
     known = registry.find_query(query_id)
     names = {query.name for _, query in known}
@@ -125,7 +115,7 @@ def runs_under_other_ids(
     since: dict[str, tuple[int, int]] = {}
     for job in registry.jobs():
         spec = job.launch.restore
-        if spec is None or spec.fork or (spec.job or saved.get(spec.path)) not in jobs:
+        if spec is None or spec.options.fork or (spec.job or saved.get(spec.path)) not in jobs:
             continue
         for query in registry.queries(job.job_id):
             row = query.planned
@@ -133,14 +123,14 @@ def runs_under_other_ids(
                 continue
             if query.query_id != query_id and row.origin in names and _writes_kafka(row):
                 since.setdefault(query.query_id, (row.from_batch, row.batch_id))
-    found = []
+    runs = []
     for other, (batch, first) in since.items():
         for job, query in registry.find_query(other):
             if job.job_id != but:
                 newest = max(query.batch_id or 0, _committed(query) or 0, first)
                 last = batch + newest - first
-                found.append(KnownRun(job.job_id, job.state.value, last, since=batch))
-    return found
+                runs.append(KnownRun(job.job_id, job.state.value, last, since=batch))
+    return runs
 
 
 def _writes_kafka(row: QueryRow) -> bool:

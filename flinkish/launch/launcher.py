@@ -14,7 +14,7 @@ from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 
-#: Runs the supervisor of *this* flinkish, whatever is in the working directory or PYTHONPATH. Its
+#: Runs the supervisor of *this* flinkish, ignoring working directory and PYTHONPATH. Its
 #: directory comes after the standard library: it may be a site-packages with old backports.
 _START = (
     "import sys; home = sys.argv.pop(1); sys.path[:1] = []; "

@@ -1,6 +1,6 @@
 """Savepoints without a driver: from which jobs they may be taken, and under which job id.
 
-A dead job has left the checkpoints of its queries and, in the registry, the facts that only its
+A dead job leaves the checkpoints of its queries and, in the registry, the facts that only its
 driver knew (:class:`~flinkish.messages.queries.QueryFacts`). For a checkpoint not written by
 flinkish there is only the checkpoint itself.
 """
@@ -108,7 +108,7 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
 
 
 def _place(location: str) -> str:
-    """Return one name for a local directory, whichever links lead to it."""
+    """Return the normalised name of a local directory, with links resolved."""
     return os.path.realpath(location) if location.startswith("/") else location
 
 

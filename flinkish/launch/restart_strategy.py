@@ -46,14 +46,9 @@ class FixedDelay:
 class ExponentialDelay:
     """Restarts after delays that grow until the job runs for ``reset`` seconds without a failure.
 
-    Attributes
-    ----------
-    initial, most
-        The first and the longest delay in seconds.
-    jitter
-        The part of the delay, 0 to 1, that is added or subtracted at random.
-    attempts
-        The number of failures without such a reset after which the job is given up; None: never.
+    ``initial`` and ``most`` are the first and the longest delay in seconds. ``jitter`` is the part
+    of the delay, 0 to 1, that is added or subtracted at random. After ``attempts`` failures without
+    such a reset the job is given up; None: never.
     """
 
     initial: float

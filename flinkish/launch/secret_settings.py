@@ -126,12 +126,12 @@ def with_redaction(launch: Launch, spark_home: str, environ: Mapping[str, str]) 
     """
     if REDACTION in launch.conf:
         return launch
-    found = None
+    pattern = None
     for line in _defaults(spark_home, environ).splitlines():
         match = re.fullmatch(r"\s*spark\.redaction\.regex(?:\s*[=:]\s*|\s+)(.*)", line)
         if match:
-            found = re.sub(r"\\(.)", r"\1", match.group(1)).strip()
-    return replace(launch, conf={**launch.conf, REDACTION: found}) if found else launch
+            pattern = re.sub(r"\\(.)", r"\1", match.group(1)).strip()
+    return replace(launch, conf={**launch.conf, REDACTION: pattern}) if pattern else launch
 
 
 def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
@@ -169,7 +169,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
                 raise UsageError(
                     f"the secret arguments in {path} can be read by others "
                     f"(mode {stat.S_IMODE(facts.st_mode):04o}, owner {facts.st_uid})",
-                    hint=f"make it your own, for you alone: {chmod}",
+                    hint=f"make it yours, readable by you alone: {chmod}",
                 )
             data = file.read(_MOST_ARGUMENTS + 1)
     except PermissionError as error:
@@ -291,6 +291,6 @@ def _defaults(spark_home: str, environ: Mapping[str, str]) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise LaunchFailed(
-            f"Spark's defaults say what is secret, and cannot be read: {error}",
-            hint=f"see that {os.path.join(home, _DEFAULTS)} is a readable text",
+            f"Spark's defaults, which decide what is secret, cannot be read: {error}",
+            hint=f"see that {os.path.join(home, _DEFAULTS)} is a readable text file",
         ) from error

@@ -58,7 +58,7 @@ class Installation:
 def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     """Find Spark, Java and the interpreters of a launch, without importing or starting them.
 
-    The exception is a foreign driver interpreter when no Spark is named: a child process of that
+    The exception is another driver interpreter without a named Spark: a child process of that
     interpreter reports, once, where its pyspark is. Raises LaunchFailed, which says what to
     install.
     """
@@ -214,7 +214,8 @@ def submission_environment(
     """Return the environment of ``spark-submit`` in cluster mode: the client's own. Pure.
 
     The job's values are in the file that is brought to the driver, not in this environment, which a
-    cluster may pass on. Whatever the log's level is elsewhere, this JVM logs what is read from it.
+    cluster may pass on. This JVM logs the lines that flinkish parses, even if the log level is
+    higher elsewhere.
     """
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
     kept = {key: value for key, value in environ.items() if key not in hidden}
@@ -280,14 +281,14 @@ def fallback_path() -> str:
     """Return the path of this interpreter's fsspec, fastavro and kafka, for drivers without."""
     import importlib.util
 
-    found: list[str] = []
+    entries: list[str] = []
     for package in ("fsspec", "fastavro", "kafka"):
         spec = importlib.util.find_spec(package)
         for location in (spec and spec.submodule_search_locations) or ():
             directory = os.path.dirname(location)
-            if directory not in found:
-                found.append(directory)
-    return os.pathsep.join(found)
+            if directory not in entries:
+                entries.append(directory)
+    return os.pathsep.join(entries)
 
 
 def spark_version(spark_home: str) -> str | None:
@@ -338,21 +339,21 @@ def _python_beside(spark_home: str) -> str | None:
 
 
 def _interpreter(name: str, option: str, environ: Mapping[str, str]) -> str:
-    found = _which(name, environ)
-    if found is None:
+    path = _which(name, environ)
+    if path is None:
         raise LaunchFailed(
             f"there is no such Python interpreter: {name}",
             hint=f"give {option} the path of an executable python",
         )
-    return found
+    return path
 
 
 def _which(name: str, environ: Mapping[str, str]) -> str | None:
     import shutil
 
-    found = shutil.which(os.path.expanduser(name), path=environ.get("PATH"))
+    path = shutil.which(os.path.expanduser(name), path=environ.get("PATH"))
     # Do not resolve links: the location of the link determines the virtual environment.
-    return os.path.abspath(found) if found else None
+    return os.path.abspath(path) if path else None
 
 
 def _pyspark_of(python: str) -> str:

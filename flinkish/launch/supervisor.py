@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 REGISTRY_PATIENCE = 300.0
 #: Seconds between two looks for a cancel while a job waits to be started again.
 _LOOK = 0.5
-#: Seconds between two looks at a driver on the cluster whose submission has ended.
+#: Seconds between two checks of a driver on the cluster whose submission has ended.
 _REMOTE_LOOK = 2.0
 
 
@@ -98,11 +98,11 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
 
 
 def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
-    """Wait until a driver on the cluster has ended; its submission has.
+    """Wait until a driver on the cluster has ended, after its submission ended.
 
     The submission ends with the application, but it may be killed or lose its connection earlier.
-    Then the driver's heartbeats count. A shutdown of this host ends no driver: returns False if
-    this process was told to end meanwhile; the job then continues unsupervised.
+    Then the driver's heartbeats count. A shutdown of this host does not end the driver: returns
+    False if this process was asked to end meanwhile; the job then continues unsupervised.
     """
     while not driver.told:
         if _persistently(lambda: _has_ended(url, job_id)):
@@ -129,9 +129,9 @@ def _record_end(
 ) -> float | None:
     """Record how a driver ended; return the seconds until its restart, or None for no restart.
 
-    ``failures`` are the times of all failures in seconds, the last is this one. ``told`` says that
-    this process was asked to end, as at a shutdown of the machine: such a job is lost however its
-    program reacted, and ``flinkish recover`` restarts it.
+    ``failures`` are the times of all failures in seconds, the last is this one. With ``told`` this
+    process was asked to end, for example at a shutdown of the machine: such a job is lost however
+    its program reacted, and ``flinkish recover`` restarts it.
     """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
@@ -149,7 +149,7 @@ def _record_end(
         if job.state.is_final and not guessed:
             return None
         if told:
-            lost = DriverLost("its supervisor was told to end (SIGTERM), and ended it")
+            lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended it")
             failure = lost.to_record()
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()
@@ -175,7 +175,7 @@ def _fail_or_restart(
         delay = strategy.next_delay(failures, random.random)
     if delay is None:
         if job.state.is_final:
-            # A reader found the job dead before this process could say why.
+            # A reader found the job dead before this process could report why.
             registry.update_job(job.job_id, failure=failure)
             return None
         given_up = strategy is not None and has_run and may_restart(failure, has_run=True)
@@ -190,7 +190,7 @@ def _fail_or_restart(
     except Superseded as other:
         _leave_ended(registry, job, failure, other)
         return None
-    except WrongState as other:  # a reader found the job dead, and somebody started it again
+    except WrongState as other:  # a reader found the job dead, and it was restarted
         print(f"flinkish: {other.message}", file=sys.stderr)
         return None
     print(f"flinkish: {message}; starting the driver again in {delay:.3g} s", file=sys.stderr)
@@ -210,10 +210,10 @@ def _leave_ended(
 
 
 def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float) -> bool:
-    """Wait before a driver is started again; return False when the job is ended meanwhile.
+    """Wait before a driver is restarted; return False if the job was ended during the wait.
 
-    No driver is there to serve a cancel, so this process does. Other requests wait for the driver.
-    ``driver`` knows whether this process was told to end, at any time until now.
+    There is no driver to serve a cancel, so this process does. Other requests wait for the driver.
+    ``driver`` knows whether this process was ever asked to end.
     """
     deadline = time.monotonic() + delay
     while True:
@@ -243,7 +243,7 @@ def _is_cancelled(url: str, job_id: str) -> bool:
 
 
 def _record_told(url: str, job_id: str) -> None:
-    """Record the end of a job whose supervisor was told to end before the driver was started."""
+    """Record the end of a job whose supervisor was asked to end before the driver was started."""
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
         if job.state is JobState.CANCELLING:

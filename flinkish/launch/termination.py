@@ -239,16 +239,16 @@ def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_
 def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
     """Return the error of an ended job with a process that does not end."""
     who = f"job {job.name} ({job.job_id}) has ended, and"
-    hint = f"see what becomes of it with: flinkish status {job.job_id}"
+    hint = f"follow it with: flinkish status {job.job_id}"
     if ref != job.supervisor:
         text = f"{who} its driver, process {ref.pid}, has not"
         hint = "try again when that is gone, or end it"
     elif is_stopped(ref):
         text = (
-            f"{who} its supervisor, process {ref.pid}, is stopped by a signal: when it goes on, it "
-            "decides whether the job is started again"
+            f"{who} its supervisor, process {ref.pid}, is stopped by a signal: when it "
+            "continues, it decides whether the job is started again"
         )
-        hint = f"let it go on with: kill -CONT {ref.pid}; or start the program from a savepoint"
+        hint = f"resume it with: kill -CONT {ref.pid}; or start the program from a savepoint"
     else:
         text = (
             f"{who} its supervisor, process {ref.pid}, still runs: it decides whether the job is "

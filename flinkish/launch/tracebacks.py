@@ -17,12 +17,8 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*|$)")
 class Traceback:
     """A traceback in a text.
 
-    Attributes
-    ----------
-    lines
-        The lines below its head; the last one is the exception.
-    end
-        The index of the line behind it in the text.
+    ``lines`` are those below its head; the last one is the exception. ``end`` is the index of the
+    line after it in the text.
     """
 
     lines: tuple[str, ...]
@@ -61,7 +57,7 @@ def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
     return head.rstrip() + (caused + root if caused else "")
 
 
-#: The exception of a call into Java: it says which call, and its text goes on with Java's error.
+#: The exception of a call into Java: it names the call, and its text continues with Java's error.
 JAVA_ERROR = "Py4JJavaError"
 #: Files of PySpark, of Py4J, and of flinkish in the driver: no user's own.
 _OF_SPARK = re.compile(r"/pyspark(?:\.zip)?/|/py4j(?:-[^/]*)?/|/flinkish/driver/|^<frozen runpy>$")
@@ -77,9 +73,9 @@ def own_frames(lines: Sequence[str]) -> list[str]:
     """Return the lines of a traceback without the frames of PySpark and flinkish."""
     kept, foreign = [], False
     for line in lines:
-        found = _FRAME.match(line)
-        if found is not None:
-            foreign = is_of_spark(found[1])
+        frame = _FRAME.match(line)
+        if frame is not None:
+            foreign = is_of_spark(frame[1])
         elif not line.startswith("    "):
             foreign = False
         if not foreign:
@@ -88,7 +84,7 @@ def own_frames(lines: Sequence[str]) -> list[str]:
 
 
 def java_cause(text: str) -> str | None:
-    """Return the innermost cause that Java's error in a text names, in one line; None without."""
+    """Return the innermost cause of a Java error in a text, in one line; None without one."""
     lines = text.splitlines()
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     first = [line.removeprefix(": ") for line in lines if line.startswith(": ")]

@@ -1,9 +1,9 @@
-"""What queries hold while they run: their query ids, checkpoints and the places they write to.
+"""Claims of running queries: on their query ids, checkpoints and outputs.
 
-A Spark query id runs once, and a file sink has one writer. Whoever starts a query takes both here
-before Spark is asked; the checkpoint too, as a new one has no query id yet. A claim needs no
-release: it holds as long as its job has not ended, and its query runs. The claims of one driver are
-not those of the next one of its job.
+A Spark query id runs once, and a file sink has one writer. A query claims both here before Spark
+starts it; the checkpoint too, because a new one has no query id yet. A claim needs no release: it
+holds as long as its job has not ended, and its query runs. Claims are not inherited by the next
+driver of the job.
 """
 
 from __future__ import annotations
@@ -84,25 +84,15 @@ class Claims(QueryReports):
     def claim_resources(
         self, job_id: str, query: str, resources: Sequence[str], *, over: Collection[str] = ()
     ) -> list[Claim]:
-        """Take resources for a query that is about to start.
+        """Claim resources for a query that is about to start.
 
-        A query that takes none any more gives up what it held.
+        A query that claims none releases what it held. Jobs in ``over`` count as ended, although
+        their drivers have not recorded it yet.
 
-        Parameters
-        ----------
-        over
-            Jobs that count as ended, although their drivers have not recorded it yet.
+        Returns the claims of other jobs, and the file sinks that other queries of this one write
+        to; if there is any, nothing was claimed. A table is never held.
 
-        Returns
-        -------
-        list of Claim
-            What other jobs hold of it, and the file sinks that other queries of this one write to;
-            if there is any, nothing was taken. A table is never held.
-
-        Raises
-        ------
-        WrongState
-            The job has ended: its driver was taken for dead.
+        Raises WrongState if the job has ended: its driver was declared dead.
         """
 
         def work(tx: Transaction) -> list[Claim]:
@@ -110,7 +100,8 @@ class Claims(QueryReports):
             job = locked(tx, job_id)
             if job.state.is_final:
                 raise WrongState(
-                    f"job {job.name} ({job.job_id}) is {job.state.value} by now and starts nothing",
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now and cannot start "
+                    "queries",
                     hint="see what runs with: flinkish list",
                     job_id=job.job_id,
                     state=job.state.value,
@@ -165,10 +156,10 @@ def _is_other(claim: Claim, job_id: str, query: str) -> bool:
 
 
 def _holders(tx: Transaction, resource: str) -> list[Claim]:
-    """Return the queries of jobs that have not ended which hold a resource."""
-    found = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
+    """Return the queries of unfinished jobs that hold a resource."""
+    claims = _running(tx.rows(f"{_CLAIMS} AND c.resource = :resource {_ORDER}", resource=resource))
     if not resource.startswith(_ID):
-        return found
+        return claims
     # A query that has started with a new id did not claim it.
     rows = tx.rows(
         f"SELECT {_JOB}, q.query_id AS resource, q.name AS query, q.status, q.seen, 0 AS since "
@@ -176,8 +167,8 @@ def _holders(tx: Transaction, resource: str) -> list[Claim]:
         f"WHERE j.state NOT IN ({_FINAL}) AND q.query_id = :id",
         id=resource.removeprefix(_ID),
     )
-    known = {claim.job.job_id for claim in found}
-    return [*found, *(claim for claim in _running(rows) if claim.job.job_id not in known)]
+    job_ids = {claim.job.job_id for claim in claims}
+    return [*claims, *(claim for claim in _running(rows) if claim.job.job_id not in job_ids)]
 
 
 def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
@@ -186,7 +177,7 @@ def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
     ``seen`` and ``since`` are revisions of the job: those of a query's last report, and of the
     claim.
     """
-    found: dict[tuple[str, str, str], Claim] = {}
+    claims: dict[tuple[str, str, str], Claim] = {}
     for row in rows:
         values = dict(row)
         resource, query, status, seen, since = (
@@ -195,7 +186,7 @@ def _running(rows: Iterable[Mapping[str, Any]]) -> list[Claim]:
         job = job_of(values)
         key = (resource, job.job_id, query)
         ended = status is not None and seen >= since and not query_of({"status": status}).active
-        found.pop(key, None)
+        claims.pop(key, None)
         if not ended:
-            found[key] = Claim(resource, job, query)
-    return list(found.values())
+            claims[key] = Claim(resource, job, query)
+    return list(claims.values())

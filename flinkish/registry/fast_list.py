@@ -57,8 +57,8 @@ def registry_path(environ: Mapping[str, str], cwd: str) -> str | None:
     """Return the file of the SQLite registry if only defaults and one variable determine it.
 
     None when a configuration file exists or any other ``FLINKISH_*`` variable may matter (an
-    invalid one must be reported), or when a file that is named does not exist. The default one is
-    there only after the first ``run``. Raises OSError where it cannot be told.
+    invalid one must be reported), or when a file that is named does not exist. The default one
+    exists only after the first ``run``. Raises OSError if that is unknown.
     """
     named = None
     for variable in environ:

@@ -1,10 +1,10 @@
-"""What jobs still need of what they began with, and what is being written, by the registry alone.
+"""Which savepoints jobs still need or are writing, according to the registry alone.
 
 A restored job needs its savepoint as a fallback until its own queries have committed a batch:
-before that, its checkpoint holds nothing that the savepoint does not. It also needs it for queries
-that its program has not started: a program of bounded queries starts one behind the other. So does
-``run --resume`` after a job that was ended before its program was through (:mod:`.resumed_runs`).
-An upgrade that is not finished goes back to its savepoints, whatever became of the new job.
+before that, its checkpoint has nothing that the savepoint does not. It also needs it for queries
+that its program has not started: a program of bounded queries starts one after the other. So does
+``run --resume`` after a job that was ended before its program was finished (:mod:`.resumed_runs`).
+An unfinished upgrade may roll back to its savepoints, even if the new job has failed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,14 @@ from flinkish.registry.resumed_runs import newest_run, resumed_runs, taken_by
 
 @dataclass(frozen=True)
 class InUse:
-    """What a prune must know.
+    """What a prune must not remove, and what it must know.
 
-    Attributes
-    ----------
-    protected
-        Location of a savepoint -> the reason why it is kept.
-    running
-        Ids of the jobs that are not in a final state.
-    writing
-        Target directory and job id of every savepoint that an unfinished request is writing.
-    jobs
-        Ids of all jobs of the registry, and of purged ones whose savepoints it has recorded.
-    taken
-        Locations of the savepoints that its jobs have taken.
-    recorded
-        Locations of all savepoints that it has recorded, imported ones too.
+    ``protected`` maps the location of a savepoint to the reason why it is kept. ``running`` are the
+    ids of the jobs that are not in a final state. ``writing`` has the target directory and job id
+    of every savepoint that an unfinished request is writing. ``jobs`` are the ids of all jobs of
+    the registry, and of purged ones whose savepoints it has recorded. ``taken`` are the locations
+    of the savepoints that its jobs have taken, ``recorded`` those of all savepoints that it has
+    recorded, including imported ones.
     """
 
     protected: Mapping[str, str]
@@ -50,7 +42,7 @@ class InUse:
 
 
 def savepoints_in_use(registry: Registry) -> InUse:
-    """Return what the registry knows; jobs whose driver is dead are ignored.
+    """Return the savepoints in use by the registry; jobs whose driver is dead are ignored.
 
     Raises RegistryError.
     """
@@ -94,7 +86,7 @@ def _protected(
         if began_with is not None and began_with.path in recorded:
             yield (
                 began_with.path,
-                f"job {job.name} ({job.job_id[:6]}) goes on from it and has not started all of its "
+                f"job {job.name} ({job.job_id[:6]}) resumes from it and has not started all of its "
                 "queries yet",
             )
     for job in active:
@@ -112,7 +104,7 @@ def _resumable(
     active: Sequence[JobRecord],
     queries: Mapping[str, Sequence[QueryStatus]],
 ) -> Iterator[JobRecord]:
-    """Yield where the job of each name stands that ``run --resume`` may go on from, if it restored.
+    """Yield the restored run of each name that ``run --resume`` may resume from.
 
     By the records alone: a run without a recorded batch needs its savepoint in any case.
     """
@@ -132,17 +124,15 @@ def _resumable(
 
 
 def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = ()) -> bool:
-    """Return whether a job needs what it began with no more. Pure.
+    """Return whether a job no longer needs what it was restored from. Pure.
 
     Every restored query has committed a batch of its own, and none is left for a query that the
     program has not started yet: a program that waits for a bounded query may start the next only
     after it (``flinkish.driver.runtime.restore_gate``). The plan of a query records what it
     restored and at which batch it started.
 
-    Parameters
-    ----------
-    offered
-        The names of the queries that it began with (:func:`.resumed_runs.offered_names`).
+    ``offered`` are the names of the queries that it began with
+    (:func:`.resumed_runs.offered_names`).
     """
     restored = [
         (query, row)

@@ -42,21 +42,11 @@ class JobTable(Purging):
     def add_job(self, job: JobRecord, *, unique_name: bool = False) -> None:
         """Register a job; its state becomes the first entry of its history.
 
-        Parameters
-        ----------
-        job
-            The job.
-        unique_name
-            Refuse the job if another of its name has not ended, also one that is being added now.
+        ``unique_name`` refuses the job if another of its name has not ended, also one that is being
+        added now.
 
-        Raises
-        ------
-        RegistryError
-            The id is taken.
-        NameTaken
-            The name is, and has to be unique.
-        Locked
-            It is that of an upgrade which is not finished, and has to be unique.
+        Raises RegistryError if the id is taken; with ``unique_name`` NameTaken, and Locked if the
+        name is that of an unfinished upgrade.
         """
         values = job_values(job)
         columns = list(values)
@@ -91,17 +81,11 @@ class JobTable(Purging):
 
         A complete id, or a prefix of at least 4 digits, matches a job in any state (the caller
         checks the state). A name refers to the one job of that name that is not final; with
-        ``include_final``, when there is none, to the one final job of that name from which no
-        other of that name has gone on.
+        ``include_final``, if there is none, to the one final job of that name from which no other
+        of that name has resumed.
 
-        Raises
-        ------
-        JobNotFound
-            No job matches.
-        AmbiguousJob
-            Several jobs match; the error has the candidates.
-        UsageError
-            The reference has 32 characters but is not an id (Flink's message).
+        Raises JobNotFound, AmbiguousJob with the candidates, and UsageError if the reference has 32
+        characters but is not an id (Flink's message).
         """
         reference = reference.strip()
         if not reference:
@@ -123,7 +107,7 @@ class JobTable(Purging):
         return lookup.choose(reference, by_prefix, named, include_final=include_final)
 
     def _not_superseded(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
-        """Return the ended jobs that no later one of them has gone on from."""
+        """Return the ended jobs from which no later one of them has resumed."""
         query_ids: dict[str, set[str]] = {job.job_id: set() for job in jobs}
         paths: dict[str, set[str]] = {job.job_id: set() for job in jobs}
         for job_id in query_ids:
@@ -173,12 +157,7 @@ class JobTable(Purging):
         but a missing failure or exit status is added (and a guessed failure, ``driver-lost``, is
         replaced by the real one).
 
-        Raises
-        ------
-        WrongState
-            ``new`` may not follow the current state.
-        JobNotFound
-            There is no such job.
+        Raises WrongState if ``new`` may not follow the current state, and JobNotFound.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -212,28 +191,16 @@ class JobTable(Purging):
         reason: str,
         supervisor: ProcessRef | None = None,
     ) -> JobRecord:
-        """Move a job that has failed or ended to RESTARTING, for whoever starts it; return it.
+        """Move a failed or ended job to RESTARTING, for the process that starts it; return it.
 
-        Two callers that have seen the same end cannot both have it: the job must still be as the
-        caller has seen it.
+        Two callers that have seen the same end cannot both have it: the job must still be as
+        ``seen``, FAILING or in a final state. ``supervisor`` is the process that starts it, if that
+        has started it before.
 
-        Parameters
-        ----------
-        seen
-            The job, FAILING or in a final state.
-        supervisor
-            The process that starts it, if that is the one which has started it before.
-
-        Raises
-        ------
-        WrongState
-            The job has changed since; another process has started it, for instance.
-        NameTaken
-            The job had ended, and another one that runs has the name that it was given.
-        Locked
-            An upgrade that is not finished goes on from it, or has the name.
-        Superseded
-            Another job has gone on from its state.
+        Raises WrongState if the job has changed since (another process has started it, for
+        instance), NameTaken if the job had ended and another running one has its name, Locked if an
+        unfinished upgrade continues from it or has the name, and Superseded if another job has
+        resumed from its state.
         """
 
         def work(tx: Transaction) -> JobRecord:
@@ -242,8 +209,8 @@ class JobTable(Purging):
             restartable = seen.state.is_final or seen.state is JobState.FAILING
             if not restartable or (job.state, job.end_time) != (seen.state, seen.end_time):
                 raise WrongState(
-                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it is not started "
-                    "again here",
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now; it is not "
+                    "restarted",
                     hint="see what runs with: flinkish list",
                     job_id=job.job_id,
                     state=job.state.value,
@@ -283,7 +250,7 @@ class JobTable(Purging):
         return self._database.write(work)
 
     def successor(self, job: JobRecord) -> JobRecord | None:
-        """Return the newest job that has gone on from the state of an ended job, or None."""
+        """Return the newest job that has resumed from the state of an ended job, or None."""
         return successor_row(self._read, job)
 
     def update_job(self, job_id: str, **fields: Any) -> None:
@@ -292,12 +259,7 @@ class JobTable(Purging):
         Allowed in every state: a supervisor may add the more precise failure to a job that was
         already found dead.
 
-        Raises
-        ------
-        JobNotFound
-            There is no such job.
-        TypeError
-            The field cannot be updated.
+        Raises JobNotFound, and TypeError if the field cannot be updated.
         """
         values = {name: column_value(name, value) for name, value in fields.items()}
 
@@ -310,12 +272,7 @@ class JobTable(Purging):
     def rename(self, job_id: str, name: str) -> None:
         """Give a job another name, which no other job that has not ended may have.
 
-        Raises
-        ------
-        JobNotFound
-            There is no such job.
-        NameTaken
-            Another job has the name.
+        Raises JobNotFound and NameTaken.
         """
 
         def work(tx: Transaction) -> None:
@@ -329,12 +286,8 @@ class JobTable(Purging):
     def name_savepoint(self, job_id: str, path: str) -> None:
         """Record the savepoint that a job waits for (``RestoreSpec.is_awaited``).
 
-        Raises
-        ------
-        JobNotFound
-            There is no such job.
-        WrongState
-            The job does not wait for a savepoint, or was given another.
+        Raises JobNotFound, and WrongState if the job does not wait for a savepoint, or was given
+        another.
         """
 
         def work(tx: Transaction) -> None:
@@ -352,7 +305,7 @@ class JobTable(Purging):
         self._database.write(work)
 
     def unacknowledged(self) -> list[JobRecord]:
-        """Return the jobs that ran and have failed without anybody acknowledging it, by start time.
+        """Return the jobs that ran and failed, and were not acknowledged, by start time.
 
         A job that failed before it ran is not among them: the command that started it reported it.
         """
@@ -363,7 +316,7 @@ class JobTable(Purging):
         return [job_of(row) for row in rows]
 
     def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
-        """Record that somebody knows that these jobs have failed; return those that were news."""
+        """Record that the failures of these jobs were acknowledged; return those that were new."""
         now = self.now()
 
         def work(tx: Transaction) -> list[str]:

@@ -67,7 +67,7 @@ def is_alive(ref: ProcessRef) -> bool | None:
 
 
 def is_stopped(ref: ProcessRef) -> bool:
-    """Return whether a process of this host is there, and is stopped by a signal (SIGSTOP)."""
+    """Return whether a process of this host exists and is stopped by a signal (SIGSTOP)."""
     if ref.host != os.uname().nodename:
         return False
     stat = _stat(ref.pid)
@@ -187,7 +187,7 @@ def log_tail(path: str | None, lines: int = _TAIL_LINES) -> list[str]:
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """Return a process's state letter and start time from /proc; None when it has no entry."""
+    """Return a process's state letter and start time from /proc; None without an entry."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             text = stream.read()

@@ -52,7 +52,7 @@ def choose(
 
 def takes_up(restore: RestoreSpec | None, job_id: str, savepoints: Collection[str]) -> bool:
     """Return whether a restore starts from a job's checkpoints or one of its savepoints. Pure."""
-    if restore is None or restore.fork:
+    if restore is None or restore.options.fork:
         return False
     return restore.job == job_id or (bool(restore.path) and restore.path in savepoints)
 
@@ -76,7 +76,7 @@ def without_superseded(
         restore, own = later.launch.restore, job.launch.restore
         if not set(query_ids[later.job_id]).isdisjoint(query_ids[job.job_id]):
             return True
-        both = () if own is None or own.fork else (own.path,)
+        both = () if own is None or own.options.fork else (own.path,)
         return takes_up(restore, job.job_id, (*savepoints[job.job_id], *both))
 
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]

@@ -1,13 +1,13 @@
 """Which ended jobs a purge removes, with the reason for everything that stays. Pure.
 
 A purged job loses its record with its requests, its log, and the checkpoints that flinkish placed
-for it. A job stays as a whole when it is not to be purged (it ended too late, its failure is not
-acknowledged, a savepoint of it is being written), or when its checkpoint is needed: by a job that
-stays, or by a savepoint that lies in it. Savepoints share no files with checkpoints.
+for it. A job stays as a whole if the rules exclude it (it ended too late, its failure is not
+acknowledged, a savepoint of it is being written), or if its checkpoint is needed: by a job that
+stays, or by a savepoint inside it. Savepoints share no files with checkpoints.
 
-The record alone stays, without the files, as long as a savepoint is of an earlier batch of one of
-its queries. Sinks remember query ids and batch numbers, so a restore of that savepoint has to know
-that the batches after it were written already (``flinkish.restore.plan.query_id``).
+The record alone stays, without the files, while there is a savepoint of an earlier batch of one of
+its queries. Sinks remember query ids and batch numbers, so a restore of that savepoint must know
+that the batches after it were already written (``flinkish.restore.plan.query_id``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ class What(str, Enum):
 class RunFacts:
     """One run of a query.
 
-    Attributes
-    ----------
-    checkpoint, place
-        Its checkpoint, as recorded and by the one name that comparisons need.
-    batch_id
-        The newest batch that it has committed.
+    ``checkpoint`` is as recorded, ``place`` its normalised form for comparisons. ``batch_id`` is
+    the newest batch that it has committed.
     """
 
     name: str
@@ -48,14 +44,10 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Found:
-    """The files below a directory that flinkish has placed, of checkpoints for instance.
+    """The files below a directory that flinkish has created, for example of checkpoints.
 
-    Attributes
-    ----------
-    stays
-        Why they are not removed, whatever the plan is: the directory is a link, for instance.
-    modified
-        When something was last written there, in seconds since the epoch.
+    ``stays`` is why they are never removed: the directory is a link, for instance. ``modified`` is
+    when something was last written there, in seconds since the epoch.
     """
 
     files: int = 0
@@ -66,22 +58,13 @@ class Found:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the plan has to know of a job.
+    """What the plan must know about a job.
 
-    Attributes
-    ----------
-    runs
-        All runs of its queries.
-    place
-        Its own directory of checkpoints, by one name.
-    origin
-        What it was restored from, by one name, as long as its own checkpoints do not replace that.
-    news
-        Whether it has failed and nobody acknowledged it.
-    saving
-        Why a savepoint of it may be under way now.
-    checkpoint, log_bytes
-        What is there; looked up only of candidates (:func:`standing_reason` gives none).
+    ``place`` is its own directory of checkpoints, ``origin`` what it was restored from as long as
+    its own checkpoints do not replace that, both normalised. ``news`` is set if it has failed and
+    nobody has acknowledged it. ``saving`` is why a savepoint of it may be in progress.
+    ``checkpoint`` and ``log_bytes`` are looked up only for candidates (those without a
+    :func:`standing_reason`).
     """
 
     job: JobRecord
@@ -107,10 +90,7 @@ class SavepointFacts:
 class Item:
     """A part of a job: it is removed, or stays for a reason.
 
-    Attributes
-    ----------
-    location
-        Its path or URL; None for the record.
+    ``location`` is its path or URL; None for the record.
     """
 
     what: What
@@ -123,12 +103,7 @@ class Item:
 class JobPlan:
     """What a purge does with one ended job.
 
-    Attributes
-    ----------
-    reasons
-        Why it stays as a whole; empty if it does not.
-    items
-        Its parts; empty when it stays as a whole.
+    ``reasons`` are why it stays as a whole; then ``items``, its parts, are empty.
     """
 
     job: JobRecord
@@ -142,20 +117,16 @@ class JobPlan:
 
     @property
     def bytes(self) -> int:
-        """The size of what is removed."""
+        """The number of bytes removed."""
         return sum(item.bytes for item in self.items if item.stays is None)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which jobs are to be purged.
+    """Which jobs to purge.
 
-    Attributes
-    ----------
-    ended_before
-        They ended before this time, in seconds since the epoch.
-    failed
-        Also those whose failure nobody has acknowledged.
+    ``ended_before`` is in seconds since the epoch. With ``failed``, also those with unacknowledged
+    failures.
     """
 
     ended_before: float
@@ -213,7 +184,7 @@ def _needed(
         return f"its checkpoints stay: {facts.checkpoint.stays}"
     for savepoint in savepoints:
         if _overlap(savepoint.place, place):
-            return f"the savepoint {savepoint.path} lies in its checkpoints"
+            return f"the savepoint {savepoint.path} is in its checkpoints"
     for other in staying:
         who = f"job {other.job.name} ({other.job.job_id})"
         if any(_overlap(run.place, place) for run in other.runs):
@@ -235,7 +206,7 @@ def _items(
             yield Item(What.CHECKPOINT, run.checkpoint, stays="the program chose that place")
     if facts.log_bytes is not None:
         named = job.log_path is not None and job.log_path.endswith(f"/{job.job_id}.log")
-        stays = None if named else "it is not named as flinkish names logs"
+        stays = None if named else "it does not have the name of a flinkish log"
         yield Item(What.LOG, job.log_path, facts.log_bytes, stays)
     yield Item(What.RECORD, stays=_remembered(facts, staying, savepoints))
 
@@ -243,11 +214,11 @@ def _items(
 def _remembered(
     facts: JobFacts, staying: Collection[JobFacts], savepoints: Collection[SavepointFacts]
 ) -> str | None:
-    """Return why the record stays: whoever restores an earlier batch has to know of the later."""
+    """Return why the record stays: a restore of an earlier batch must know the later ones."""
     for run in facts.runs:
         if run.batch_id is None:
             continue
-        went_on = f"of query '{run.name}', which this job took on to batch {run.batch_id}"
+        went_on = f"of query '{run.name}', which this job continued to batch {run.batch_id}"
         for savepoint in savepoints:
             batch = savepoint.batches.get(run.query_id)
             if batch is not None and batch < run.batch_id:

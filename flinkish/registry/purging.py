@@ -1,7 +1,7 @@
 """Removing the records of ended jobs: a part of the registry.
 
-The files of a job go first, its record last, so that an interrupted purge can be run again. Before
-the first file goes the job is marked: it cannot be started again, or saved, from what is left.
+The files of a job are removed first, its record last, so that an interrupted purge can be run
+again. Before the first file is removed the job is marked: it can no longer be restarted or saved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TABLES = (
 
 
 def why_purged(job: JobRecord) -> WrongState | None:
-    """Return the error of whoever needs the files of a job that is being purged; else None."""
+    """Return the error for a use of a job whose files are being purged, or None."""
     if not job.failure or MARK not in job.failure:
         return None
     return WrongState(
@@ -48,15 +48,15 @@ class Purging(Claims):
 
         Unlike :meth:`queries_of`, earlier queries of the same name are among them.
         """
-        found: dict[str, list[QueryStatus]] = {}
+        runs_by_job: dict[str, list[QueryStatus]] = {}
         rows = self._read("SELECT job_id, status FROM flinkish_queries ORDER BY job_id, name, seen")
         for row in rows:
             if job_ids is None or row["job_id"] in job_ids:
-                found.setdefault(row["job_id"], []).append(query_of(row))
-        return found
+                runs_by_job.setdefault(row["job_id"], []).append(query_of(row))
+        return runs_by_job
 
     def begin_purge(self, seen: JobRecord, batches: Mapping[str, int]) -> JobRecord:
-        """Mark an ended job as one whose files are about to be removed; return it.
+        """Mark an ended job, whose files are about to be removed; return it.
 
         ``seen`` is the job as planned. ``batches`` are the newest batches by query id: the registry
         knows only those of the last heartbeat, and nothing else records them afterwards. Raises
@@ -67,7 +67,7 @@ class Purging(Claims):
             job = locked(tx, seen.job_id)
             if not job.state.is_final or (job.state, job.end_time) != (seen.state, seen.end_time):
                 raise WrongState(
-                    f"job {job.name} ({job.job_id}) is {job.state.value} by now, it stays",
+                    f"job {job.name} ({job.job_id}) is {job.state.value} by now; it stays",
                     job_id=job.job_id,
                     state=job.state.value,
                 )
@@ -107,7 +107,7 @@ class Purging(Claims):
 
 
 def _mark(job: JobRecord, now: float) -> dict[str, Any]:
-    """Return the failure of a job whose files are given up; it has the job's own."""
+    """Return the failure of a purged job, which includes the job's own."""
     removed = WrongState("its checkpoints and its log were removed by flinkish purge", hint="")
     own = dict(job.failure) if job.failure else removed.to_record()
     return {**own, MARK: now}

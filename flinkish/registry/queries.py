@@ -23,8 +23,8 @@ class QueryReports(Mailbox):
     def heartbeat(self, job_id: str, queries: Sequence[QueryStatus]) -> JobState:
         """Record that the driver is alive and the status of its queries, in one transaction.
 
-        Returns the job's state in the registry, from which a driver that was declared dead (for
-        example, because its host was disconnected) learns so.
+        Returns the job's state in the registry, so that a driver notices that it was declared dead
+        (for example, because its host was disconnected).
         """
 
         def work(tx: Transaction) -> JobState:
@@ -105,8 +105,8 @@ class QueryReports(Mailbox):
             "WHERE q.query_id = :id ORDER BY j.start_time, j.job_id, q.seen",
             id=query_id,
         )
-        found = {}
+        matches = {}
         for row in rows:
             query = query_of({"status": row.pop("status")})
-            found[row["job_id"]] = (job_of(row), query)
-        return list(found.values())
+            matches[row["job_id"]] = (job_of(row), query)
+        return list(matches.values())

@@ -103,8 +103,8 @@ class Mailbox:
     def record_request(self, request: Request) -> None:
         """Add a settled request to the history of its job.
 
-        Used when the client did the work itself because the job is dead and has no driver to ask.
-        Raises :class:`JobNotFound`.
+        Used if the client did the work itself because the job is dead and has no driver. Raises
+        :class:`JobNotFound`.
         """
         values = settled_values(request)
         columns = list(values)
@@ -164,7 +164,7 @@ class Mailbox:
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 
     def complete(self, request_id: str, result: RequestResult) -> bool:
-        """Give a request its result. False, and nothing changes, when it had one already."""
+        """Give a request its result; False, without a change, if it already has one."""
         values = {"result": result, "state": RequestState.COMPLETED}
         return self._settle(request_id, f"state IN {_UNFINISHED}", values)
 

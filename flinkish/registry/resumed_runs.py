@@ -1,4 +1,4 @@
-"""What ``run --resume`` goes on from, by the registry alone: the runs of a job of one name."""
+"""What ``run --resume`` restores, by the registry alone: the runs of a job of one name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestStat
 
 @dataclass(frozen=True)
 class ResumedRun:
-    """A job that ``run --resume`` goes on from, and those of its queries that no later run took."""
+    """A job that ``run --resume`` resumes from, and its queries that no later run has restored."""
 
     job: JobRecord
     queries: tuple[QueryStatus, ...]
@@ -24,19 +24,12 @@ class ResumedRun:
 
 @dataclass(frozen=True)
 class ResumedRuns:
-    """What ``run --resume`` goes on from: the newest run of a job, and what that had not taken up.
+    """What ``run --resume`` restores: a job's newest run, and what that had not restored yet.
 
-    Attributes
-    ----------
-    runs
-        The newest run, and the ones before it, up to the last of which a query is still to be
-        taken.
-    taken
-        The names of the saved queries that the runs have taken or dropped by consent. None is that
-        of a plain checkpoint.
-    began_with
-        The restore from a savepoint that the first of the runs began with, if queries of it may be
-        left.
+    ``runs`` are the newest run and the ones before it, up to the last of which a query is still to
+    be restored. ``taken`` are the names of the saved queries that the runs have restored, or
+    dropped by consent; None is that of a plain checkpoint. ``began_with`` is the restore from a
+    savepoint that the first of the runs began with, if queries of it may be left.
     """
 
     runs: tuple[ResumedRun, ...]
@@ -47,14 +40,10 @@ class ResumedRuns:
 def newest_run(
     runs: Iterable[JobRecord], has_committed: Callable[[JobRecord], bool]
 ) -> JobRecord | None:
-    """Return the run of a name where its job stands: the newest that has ended and committed.
+    """Return the run from which a job would resume: the newest that has ended and committed.
 
-    Parameters
-    ----------
-    runs
-        All of the name that count.
-    has_committed
-        Whether any query of a run has committed a batch.
+    ``runs`` are all of the name that count. ``has_committed`` returns whether any query of a run
+    has committed a batch.
     """
     ended = [job for job in runs if job.state.is_final]
     ended.sort(key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
@@ -62,10 +51,11 @@ def newest_run(
 
 
 def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:
-    """Return the runs that the next one goes on from, by their records alone.
+    """Return the runs that the next one resumes from, by their records alone.
 
-    A run whose program has ended by itself has started all queries, or dropped them by consent: the
-    runs before it are needed no more. A run whose record is gone was not needed when it was purged.
+    A run whose program finished on its own has started all queries, or dropped them by consent: the
+    runs before it are no longer needed. A run whose record is gone was not needed when it was
+    purged.
     """
     taken: set[str | None] = set()
     runs: list[ResumedRun] = []
@@ -93,7 +83,7 @@ def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:
 
 
 def _ended_by_itself(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job's program went on to its end: no ``stop`` has ended it."""
+    """Return whether a job's program ran to its end, and was not ended by ``stop``."""
     return job.state is JobState.FINISHED and not any(
         each.kind is RequestKind.STOP and each.state is RequestState.COMPLETED
         for each in registry.requests(job.job_id)
@@ -101,21 +91,21 @@ def _ended_by_itself(registry: Registry, job: JobRecord) -> bool:
 
 
 def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
-    """Return the names of the saved queries that a job's queries took or dropped by consent. Pure.
+    """Return the names of the saved queries that a job restored, or dropped by consent. Pure.
 
-    The queries' own names are among them: whatever they began with, they have gone on. A query may
-    take the positions of several saved ones. The state alone of another one does not count, as long
-    as the plan knows positions: that one may go on without it.
+    The queries' own names are among them. A query may take the positions of several saved ones. If
+    a query takes only the state of another one, that one does not count as restored, provided the
+    plan records positions: it may still be resumed without that state.
     """
-    found: set[str | None] = set()
+    names: set[str | None] = set()
     for query in queries:
-        found.add(query.name)
+        names.add(query.name)
         plan = query.plan or RestorePlan()
-        found |= {row.origin for row in plan.queries if row.from_batch is not None}
+        names |= {row.origin for row in plan.queries if row.from_batch is not None}
         rows: list[OperatorRow | SourceRow] = [*plan.sources]
         rows += [row for row in plan.operators if not plan.sources or row.verdict == "dropped"]
-        found |= {row.origin.query for row in rows if row.origin is not None}
-    return found
+        names |= {row.origin.query for row in rows if row.origin is not None}
+    return names
 
 
 def _recorded_names(
@@ -133,14 +123,9 @@ def offered_names(
     runs: Mapping[str, Sequence[QueryStatus]],
     savepoints: Iterable[SavepointRecord],
 ) -> Collection[str | None]:
-    """Return the names of the queries that a job began with, as far as they are known. Pure.
+    """Return the names of the queries that a job was restored from, as far as known. Pure.
 
-    Parameters
-    ----------
-    runs
-        The queries of each job.
-    savepoints
-        All that were recorded.
+    ``runs`` are the queries of each job; ``savepoints`` are all that were recorded.
     """
     if spec.job is None:
         return _recorded_names(savepoints, spec.path) or frozenset()

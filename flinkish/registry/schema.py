@@ -139,7 +139,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-#: The condition on ``flinkish_jobs`` for jobs that ran and have failed, which nobody acknowledged.
+#: The condition on ``flinkish_jobs`` for jobs that ran and failed without being acknowledged.
 UNACKNOWLEDGED = (
     "flinkish_jobs.state = 'FAILED' AND flinkish_jobs.acknowledged IS NULL AND EXISTS (SELECT 1 "
     "FROM flinkish_states s WHERE s.job_id = flinkish_jobs.job_id AND s.state = 'RUNNING')"

@@ -83,7 +83,7 @@ class SqliteDatabase(Database):
             return is_absent(path)
         except OSError as error:
             raise RegistryError(
-                f"the registry {path} cannot be looked at: {error.strerror}",
+                f"the registry {path} cannot be accessed: {error.strerror}",
                 hint="make it accessible to this user (is its disk mounted?), or set registry.url "
                 "(FLINKISH_REGISTRY) to your own",
             ) from error
@@ -99,7 +99,7 @@ class SqliteDatabase(Database):
             return self._patiently(lambda: self._transact(work))
 
     def serialize(self, transaction: Transaction) -> None:
-        """See :meth:`Database.serialize`: every write began with BEGIN IMMEDIATE."""
+        """Do nothing: every write began with BEGIN IMMEDIATE."""
 
     def changes_marker(self) -> object:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Whether the file of a SQLite registry is there. It imports next to nothing, see fast_list."""
+"""Whether the file of a SQLite registry exists. Imports almost nothing, see fast_list."""
 
 from __future__ import annotations
 

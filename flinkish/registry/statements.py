@@ -68,7 +68,7 @@ def name_taken(holder: JobRecord) -> NameTaken:
     return NameTaken(
         f"the name {holder.name} is that of job {holder.job_id}, which is {holder.state.value}",
         hint=f"stop that job with: flinkish stop {holder.job_id}; flinkish run also takes another "
-        "--name, or --if-not-running to leave it at that",
+        "--name, or --if-not-running to do nothing then",
         job_id=holder.job_id,
         state=holder.state.value,
     )
@@ -85,7 +85,7 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
     after = "j.start_time >= :since" if job.end_time is None else "j.end_time > :since"
     final = {f"s{i}": state for i, state in enumerate(sorted(s.value for s in FINAL_STATES))}
     columns = ", ".join(f"j.{column.strip()}" for column in JOB_COLUMNS.split(","))
-    found = rows(
+    successors = rows(
         f"SELECT DISTINCT {columns} FROM flinkish_queries mine "
         "JOIN flinkish_queries q ON q.query_id = mine.query_id AND q.job_id <> mine.job_id "
         "JOIN flinkish_jobs j ON j.job_id = q.job_id WHERE mine.job_id = :id "
@@ -95,7 +95,7 @@ def successor_row(rows: Callable[..., Sequence[Row]], job: JobRecord) -> JobReco
         since=job.start_time if job.end_time is None else job.end_time,
         **final,
     )
-    jobs = [job_of(row) for row in found]
+    jobs = [job_of(row) for row in successors]
     if job.end_time is not None:
         jobs += _started_from(rows, job, job.end_time)
     return max(jobs, key=lambda each: each.start_time, default=None)
@@ -127,7 +127,7 @@ def superseded(job: JobRecord, successor: JobRecord) -> Superseded:
     """Return the error for a job that another one has continued."""
     return Superseded(
         f"job {job.name} ({job.job_id}) cannot be started again in place: job {successor.name} "
-        f"({successor.job_id}), which is {successor.state.value}, has gone on from its state",
+        f"({successor.job_id}), which is {successor.state.value}, has resumed from its state",
         hint="start that one again, or this one from a savepoint; see: flinkish status "
         f"{successor.job_id}",
         job_id=successor.job_id,

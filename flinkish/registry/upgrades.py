@@ -28,9 +28,9 @@ _UNFINISHED = (
 
 
 def holds_name(upgrade: Upgrade, name: str) -> bool:
-    """Return whether an unfinished upgrade has a name also while no job of it runs. Pure.
+    """Return whether an unfinished upgrade holds a name even while no job of it runs. Pure.
 
-    Between the end of the old job and the start of the new one nobody else may go on from its
+    Between the end of the old job and the start of the new one no other job may resume from its
     state. A shadow's job runs until the shadow is promoted.
     """
     is_between = upgrade.kind is not UpgradeKind.SHADOW or upgrade.state is UpgradeState.PROMOTING
@@ -38,10 +38,10 @@ def holds_name(upgrade: Upgrade, name: str) -> bool:
 
 
 def holds_job(upgrade: Upgrade, job: JobRecord) -> bool:
-    """Return whether an unfinished upgrade keeps a job of its own from being started again. Pure.
+    """Return whether an unfinished upgrade prevents a restart of one of its jobs. Pure.
 
-    The upgrade goes on without the job: the old one was stopped for it, or the new one is being
-    given up. Else whoever starts the job again does what the upgrade needs.
+    It does if the upgrade continues without the job: the old one was stopped for it, or the new one
+    is being given up. Otherwise a restart of the job is what the upgrade needs.
     """
     if job.job_id == upgrade.new_job_id:
         return upgrade.state in (UpgradeState.ENDING, UpgradeState.RETURNING)
@@ -56,21 +56,13 @@ def holds_job(upgrade: Upgrade, job: JobRecord) -> bool:
 def refuse_held(
     rows: Callable[[str], Sequence[Row]], *, name: str | None = None, job: JobRecord | None = None
 ) -> None:
-    """Refuse a start in the middle of an upgrade that is not finished.
+    """Refuse a start in the middle of an unfinished upgrade.
 
-    Parameters
-    ----------
-    rows
-        Runs a query: that of a transaction, or of a reader.
-    name
-        The name of the job to be started, where it has to be unique.
-    job
-        The job to be started, if it is known: one of the upgrade itself has its name.
+    ``rows`` runs a query, in a transaction or of a reader. ``name`` is that of the job to be
+    started, if it has to be unique; ``job`` the job itself, if it is known: one of the upgrade has
+    its name.
 
-    Raises
-    ------
-    Locked
-        The upgrade goes on from the job, or has the name.
+    Raises Locked if the upgrade continues from the job, or has the name.
     """
     for row in rows(_UNFINISHED):
         upgrade, _ = _upgrade_of(row)
@@ -98,10 +90,7 @@ class UpgradeRecords(Purging):
     def add_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
         """Record a new upgrade, carried out by ``owner``; return it.
 
-        Raises
-        ------
-        Locked
-            Another upgrade of the job is not finished.
+        Raises Locked if another upgrade of the job is not finished.
         """
 
         def work(tx: Transaction) -> Upgrade:
@@ -131,10 +120,7 @@ class UpgradeRecords(Purging):
     def save_upgrade(self, upgrade: Upgrade, owner: ProcessRef) -> Upgrade:
         """Record the next version of an upgrade; return it with its new revision.
 
-        Raises
-        ------
-        Locked
-            It is not the version after the recorded one: another process has gone on with it.
+        Raises Locked if it does not follow the recorded version: another process has taken over.
         """
         following = replace(upgrade, revision=upgrade.revision + 1)
 
@@ -154,8 +140,8 @@ class UpgradeRecords(Purging):
             )
             if not changed:
                 raise Locked(
-                    f"another process has gone on with upgrade {upgrade.upgrade_id}",
-                    hint=f"see what it does with: flinkish status {upgrade.job_id}",
+                    f"another process has taken over upgrade {upgrade.upgrade_id}",
+                    hint=f"follow it with: flinkish status {upgrade.job_id}",
                     upgrade_id=upgrade.upgrade_id,
                 )
             return following
@@ -163,12 +149,9 @@ class UpgradeRecords(Purging):
         return self._database.write(work)
 
     def upgrade(self, reference: str) -> tuple[Upgrade, ProcessRef | None]:
-        """Return the upgrade with an id that begins so, and the process that carries it out.
+        """Return the upgrade whose id begins with ``reference``, and its process.
 
-        Raises
-        ------
-        UpgradeNotFound
-            There is none, or several.
+        Raises UpgradeNotFound if there is none, or several.
         """
         text = reference.lower()
         rows = self._read(

@@ -31,12 +31,12 @@ def wait_request(
     whenever state or progress has changed. Raises WaitTimeout; the work then continues.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    shown: tuple[Any, ...] | None = None
+    reported: tuple[Any, ...] | None = None
     next_look = ended = 0.0
     while True:
         request = registry.request(request_id)
-        if on_progress is not None and shown != (request.state, request.progress):
-            shown = (request.state, request.progress)
+        if on_progress is not None and reported != (request.state, request.progress):
+            reported = (request.state, request.progress)
             on_progress(request)
         if request.state.is_final:
             return request

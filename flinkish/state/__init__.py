@@ -14,10 +14,10 @@ serializer, after migration, or incompatible.
 - :class:`~flinkish.state.avro.serializer.AvroSerializer` is for Avro schemas;
   :func:`~flinkish.state.avro.resolution.resolve` judges two of them.
 - :class:`~flinkish.state.serializers.TypeSerializer`, ``TypeSerializerSnapshot`` and
-  :class:`~flinkish.state.composite.CompositeTypeSerializerSnapshot` are for serializers of one's
-  own; :mod:`flinkish.state.legacy` is for those of the old style.
-- :func:`~flinkish.state.snapshots.write_snapshot` and ``read_snapshot`` are a snapshot's bytes;
-  :func:`~flinkish.state.restored.restore_state` says how a program goes on with a state.
+  :class:`~flinkish.state.composite.CompositeTypeSerializerSnapshot` are for custom serializers;
+  :mod:`flinkish.state.legacy` is for those of the old style.
+- :func:`~flinkish.state.snapshots.write_snapshot` and ``read_snapshot`` convert snapshots to and
+  from bytes; :func:`~flinkish.state.restored.restore_state` decides how a program restores a state.
 
 The names are imported on first use.
 """

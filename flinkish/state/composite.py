@@ -1,7 +1,7 @@
 """Snapshots of serializers that contain others: outer and nested verdicts become one.
 
-Flink's precedence: one that is incompatible makes the whole incompatible; then one that needs
-migration; then one that is reconfigured; only if all are as they were, so is the whole.
+Flink's precedence: an incompatible part makes the whole incompatible; then a part that needs
+migration; then a reconfigured part; the whole is compatible as is only if all parts are.
 """
 
 from __future__ import annotations
@@ -30,19 +30,11 @@ def combine(
     nested: Sequence[tuple[str, TypeSerializerSchemaCompatibility]],
     rebuild: Callable[[tuple[TypeSerializer[Any] | None, ...]], TypeSerializer[Any]],
 ) -> TypeSerializerSchemaCompatibility:
-    """Return the verdict on a whole from those on the outer serializer and on the nested ones.
+    """Return the verdict on a composite from those on its outer and nested serializers.
 
-    Parameters
-    ----------
-    root
-        The name of the whole type, for reasons.
-    outer
-        The verdict on what the outer serializer does by itself.
-    nested
-        The name of each nested part, and its verdict.
-    rebuild
-        Makes the outer serializer anew if something in it is reconfigured, of the reconfigured
-        nested serializers (None for those that stay).
+    ``root`` names the whole type, for reasons. ``outer`` is the verdict on the outer serializer
+    alone, ``nested`` the name and verdict of each part. ``rebuild`` makes the outer serializer from
+    the reconfigured nested ones (None for those that stay), if any is reconfigured.
     """
     verdicts = [outer.verdict, *(found.verdict for _, found in nested)]
     if Verdict.INCOMPATIBLE in verdicts:
@@ -58,10 +50,10 @@ def combine(
 
 
 class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
-    """The snapshot of a serializer whose bytes are made of those of nested serializers.
+    """The snapshot of a serializer that is composed of nested serializers.
 
-    A subclass says what its serializer's nested ones are and how it is made of others. If it has a
-    configuration of its own, it writes, reads and judges that too (the ``outer`` methods).
+    A subclass returns its serializer's nested ones, and builds the serializer from others. If it
+    has its own configuration, it writes, reads and judges that too (the ``outer`` methods).
 
     Parameters
     ----------
@@ -104,7 +96,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     def read_outer(self, version: int, data: bytes) -> None:
         """Take over what :meth:`write_outer` returned; see ``read_snapshot``."""
         if data:
-            raise ValueError("it has a configuration, where none belongs")
+            raise ValueError("it has a configuration, but should have none")
 
     def resolve_outer_schema_compatibility(
         self, new_serializer: Any
@@ -139,7 +131,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         new_nested = self.nested_serializers(new_serializer)
         if len(new_nested) != len(self._nested):
             return changed_type(self, new_serializer)
-        found = [
+        verdicts = [
             old.resolve_schema_compatibility(new)
             for old, new in zip(self._nested, new_nested, strict=True)
         ]
@@ -151,7 +143,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
         return combine(
             new_serializer.type_name,
             self.resolve_outer_schema_compatibility(new_serializer),
-            list(zip(self.nested_names(), found, strict=True)),
+            list(zip(self.nested_names(), verdicts, strict=True)),
             rebuild,
         )
 

@@ -1,10 +1,10 @@
 """Which typed states an operator has: a tag on its plan, and their formats for its tasks.
 
 The states of an operator are declared where the program makes the DataFrame. Their serializers'
-snapshots stand as a Scala ``TreeNodeTag`` on the plan's node, as uids do, where the driver finds
-them when the query starts. The user's function is pickled by Spark before that, with the
-program's serializers; what a restore adds (readers of older generations, a reconfigured serializer)
-reaches its tasks as a local property of the query's thread, which Spark gives to every task.
+snapshots are a Scala ``TreeNodeTag`` on the plan's node, like uids, where the driver finds them
+when the query starts. The user's function is pickled by Spark before that, with the program's
+serializers; what a restore adds (readers of older generations, a reconfigured serializer) reaches
+its tasks as a local property of the query's thread, which Spark gives to every task.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
@@ -33,7 +33,7 @@ TAG_NAME: Final = "flinkish.state"
 #: Prefix of the local properties.
 PROPERTY: Final = "flinkish.state."
 
-#: What stands behind a map's name for its keys; no name has it.
+#: The suffix of a map's name for its keys; no name contains it.
 MAP_KEY: Final = "#key"
 
 StateDescriptor = ValueStateDescriptor | ListStateDescriptor | MapStateDescriptor
@@ -45,12 +45,8 @@ _DECLARED: dict[str, Mapping[str, TypeSerializer[Any]]] = {}
 class DeclaredStates:
     """The typed states of one operator.
 
-    Attributes
-    ----------
-    token
-        Unique to the operator in this process; names its local property.
-    snapshots
-        The snapshots of the program's serializers, by state.
+    ``token`` is unique to the operator in this process and names its local property. ``snapshots``
+    are those of the program's serializers, by state.
     """
 
     token: str
@@ -85,13 +81,7 @@ def to_text(snapshot: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Return the bytes of :func:`to_text`.
-
-    Raises
-    ------
-    Corrupt
-        The text is not base64.
-    """
+    """Return the bytes of :func:`to_text`; Corrupt if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
@@ -99,30 +89,24 @@ def from_text(text: str) -> bytes:
 
 
 def declare(states: Sequence[StateDescriptor], *, by_element: bool = False) -> DeclaredStates:
-    """Check the states of an operator, and note their serializers.
+    """Check the states of an operator, and record their serializers.
 
-    Parameters
-    ----------
-    by_element
-        Whether a list or map is kept by elements: then its serializer is that of an element, or of
-        the map's values, and that of the map's keys has the name with :data:`MAP_KEY` behind.
+    With ``by_element`` a list or map is stored by elements: its serializer is that of an element,
+    or of the map's values; that of the map's keys has the name with the suffix :data:`MAP_KEY`.
 
-    Raises
-    ------
-    UsageError
-        There is none, one is no descriptor, or two have one name.
+    Raises UsageError if there are no states, one is not a descriptor, or two have the same name.
     """
     serializers: dict[str, TypeSerializer[Any]] = {}
     for each in states:
         if not isinstance(each, StateDescriptor):
             raise UsageError(
-                f"{each!r} declares no state",
+                f"{each!r} is not a state descriptor",
                 hint="states=[ValueStateDescriptor('name', type), ...]",
             )
         if each.name.casefold() in map(str.casefold, serializers):
             raise UsageError(
                 f"two states of one operator are called {each.name}",
-                hint="the case of letters does not tell names apart: give one another name",
+                hint="names are compared regardless of case: give one of them another name",
             )
         serializers |= _columns(each, by_element=by_element)
     if not serializers:
@@ -145,12 +129,9 @@ def _columns(each: StateDescriptor, *, by_element: bool) -> dict[str, TypeSerial
 
 
 def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
-    """Leave the states of an operator on its node, the top of a DataFrame's plan.
+    """Attach the states of an operator to its node, the top of a DataFrame's plan.
 
-    Parameters
-    ----------
-    node_names
-        Spark's names for the node.
+    ``node_names`` are Spark's names for the node.
     """
     node = df._jdf.logicalPlan()
     while node.nodeName() not in node_names and node.children().size() == 1:
@@ -160,8 +141,8 @@ def mark(df: Any, declared: DeclaredStates, node_names: frozenset[str]) -> None:
 
 def declared_on(jvm: Any, node: Any) -> DeclaredStates | None:
     """Return the typed states that the program declared for a JVM plan node; None without any."""
-    found = node.getTagValue(_key(jvm))
-    return DeclaredStates.decode(str(found.get())) if found.isDefined() else None
+    tag = node.getTagValue(_key(jvm))
+    return DeclaredStates.decode(str(tag.get())) if tag.isDefined() else None
 
 
 def _key(jvm: Any) -> Any:
@@ -183,12 +164,7 @@ def formats_to_text(formats: Mapping[str, StateFormat]) -> str:
 class TaskFormats:
     """The formats of an operator's states, as its tasks see them. Picklable.
 
-    Parameters
-    ----------
-    declared
-        The states.
-    serializers
-        The program's serializers, by state: what a query without a restore uses.
+    ``serializers`` are the program's, by state, which a query without a restore uses.
     """
 
     def __init__(

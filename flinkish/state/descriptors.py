@@ -1,4 +1,4 @@
-"""Declaring state: a name and a type, checked where they are written down."""
+"""Declare state by a name and a type, which are checked at the declaration."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def check_serializer(serializer: TypeSerializer[Any]) -> None:
-    """Check that the snapshots of a serializer, and those inside them, will be found again.
+    """Check that the snapshots of a serializer, and nested ones, will be found again.
 
-    Raises
-    ------
-    UsageError
-        A class of them is not public, not at the top level, or needs arguments.
+    Raises UsageError if one of their classes is not public, not at the top level, or needs
+    arguments.
     """
     left: list[Any] = [serializer.snapshot_configuration()]
     while left:
         snapshot = left.pop()
         if not isinstance(snapshot, TypeSerializerSnapshot):
             raise UsageError(
-                f"the snapshot of {serializer.type_name} is a {type(snapshot).__name__}, and no "
+                f"the snapshot of {serializer.type_name} is a {type(snapshot).__name__}, not a "
                 "TypeSerializerSnapshot",
                 hint="an old-style serializer is used through LegacySerializer",
             )
@@ -41,16 +39,16 @@ def check_serializer(serializer: TypeSerializer[Any]) -> None:
 def _checked(kind: str, name: str, *given: Any) -> list[TypeSerializer[Any]]:
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name of a {kind}",
+            f"{name!r} is not a valid name for a {kind}",
             hint=f"a letter, then letters, digits, '_', '-' or '.', {MAX_NAME} at most",
         )
     try:
-        found = [serializer_of(each) for each in given]
-        for each in found:
+        serializers = [serializer_of(each) for each in given]
+        for each in serializers:
             check_serializer(each)
     except UsageError as error:
         raise UsageError(f"{kind} {name}: {error.message}", hint=error.hint) from error
-    return found
+    return serializers
 
 
 @dataclass(frozen=True)
@@ -60,14 +58,14 @@ class ValueStateDescriptor:
     Parameters
     ----------
     name
-        The state's name; it finds its values again by it.
+        The state's name, by which its values are found again.
     type_or_serializer
         A type that :func:`~flinkish.state.serializer_of` knows, or a serializer.
 
     Raises
     ------
     UsageError
-        The name or the type is none that state can have.
+        The name or the type is not one that state can have.
     """
 
     name: str
@@ -95,7 +93,7 @@ class ListStateDescriptor:
     Raises
     ------
     UsageError
-        The name or the type is none that state can have.
+        The name or the type is not one that state can have.
     """
 
     name: str
@@ -125,7 +123,7 @@ class MapStateDescriptor:
     Raises
     ------
     UsageError
-        The name or a type is none that state can have.
+        The name or a type is not one that state can have.
     """
 
     name: str

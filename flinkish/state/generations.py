@@ -29,12 +29,8 @@ MAX_GENERATIONS: Final = 100
 class StateFormat:
     """How the values of one state are written and read. Picklable if the serializers are.
 
-    Attributes
-    ----------
-    writer
-        Writes new values, as the newest generation.
-    readers
-        What reads the values of each generation as values of the program's type.
+    ``writer`` writes new values, as the newest generation. ``readers`` read the values of each
+    generation as values of the program's type.
     """
 
     writer: TypeSerializer[Any]
@@ -42,17 +38,11 @@ class StateFormat:
 
     @staticmethod
     def of(serializer: TypeSerializer[Any]) -> StateFormat:
-        """Return the format of a state that begins with this serializer."""
+        """Return the format of a new state with this serializer."""
         return StateFormat(serializer, (serializer,))
 
     def write(self, value: Any) -> bytes:
-        """Return the stored bytes of a value.
-
-        Raises
-        ------
-        UsageError
-            The value is none of the type.
-        """
+        """Return the stored bytes of a value; UsageError if it is not of the type."""
         newest = len(self.readers) - 1
         out = bytearray()
         put_size(out, newest)
@@ -61,20 +51,16 @@ class StateFormat:
     def read(self, stored: bytes) -> Any:
         """Return the value of stored bytes.
 
-        Raises
-        ------
-        Corrupt
-            The bytes are none of this state.
-        Incompatible
-            A generation wrote them that this run does not know.
+        Raises Corrupt if the bytes are not of this state, and Incompatible if this run does not
+        know the generation that wrote them.
         """
         generation, data = split_generation(stored)
         if generation >= len(self.readers):
             raise Incompatible(
                 f"a value is of generation {generation} of its serializer, and this run knows "
                 f"{len(self.readers)}",
-                hint="typed state that was migrated lazily goes on under flinkish only, which "
-                "keeps the snapshots of its serializers",
+                hint="typed state that was migrated lazily can only be resumed with flinkish, "
+                "which keeps the snapshots of its serializers",
             )
         return self.readers[generation].deserialize(data)
 
@@ -86,10 +72,7 @@ class StateFormat:
 def split_generation(stored: bytes) -> tuple[int, bytes]:
     """Return the generation of a stored value, and the bytes of its serializer.
 
-    Raises
-    ------
-    Corrupt
-        The bytes do not begin with a generation.
+    Raises Corrupt if the bytes do not begin with a generation.
     """
     if not stored or stored[0] > 0x7F:
         raise Corrupt("a value of typed state does not begin with its generation")
@@ -98,21 +81,12 @@ def split_generation(stored: bytes) -> tuple[int, bytes]:
 
 @dataclass(frozen=True)
 class ResolvedState:
-    """How a program goes on with one state of a savepoint.
+    """How a program restores one state of a savepoint.
 
-    Attributes
-    ----------
-    verdict
-        The worst verdict among the generations; never incompatible.
-    format
-        How the program reads and writes the state once it is restored.
-    snapshots
-        The snapshots that the next savepoint keeps, a generation each.
-    rewriting
-        Reads the savepoint's values and writes them in the new form; None where none is rewritten
-        during the restore.
-    is_mixed
-        Whether values of older generations stay until they are touched.
+    ``verdict`` is the worst among the generations, never incompatible. ``format`` reads and writes
+    the state after the restore. ``snapshots`` are for the next savepoint, one per generation.
+    ``rewriting`` reads the savepoint's values and writes them in the new form; None if the restore
+    rewrites none. With ``is_mixed`` values of older generations stay until they are touched.
     """
 
     verdict: Verdict
@@ -129,39 +103,27 @@ def resolve_state(
     *,
     eager: bool,
 ) -> ResolvedState:
-    """Decide how a program goes on with a state.
+    """Decide how a program restores a state.
 
-    Parameters
-    ----------
-    snapshots
-        Those of the savepoint, a generation each, the oldest first; at least one.
-    new
-        The program's serializer.
-    loader
-        Reads the snapshots.
-    eager
-        Whether values that the new serializer would write otherwise are rewritten in the restore.
+    ``snapshots`` are the savepoint's, one per generation, the oldest first; at least one. With
+    ``eager``, values that the new serializer would write differently are rewritten in the restore.
 
-    Raises
-    ------
-    Incompatible
-        The new serializer cannot go on with a generation; the reasons say why, by field.
-    Corrupt, UnsupportedFormat
-        A snapshot cannot be read.
+    Raises Incompatible, with the reasons by field, if the new serializer cannot read a generation,
+    and Corrupt or UnsupportedFormat if a snapshot cannot be read.
     """
     if not 0 < len(snapshots) <= MAX_GENERATIONS:
         raise Corrupt(
-            f"{loader.place} has {len(snapshots)} snapshots of serializers, and 1 to "
-            f"{MAX_GENERATIONS} can be",
+            f"{loader.place} has {len(snapshots)} snapshots of serializers; 1 to "
+            f"{MAX_GENERATIONS} are allowed",
             hint="use another savepoint",
         )
-    found = [restore_state(loader.read(each), new, loader.place) for each in snapshots]
+    restored = [restore_state(loader.read(each), new, loader.place) for each in snapshots]
     order = list(Verdict)
-    verdict = max((each.compatibility.verdict for each in found), key=order.index)
-    last = found[-1]
-    readers = tuple(each.reader for each in found)
+    verdict = max((each.compatibility.verdict for each in restored), key=order.index)
+    last = restored[-1]
+    readers = tuple(each.reader for each in restored)
     kept: tuple[bytes, ...]
-    if len(found) == 1 and not last.needs_migration:
+    if len(restored) == 1 and not last.needs_migration:
         return ResolvedState(
             verdict, StateFormat(last.serializer, (last.serializer,)), (_snapshot(last),)
         )

@@ -139,13 +139,7 @@ class TypedGroupState:
 
 
 def find_state(states: Mapping[str, Any], descriptor: StateDescriptor) -> Any:
-    """Return what belongs to a descriptor.
-
-    Raises
-    ------
-    UsageError
-        The operator does not declare the state.
-    """
+    """Return the entry of a descriptor; UsageError if the operator does not declare the state."""
     try:
         return states[descriptor.name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a user's function reads and writes: the value, list or map of the current key.
+"""The handles for a user's function: the value, list or map of the current key.
 
 Flink's ``ValueState``, ``ListState`` and ``MapState``. There are two kinds of each: those of
 ``applyInPandasWithState`` keep a state in one column of the key's row (this module), those of
@@ -21,7 +21,7 @@ class ValueState(Protocol):
         ...
 
     def value(self) -> Any:
-        """Return the value; None where the key has none."""
+        """Return the value; None if the key has none."""
         ...
 
     def update(self, value: Any) -> None:
@@ -73,7 +73,7 @@ class MapState(Protocol):
         ...
 
     def get(self, key: Any) -> Any:
-        """Return the value of a key of the map; None where it has none."""
+        """Return the value of a key of the map; None if it has none."""
         ...
 
     def put(self, key: Any, value: Any) -> None:
@@ -81,7 +81,7 @@ class MapState(Protocol):
         ...
 
     def remove(self, key: Any) -> None:
-        """Remove a key of the map, if it is there."""
+        """Remove a key of the map, if it exists."""
         ...
 
     def keys(self) -> Iterator[Any]:
@@ -104,12 +104,8 @@ class MapState(Protocol):
 class StateCell:
     """A state of the current key in one column: read at first use, written once at the end.
 
-    Parameters
-    ----------
-    format
-        How its bytes are written and read.
-    stored
-        The column's bytes; None where the key has no such state.
+    ``format`` writes and reads the bytes. ``stored`` are the column's bytes; None if the key has no
+    such state.
     """
 
     def __init__(self, format: StateFormat, stored: bytes | None) -> None:
@@ -121,7 +117,7 @@ class StateCell:
         self.is_changed = False
 
     def load(self) -> Any:
-        """Return the value; None where the key has none."""
+        """Return the value; None if the key has none."""
         if not self._is_read:
             assert self._stored is not None
             self._value = self._format.read(self._stored)
@@ -136,10 +132,7 @@ class StateCell:
     def stored(self) -> bytes | None:
         """Return the bytes for the column: the same ones unless the value was set.
 
-        Raises
-        ------
-        UsageError
-            The value is none of the declared type.
+        Raises UsageError if the value is not of the declared type.
         """
         if self.is_changed:
             return None if self._value is None else self._format.write(self._value)
@@ -153,19 +146,16 @@ class CellValue:
         self._cell = cell
 
     def exists(self) -> bool:
-        """See :class:`ValueState`."""
         return self._cell.load() is not None
 
     def value(self) -> Any:
-        """See :class:`ValueState`; a value that is changed in place counts when it is updated."""
+        """Return the value; a change in place is stored only by ``update``."""
         return self._cell.load()
 
     def update(self, value: Any) -> None:
-        """See :class:`ValueState`."""
         self._cell.store(value)
 
     def clear(self) -> None:
-        """See :class:`ValueState`."""
         self._cell.store(None)
 
 
@@ -176,29 +166,23 @@ class CellList:
         self._cell = cell
 
     def exists(self) -> bool:
-        """See :class:`ListState`."""
         return bool(self._cell.load())
 
     def get(self) -> Iterator[Any]:
-        """See :class:`ListState`."""
         return iter(list(self._cell.load() or ()))
 
     def add(self, value: Any) -> None:
-        """See :class:`ListState`."""
         self.add_all([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """See :class:`ListState`."""
         more = list(values)
         if more:
             self._cell.store([*(self._cell.load() or ()), *more])
 
     def update(self, values: Iterable[Any]) -> None:
-        """See :class:`ListState`."""
         self._cell.store(list(values) or None)
 
     def clear(self) -> None:
-        """See :class:`ListState`."""
         self._cell.store(None)
 
 
@@ -212,38 +196,29 @@ class CellMap:
         return self._cell.load() or {}
 
     def exists(self) -> bool:
-        """See :class:`MapState`."""
         return bool(self._entries())
 
     def contains(self, key: Any) -> bool:
-        """See :class:`MapState`."""
         return key in self._entries()
 
     def get(self, key: Any) -> Any:
-        """See :class:`MapState`."""
         return self._entries().get(key)
 
     def put(self, key: Any, value: Any) -> None:
-        """See :class:`MapState`."""
         self._cell.store({**self._entries(), key: value})
 
     def remove(self, key: Any) -> None:
-        """See :class:`MapState`."""
         left = {name: value for name, value in self._entries().items() if name != key}
         self._cell.store(left or None)
 
     def keys(self) -> Iterator[Any]:
-        """See :class:`MapState`."""
         return iter(list(self._entries()))
 
     def values(self) -> Iterator[Any]:
-        """See :class:`MapState`."""
         return iter(list(self._entries().values()))
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """See :class:`MapState`."""
         return iter(list(self._entries().items()))
 
     def clear(self) -> None:
-        """See :class:`MapState`."""
         self._cell.store(None)

@@ -1,8 +1,8 @@
 """From old-style serializers to snapshots, as Flink 1.7 left ``TypeSerializerConfigSnapshot``.
 
-An old-style serializer has a configuration snapshot that cannot make the serializer again, and
-judges old configurations itself (``ensure_compatibility``). So its savepoints need its classes:
-they keep their names, in place of the serializer that Flink pickled. The way out:
+An old-style serializer has a configuration snapshot that cannot recreate the serializer, and judges
+old configurations itself (``ensure_compatibility``). So its savepoints need its classes: they store
+their names, in place of the serializer that Flink pickled. To migrate:
 
 1. Write a :class:`~flinkish.state.TypeSerializerSnapshot` for the serializer.
 2. Use the serializer as ``LegacySerializer(old, snapshot=...)``, or let it be a
@@ -31,7 +31,7 @@ from flinkish.state.wire import Parts, put_part, put_size, put_text
 
 
 class CompatibilityResult(enum.Enum):
-    """What an old-style serializer says of an old configuration."""
+    """An old-style serializer's verdict on an old configuration."""
 
     COMPATIBLE = "compatible"
     REQUIRES_MIGRATION = "requires migration"
@@ -53,7 +53,7 @@ class TypeSerializerConfigSnapshot(ABC):
 
 
 class OldStyleSerializer(Protocol):
-    """What a serializer was before snapshots; made without arguments."""
+    """A serializer from before snapshots; its constructor needs no arguments."""
 
     def serialize(self, value: Any) -> bytes:
         """Return the bytes of a value."""
@@ -69,7 +69,7 @@ class OldStyleSerializer(Protocol):
 
 
 class LegacySerializer(TypeSerializer[Any]):
-    """An old-style serializer, used as one of today.
+    """An old-style serializer in the form of a present one.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class LegacySerializer(TypeSerializer[Any]):
         The serializer. Its class and that of its configuration are found by their names at a
         restore, until savepoints have the new snapshot.
     snapshot
-        Makes the new snapshot, which savepoints get from now on. Without one they go on to need the
-        old classes.
+        Makes the new snapshot, which savepoints get from now on. Without one they still need
+        the old classes.
     """
 
     def __init__(
@@ -94,15 +94,12 @@ class LegacySerializer(TypeSerializer[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return type(self.old).__name__
 
     def serialize(self, value: Any) -> bytes:
-        """See the base class."""
         return self.old.serialize(value)
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         return self.old.deserialize(data)
 
     def ensure_compatibility(self, config_snapshot: Any) -> CompatibilityResult:
@@ -110,17 +107,13 @@ class LegacySerializer(TypeSerializer[Any]):
         return self.old.ensure_compatibility(config_snapshot)
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
-        """See the base class."""
         return LegacySerializerSnapshot(self.old) if self._snapshot is None else self._snapshot()
 
 
 class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
-    """What savepoints keep of an old-style serializer: two names and the configuration.
+    """The snapshot of an old-style serializer: two names and the configuration.
 
-    Parameters
-    ----------
-    old
-        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+    Without a serializer it is empty, to be read into.
     """
 
     def __init__(self, old: OldStyleSerializer | None = None) -> None:
@@ -129,11 +122,9 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return type(self._old).__name__
 
     def write_snapshot(self) -> bytes:
-        """See the base class."""
         if self._config is None:
             raise UsageError("the snapshot of an old-style serializer was never read")
         out = bytearray()
@@ -144,7 +135,6 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         return bytes(out)
 
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """See the base class."""
         parts = Parts(data, "it")
         serializer, config = parts.text(MAX_NAME * 4), parts.text(MAX_NAME * 4)
         written, content = parts.size(), parts.part()
@@ -155,7 +145,7 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         made.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):
-            raise ValueError(f"{serializer} is no serializer")  # and is not called
+            raise ValueError(f"{serializer} is not a serializer")  # and is not called
         self._old, self._config = cls(), made
 
     def resolve_schema_compatibility(
@@ -169,13 +159,13 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
                 "it has no ensure_compatibility, which must judge this old-style snapshot; keep "
                 "that method until a savepoint was taken with the new snapshot",
             )
-        found = ensure(self._config)
-        if found is CompatibilityResult.COMPATIBLE:
+        result = ensure(self._config)
+        if result is CompatibilityResult.COMPATIBLE:
             return TypeSerializerSchemaCompatibility.compatible_as_is()
-        if found is CompatibilityResult.REQUIRES_MIGRATION:
+        if result is CompatibilityResult.REQUIRES_MIGRATION:
             return TypeSerializerSchemaCompatibility.compatible_after_migration()
         return _incompatible(
-            new_serializer, f"ensure_compatibility returned {found!r}, and no CompatibilityResult"
+            new_serializer, f"ensure_compatibility returned {result!r}, not a CompatibilityResult"
         )
 
     def restore_serializer(self) -> TypeSerializer[Any]:

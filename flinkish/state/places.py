@@ -1,4 +1,4 @@
-"""In which columns of Spark's state the typed states of an operator are. Pure."""
+"""The columns of Spark's state that hold the typed states of an operator. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ def typed_columns(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the names of states that may be typed, and the paths of their columns in the value.
 
-    Parameters
-    ----------
-    kind
-        Spark's name of the operator.
-    store
-        The store or column family.
-    value
-        The schema of its values (JSON of Spark's ``StructType``).
+    ``kind`` is Spark's name of the operator, ``store`` the store or column family, and ``value``
+    the JSON schema of its values.
     """
     fields = _types(value)
     if not (kind or "").startswith("transformWithState"):

@@ -1,12 +1,12 @@
 """Stored values of typed state as plain data, by the snapshots of a savepoint alone.
 
 Nothing of the program is imported: a dataclass becomes a struct of its fields as the snapshot names
-them. What only a class of the program's could read (a serializer of the user's own, a pickled
-value, a serializer of the old style) stays bytes.
+them. Values that only a class of the program can read (a custom serializer, a pickled value, a
+serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
-dict is a map, times are ISO 8601 texts (Python's have a zone or none), decimals are texts. A value
-of an Avro schema is one JSON text: Avro's unions and recursive records are no types of Spark.
+dict is a map, times are ISO 8601 texts (Python's may have a zone), decimals are texts. A value of
+an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive records.
 """
 
 from __future__ import annotations
@@ -63,12 +63,8 @@ _NUMPY: Final = {"bool": "boolean", "float16": "double", "float32": "double", "f
 class PlainType:
     """How the bytes of one serializer become plain data. Picklable.
 
-    Attributes
-    ----------
-    json
-        Spark's type, as JSON data.
-    read
-        Returns the value of bytes: what ``pyarrow.array`` takes for the type.
+    ``json`` is Spark's type, as JSON data. ``read`` returns the value of bytes in the form that
+    ``pyarrow.array`` accepts for it.
     """
 
     json: Any
@@ -79,10 +75,7 @@ class PlainType:
 class PlainState:
     """The stored values of one state as plain data. Picklable.
 
-    Attributes
-    ----------
-    types
-        Those of the generations; all of them have the same ``json``.
+    ``types`` are those of the generations; all have the same ``json``.
     """
 
     types: tuple[PlainType, ...]
@@ -93,13 +86,7 @@ class PlainState:
         return self.types[-1].json
 
     def read(self, stored: bytes) -> Any:
-        """Return the plain value of stored bytes.
-
-        Raises
-        ------
-        Corrupt
-            The bytes are none of this state.
-        """
+        """Return the plain value of stored bytes; Corrupt if they are not of this state."""
         generation, data = split_generation(stored)
         if generation >= len(self.types):
             raise Corrupt(f"a value is of generation {generation}, and {len(self.types)} are known")
@@ -107,23 +94,14 @@ class PlainState:
 
 
 def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainState | None:
-    """Return how the values of a state become plain data; None where only its program can read.
+    """Return how the values of a state become plain data; None if only its program can read it.
 
-    Values of several generations become JSON texts where their types differ.
-
-    Parameters
-    ----------
-    snapshots
-        A generation each, the oldest first.
-
-    Raises
-    ------
-    Corrupt
-        A snapshot is damaged.
+    ``snapshots`` are one per generation, the oldest first; where their types differ, values become
+    JSON texts. Raises Corrupt if a snapshot is damaged.
     """
-    found = [plain_type(each, place) for each in snapshots]
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
+    types = [plain_type(each, place) for each in snapshots]
+    known = [each for each in types if each is not None]
+    if not known or len(known) < len(types):
         return None
     if any(each.json != known[0].json for each in known):
         known = [PlainType("string", _AsText(each.read)) for each in known]
@@ -131,12 +109,9 @@ def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainSta
 
 
 def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
-    """Return how the bytes of a serializer become plain data; None where only its program can.
+    """Return how a serializer's bytes become plain data; None if only its program can read them.
 
-    Raises
-    ------
-    Corrupt
-        The snapshot is damaged.
+    Raises Corrupt if the snapshot is damaged.
     """
     try:
         return _plain(ModuleLoader(place).read(snapshot))
@@ -183,7 +158,7 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
 def _struct(
     names: tuple[str, ...], snapshots: Sequence[TypeSerializerSnapshot[Any]]
 ) -> PlainType | None:
-    """Return the type of a struct; None where a field is not known, or has another's name."""
+    """Return the type of a struct; None if a field is unknown, or has another's name."""
     nested = [_plain(each) for each in snapshots]
     known = [each for each in nested if each is not None]
     if len(known) < len(names) or not names:

@@ -138,7 +138,7 @@ class TypedHandle:
     def _checked(self, descriptor: StateDescriptor) -> VariableFormat:
         if find_state(self._declared, descriptor) != descriptor:
             raise UsageError(
-                f"the state {descriptor.name} is declared otherwise in states=[...]",
+                f"the state {descriptor.name} is declared differently in states=[...]",
                 hint="use one descriptor in both places",
             )
         return VariableFormat(descriptor.name, self._formats)
@@ -153,13 +153,13 @@ def _bytes(column: str) -> Any:
 def _typed_processor(
     processor: Any, states: Sequence[StateDescriptor], formats: TaskFormats
 ) -> Any:
-    """Return a ``StatefulProcessor`` that gives a user's one a :class:`TypedHandle`."""
+    """Return a ``StatefulProcessor`` that passes a :class:`TypedHandle` to the user's one."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     declared = {each.name: each for each in states}
 
     class Typed(StatefulProcessor):
-        """The user's processor; what it does not define is Spark's own."""
+        """The user's processor; methods that it does not define are Spark's."""
 
         def init(self, handle: Any) -> None:
             processor.init(TypedHandle(handle, declared, formats))

@@ -17,16 +17,16 @@ from flinkish.state.snapshots import StatePlace
 
 @dataclass(frozen=True)
 class RestoredState:
-    """How the program goes on with a state; picklable if the serializers are.
+    """How the program restores a state; picklable if the serializers are.
 
     Attributes
     ----------
     compatibility
         The verdict; never incompatible.
     serializer
-        What reads and writes the state from now on: the new serializer, or the reconfigured one.
+        Reads and writes the state from now on: the new serializer, or the reconfigured one.
     reader
-        What reads the old bytes: the same unless the state is migrated.
+        Reads the old bytes: the same unless the state is migrated.
     """
 
     compatibility: TypeSerializerSchemaCompatibility
@@ -43,7 +43,7 @@ class RestoredState:
         return self.reader.deserialize(old)
 
     def migrate(self, old: bytes) -> bytes:
-        """Return the bytes that replace old ones; the same ones where they stay valid."""
+        """Return the bytes that replace old ones; the same ones if they stay valid."""
         return self.serializer.serialize(self.read(old)) if self.needs_migration else old
 
 
@@ -52,7 +52,7 @@ def restore_state(
     new_serializer: TypeSerializer[Any],
     place: StatePlace | str,
 ) -> RestoredState:
-    """Decide how a program goes on with a state.
+    """Decide how a program restores a state.
 
     Parameters
     ----------
@@ -66,18 +66,18 @@ def restore_state(
     Raises
     ------
     Incompatible
-        The new serializer cannot go on with the state; ``data["reasons"]`` says why, by field.
+        The new serializer cannot be used with the state; ``data["reasons"]`` says why, by field.
     """
-    found = snapshot.resolve_schema_compatibility(new_serializer)
-    if found.verdict is Verdict.INCOMPATIBLE:
+    compatibility = snapshot.resolve_schema_compatibility(new_serializer)
+    if compatibility.verdict is Verdict.INCOMPATIBLE:
         raise Incompatible(
-            f"{place} cannot be restored: {'; '.join(found.reasons)}",
+            f"{place} cannot be restored: {'; '.join(compatibility.reasons)}",
             hint="change the type back, or declare the state under another name and drop this one",
             place=str(place),
-            reasons=list(found.reasons),
+            reasons=list(compatibility.reasons),
         )
-    serializer = found.serializer or new_serializer
+    serializer = compatibility.serializer or new_serializer
     reader = serializer
-    if found.verdict is Verdict.AFTER_MIGRATION:
+    if compatibility.verdict is Verdict.AFTER_MIGRATION:
         reader = snapshot.reader_for(new_serializer)
-    return RestoredState(found, serializer, reader)
+    return RestoredState(compatibility, serializer, reader)

@@ -1,7 +1,7 @@
-"""Serializers of state, their snapshots, and what a snapshot says of a new serializer.
+"""Serializers of state, their snapshots, and a snapshot's verdict on a new serializer.
 
 The names and the meaning are Flink's (``TypeSerializer``, ``TypeSerializerSnapshot``,
-``TypeSerializerSchemaCompatibility``). A savepoint keeps, beside the bytes of a state, the snapshot
+``TypeSerializerSchemaCompatibility``). A savepoint stores, with the bytes of a state, the snapshot
 of the serializer that wrote them. At a restore the snapshot judges the program's new serializer:
 
 * compatible as is: the new serializer reads the old bytes and gets what it would have written;
@@ -62,7 +62,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class TypeSerializerSchemaCompatibility:
-    """What a snapshot says of a new serializer; made by the four class methods.
+    """A snapshot's verdict on a new serializer; created by the four class methods.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class TypeSerializer(ABC, Generic[T]):
         Raises
         ------
         UsageError
-            The value is none of the type.
+            The value is not of the type.
         """
 
     @abstractmethod
@@ -154,12 +154,12 @@ class TypeSerializer(ABC, Generic[T]):
         Raises
         ------
         Corrupt
-            The bytes are none that :meth:`serialize` returns.
+            The bytes are not in the form that :meth:`serialize` returns.
         """
 
     @abstractmethod
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
-        """Return what a savepoint has to know to read the bytes of this serializer."""
+        """Return what a savepoint must record to read the bytes of this serializer."""
 
 
 class SnapshotLoader(Protocol):
@@ -175,7 +175,7 @@ class SnapshotLoader(Protocol):
         UnsupportedFormat
             A newer flinkish or program wrote them.
         Incompatible
-            The class is not there, or may not be imported.
+            The class does not exist, or may not be imported.
         """
         ...
 
@@ -192,19 +192,19 @@ class SnapshotLoader(Protocol):
         Raises
         ------
         Corrupt
-            The name is none of a class.
+            The name is not a class name.
         Incompatible
-            The class is not there, is none of ``base``, or its module is not allowed.
+            The class does not exist, is not a ``base``, or its module is not allowed.
         """
         ...
 
 
 class TypeSerializerSnapshot(ABC, Generic[T]):
-    """What a savepoint knows of the serializer that wrote a state.
+    """A savepoint's record of the serializer that wrote a state.
 
-    It is found again by its class's name. So the class is public, at the top level of its module,
-    and can be called without arguments; every serializer has a snapshot class of its own.
-    :func:`flinkish.state.check_snapshot_class` checks it where a state is declared.
+    It is found by its class's name. So the class must be public, at the top level of its module,
+    and callable without arguments; every serializer has its own snapshot class.
+    :func:`flinkish.state.check_snapshot_class` checks this when a state is declared.
     """
 
     #: The version of what :meth:`write_snapshot` writes; raised whenever that changes.
@@ -217,7 +217,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @property
     def description(self) -> str:
-        """The type with what it consists of, for people: ``Stats(n: int, total: float)``."""
+        """The type with its parts, for people: ``Stats(n: int, total: float)``."""
         return self.type_name
 
     @abstractmethod
@@ -233,7 +233,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         version
             The version that the content was written in: 1 to the current one.
         data
-            The content. It may come from anybody.
+            The content; untrusted.
         loader
             Reads snapshots inside this one, and finds classes; it keeps to the modules that are
             allowed (in place of Flink's class loader).
@@ -248,7 +248,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]
     ) -> TypeSerializerSchemaCompatibility:
-        """Judge whether a new serializer can go on with the bytes of the old one."""
+        """Judge whether a new serializer can be used with the bytes of the old one."""
 
     @abstractmethod
     def restore_serializer(self) -> TypeSerializer[T]:
@@ -257,14 +257,14 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """Return a serializer that reads the old bytes as values of a new serializer.
 
-        Where the old values are not what the new serializer writes (a field more, another name),
-        the two differ: override it then. It is asked for serializers that are compatible only.
+        Override it if the old values differ from those that the new serializer writes (an
+        additional field, another name). It is only called for compatible serializers.
         """
         return self.restore_serializer()
 
 
 class OldStateReader(TypeSerializer[T]):
-    """Base of what reads old bytes as new values: it writes nothing, and has no snapshot."""
+    """Base class of readers of old bytes as new values, which cannot write and have no snapshot."""
 
     def serialize(self, value: T) -> bytes:
         """Raise UsageError: values are written by the new serializer."""

@@ -1,4 +1,4 @@
-"""flinkish for the executors: what they need for typed state, for copying and for rewriting it."""
+"""flinkish for the executors, which need it to use, copy and rewrite typed state."""
 
 from __future__ import annotations
 

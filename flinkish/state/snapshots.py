@@ -4,9 +4,9 @@
 
     1 (the framing's version) | size, "module:Class" | version | size, content
 
-A snapshot is restored by importing its class, from allowed modules only. Nothing is pickled. What
-lies in a savepoint may come from anybody: names are checked before they are imported, sizes before
-they are read, and a snapshot inside a snapshot is counted.
+A snapshot is restored by importing its class, from allowed modules only. Nothing is pickled. The
+content of a savepoint is untrusted: names are checked before they are imported, sizes before they
+are read, and the nesting of snapshots is limited.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from flinkish.state.serializers import TypeSerializerSnapshot
 from flinkish.state.wire import Parts, put_part, put_size, put_text
 
 FRAMING: Final = 1
-#: Far above real snapshots; what is larger is damage.
+#: Far above real snapshots; anything larger is damage.
 MAX_BYTES: Final = 16 << 20
 MAX_NAME: Final = 500
 MAX_VERSION: Final = 1 << 20
 #: Snapshots within snapshots: lists of maps of records ...
 MAX_DEPTH: Final = 40
-#: The modules whose classes are imported unless the caller says otherwise.
+#: The modules whose classes are imported by default.
 DEFAULT_MODULES: Final = ("flinkish",)
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
 class StatePlace:
-    """Where a snapshot stands, for messages: the state's name and its operator's uid."""
+    """The origin of a snapshot, for messages: the state's name and its operator's uid."""
 
     state: str
     operator: str = ""
@@ -54,16 +54,11 @@ def class_name(cls: type) -> str:
 
 @dataclass(frozen=True)
 class ModuleLoader:
-    """Reads snapshots, and finds classes by their names in modules that are allowed.
+    """Reads snapshots, and finds classes by their names in allowed modules.
 
-    Attributes
-    ----------
-    place
-        Whose snapshots they are: a :class:`StatePlace`, or a text. Every error names it.
-    modules
-        The modules that may be imported, with all below them: flinkish, and the program's own.
-    depth
-        How many snapshots are around the one that is read.
+    ``place`` says whose snapshots they are (a :class:`StatePlace`, or a text), for errors.
+    ``modules`` may be imported, with their submodules: flinkish, and the program's own. ``depth``
+    counts the snapshots around the one that is read.
     """
 
     place: StatePlace | str
@@ -73,7 +68,7 @@ class ModuleLoader:
     def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
         """Return the snapshot of its bytes; raise the errors of ``SnapshotLoader.read``."""
         if self.depth > MAX_DEPTH:
-            raise self._corrupt(f"it has more than {MAX_DEPTH} snapshots within each other")
+            raise self._corrupt(f"it has more than {MAX_DEPTH} nested snapshots")
         try:
             name, version, content = _unframe(data)
         except Corrupt as error:
@@ -101,7 +96,7 @@ class ModuleLoader:
         if version > snapshot.current_version:
             raise UnsupportedFormat(
                 f"{self.place}: version {version} of the snapshot {name} was written, "
-                f"and the class that is there reads up to {snapshot.current_version}",
+                f"but the present class reads up to {snapshot.current_version}",
                 hint="restore with the program that wrote the savepoint, or a newer one",
                 **self._facts(name),
             )
@@ -118,24 +113,24 @@ class ModuleLoader:
     def load(self, name: str, base: type = object) -> type:
         """Import a class by its name; raise the errors of ``SnapshotLoader.load``."""
         if len(name) > MAX_NAME or not _NAME.fullmatch(name):
-            raise self._corrupt(f"{name[:80]!r} is no name of a class", name[:80])
+            raise self._corrupt(f"{name[:80]!r} is not a class name", name[:80])
         module, _, attribute = name.partition(":")
         if not _is_below(module, self.modules):
             raise self._incompatible(
                 name,
-                f"the class {name} is needed, and its module is none of those that may be "
+                f"the class {name} is needed, but its module is not one of those that may be "
                 f"imported ({', '.join(self.modules) or 'none'})",
                 f"if you trust that module, allow {module.partition('.')[0]} "
                 "(engine.snapshot-modules)",
             )
-        found = getattr(self._import(module, name), attribute, None)
-        if found is None:
+        cls = getattr(self._import(module, name), attribute, None)
+        if cls is None:
             raise self._missing(name, f"the module {module} has no class {attribute}")
-        if not isinstance(found, type) or not issubclass(found, base):
+        if not isinstance(cls, type) or not issubclass(cls, base):
             raise self._incompatible(
-                name, f"{name} is no {base.__name__}", f"put the class {attribute} back there"
+                name, f"{name} is not a {base.__name__}", f"put the class {attribute} back there"
             )
-        return found
+        return cls
 
     def _import(self, module: str, name: str) -> Any:
         try:
@@ -165,7 +160,7 @@ class ModuleLoader:
             and getattr(vars(loaded).get(attribute), "__module__", None) == other
         )
         if not moved:
-            hint = f"put the class back to where it was: {name}"
+            hint = f"move the class back to where it was: {name}"
             return self._incompatible(name, f"the class {name} is needed, and {reason}", hint)
         return self._incompatible(
             name,
@@ -204,9 +199,9 @@ def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
     put_part(out, snapshot.write_snapshot())
     if len(out) > MAX_BYTES:
         raise UsageError(
-            f"the snapshot {class_name(type(snapshot))} has {len(out)} bytes, "
-            f"and {MAX_BYTES} are the most",
-            hint="keep in a snapshot what describes the bytes of a state, and no data",
+            f"the snapshot {class_name(type(snapshot))} has {len(out)} bytes; the maximum is "
+            f"{MAX_BYTES}",
+            hint="store only a description of the state's bytes in a snapshot, not data",
         )
     return bytes(out)
 
@@ -244,7 +239,7 @@ def check_snapshot_class(cls: type) -> None:
     name = class_name(cls)
     reason = _why_unfindable(cls)
     if reason is None and not issubclass(cls, TypeSerializerSnapshot):
-        reason = "is no TypeSerializerSnapshot"
+        reason = "is not a TypeSerializerSnapshot"
     if reason is None and inspect.isabstract(cls):
         reason = f"lacks {', '.join(sorted(getattr(cls, '__abstractmethods__', ())))}"
     if reason is None and not _needs_nothing(cls):
@@ -255,24 +250,22 @@ def check_snapshot_class(cls: type) -> None:
         raise UsageError(
             f"the snapshot class {name} {reason}",
             hint="a savepoint keeps the name of the class, and a restore calls it without "
-            "arguments: let it be public, at the top level of a module, and callable so",
+            "arguments: make it public, at the top level of a module, and callable without "
+            "arguments",
             class_name=name,
         )
 
 
 def check_findable(cls: type, what: str) -> None:
-    """Check that a class whose name a snapshot keeps can be found by it.
+    """Check that a class whose name a snapshot stores can be found by it.
 
-    Raises
-    ------
-    UsageError
-        It is not public, or not at the top level of its module.
+    Raises UsageError if it is not public, or not at the top level of its module.
     """
     reason = _why_unfindable(cls)
     if reason is not None:
         raise UsageError(
             f"{what} {class_name(cls)} {reason}",
-            hint="a savepoint keeps its name: let it be public, at the top level of a module",
+            hint="a savepoint keeps its name: make it public, at the top level of a module",
             class_name=class_name(cls),
         )
 
@@ -308,13 +301,13 @@ def _is_below(module: str, prefixes: tuple[str, ...]) -> bool:
 def _unframe(data: bytes) -> tuple[str, int | None, bytes]:
     """Return name, version and content; no version for another framing."""
     if len(data) > MAX_BYTES:
-        raise Corrupt(f"it has {len(data)} bytes, and {MAX_BYTES} are the most")
+        raise Corrupt(f"it has {len(data)} bytes; the maximum is {MAX_BYTES}")
     parts = Parts(data, "it")
     framing = parts.size()
     if framing > FRAMING:
         return "", None, b""
     if framing != FRAMING:
-        raise parts.damaged("it does not begin as a snapshot does")
+        raise parts.damaged("it does not start like a snapshot")
     name = parts.text(MAX_NAME * 4)
     version = parts.size()
     if not _is_version(version):

@@ -25,12 +25,8 @@ class VariableFormat:
 class VariableValue:
     """A :class:`~flinkish.state.handles.ValueState` in a ``ValueState`` of Spark.
 
-    Parameters
-    ----------
-    variable
-        Spark's variable, of one column of bytes.
-    formats
-        Returns how the bytes are written and read, for the task that runs.
+    ``variable`` is Spark's, of one column of bytes. ``formats`` returns the format of the bytes for
+    the running task.
     """
 
     def __init__(self, variable: Any, formats: VariableFormat) -> None:
@@ -38,23 +34,20 @@ class VariableValue:
         self._formats = formats
 
     def exists(self) -> bool:
-        """See :class:`~flinkish.state.handles.ValueState`."""
         return bool(self._variable.exists())
 
     def value(self) -> Any:
-        """See :class:`~flinkish.state.handles.ValueState`."""
-        found = self._variable.get()
-        return None if found is None else self._formats.current().read(bytes(found[0]))
+        stored = self._variable.get()
+        return None if stored is None else self._formats.current().read(bytes(stored[0]))
 
     def update(self, value: Any) -> None:
-        """See :class:`~flinkish.state.handles.ValueState`; None clears it."""
+        """Set the value; None clears it."""
         if value is None:
             self.clear()
         else:
             self._variable.update((self._formats.current().write(value),))
 
     def clear(self) -> None:
-        """See :class:`~flinkish.state.handles.ValueState`."""
         self._variable.clear()
 
 
@@ -66,26 +59,21 @@ class VariableList:
         self._formats = formats
 
     def exists(self) -> bool:
-        """See :class:`~flinkish.state.handles.ListState`."""
         return bool(self._variable.exists())
 
     def get(self) -> Iterator[Any]:
-        """See :class:`~flinkish.state.handles.ListState`."""
         read = self._formats.current().read
         return (read(bytes(row[0])) for row in self._variable.get())
 
     def add(self, value: Any) -> None:
-        """See :class:`~flinkish.state.handles.ListState`."""
         self._variable.appendValue((self._formats.current().write(value),))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """See :class:`~flinkish.state.handles.ListState`."""
         rows = self._rows(values)
         if rows:
             self._variable.appendList(rows)
 
     def update(self, values: Iterable[Any]) -> None:
-        """See :class:`~flinkish.state.handles.ListState`."""
         rows = self._rows(values)
         if rows:
             self._variable.put(rows)
@@ -93,7 +81,6 @@ class VariableList:
             self._variable.clear()
 
     def clear(self) -> None:
-        """See :class:`~flinkish.state.handles.ListState`."""
         self._variable.clear()
 
     def _rows(self, values: Iterable[Any]) -> list[tuple[bytes]]:
@@ -104,15 +91,9 @@ class VariableList:
 class VariableMap:
     """A :class:`~flinkish.state.handles.MapState` in a ``MapState`` of Spark, by entries.
 
-    Parameters
-    ----------
-    variable
-        Spark's variable, of one column of bytes for the map's key and one for its value.
-    keys
-        The serializer of the map's keys. Spark finds entries by their bytes, so they have no
-        generation: a restore refuses keys that would be written otherwise.
-    formats
-        Those of the values.
+    ``variable`` is Spark's, with one column of bytes for the map's key and one for its value;
+    ``formats`` are those of the values. Spark finds entries by the bytes of their ``keys``, so
+    these have no generation: a restore refuses keys that would be written differently.
     """
 
     def __init__(self, variable: Any, keys: TypeSerializer[Any], formats: VariableFormat) -> None:
@@ -121,38 +102,30 @@ class VariableMap:
         self._formats = formats
 
     def exists(self) -> bool:
-        """See :class:`~flinkish.state.handles.MapState`."""
         return bool(self._variable.exists())
 
     def contains(self, key: Any) -> bool:
-        """See :class:`~flinkish.state.handles.MapState`."""
         return bool(self._variable.containsKey(self._key(key)))
 
     def get(self, key: Any) -> Any:
-        """See :class:`~flinkish.state.handles.MapState`."""
-        found = self._variable.getValue(self._key(key))
-        return None if found is None else self._formats.current().read(bytes(found[0]))
+        stored = self._variable.getValue(self._key(key))
+        return None if stored is None else self._formats.current().read(bytes(stored[0]))
 
     def put(self, key: Any, value: Any) -> None:
-        """See :class:`~flinkish.state.handles.MapState`."""
         self._variable.updateValue(self._key(key), (self._formats.current().write(value),))
 
     def remove(self, key: Any) -> None:
-        """See :class:`~flinkish.state.handles.MapState`."""
         self._variable.removeKey(self._key(key))
 
     def keys(self) -> Iterator[Any]:
-        """See :class:`~flinkish.state.handles.MapState`."""
         read = self._keys.deserialize
         return (read(bytes(key[0])) for key in self._variable.keys())  # noqa: SIM118 - no dict
 
     def values(self) -> Iterator[Any]:
-        """See :class:`~flinkish.state.handles.MapState`."""
         read = self._formats.current().read
         return (read(bytes(value[0])) for value in self._variable.values())
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """See :class:`~flinkish.state.handles.MapState`."""
         read = self._formats.current().read
         return (
             (self._keys.deserialize(bytes(key[0])), read(bytes(value[0])))
@@ -160,7 +133,6 @@ class VariableMap:
         )
 
     def clear(self) -> None:
-        """See :class:`~flinkish.state.handles.MapState`."""
         self._variable.clear()
 
     def _key(self, key: Any) -> tuple[bytes]:

@@ -1,7 +1,7 @@
-"""Bytes with lengths in front of their parts, and their strict reading.
+"""Bytes with their parts' sizes in front, and their strict reading.
 
 A size is a varint: seven bits a byte, the lowest first, and the high bit where more follow. It has
-one form only. Bytes may come from anybody: every size is held against what is there.
+one form only. Bytes are untrusted: every size is compared with the remaining bytes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,7 @@ def put_text(out: bytearray, text: str) -> None:
 class Parts:
     """Reads what the functions of this module have written, from start to end.
 
-    Parameters
-    ----------
-    data
-        The bytes.
-    what
-        What they are, for errors.
+    ``what`` describes the bytes, for errors.
     """
 
     __slots__ = ("_at", "_data", "_what")
@@ -58,13 +53,7 @@ class Parts:
         return Corrupt(f"{self._what} is damaged at byte {self._at} of {len(self._data)}: {reason}")
 
     def size(self) -> int:
-        """Read a size or number.
-
-        Raises
-        ------
-        Corrupt
-            The bytes end, or the number is not in its one form.
-        """
+        """Read a size or number; Corrupt if the bytes end, or it is not in its canonical form."""
         size = shift = 0
         while True:
             if self._at >= len(self._data):
@@ -84,22 +73,11 @@ class Parts:
         """Read the number of parts that follow; each has one byte at least."""
         count = self.size()
         if count > len(self._data) - self._at:
-            raise self.damaged(f"{count} parts are said to follow, which do not fit")
+            raise self.damaged(f"{count} parts should follow, which do not fit")
         return count
 
     def part(self, most: int | None = None) -> bytes:
-        """Read bytes with their size in front.
-
-        Parameters
-        ----------
-        most
-            The most bytes that are accepted.
-
-        Raises
-        ------
-        Corrupt
-            The bytes end, or the part is larger than accepted.
-        """
+        """Read bytes that follow their size; Corrupt if they end, or are more than ``most``."""
         data, start = self._data, self._at
         if start < len(data) and data[start] < 0x80:  # nearly always
             size, start = data[start], start + 1
@@ -110,7 +88,7 @@ class Parts:
         if end > len(data):
             raise self.damaged(f"a part of {size} bytes is cut off")
         if most is not None and size > most:
-            raise self.damaged(f"a part of {size} bytes, where {most} are the most")
+            raise self.damaged(f"a part of {size} bytes; the maximum is {most}")
         self._at = end
         return data[start:end]
 
@@ -125,4 +103,4 @@ class Parts:
     def end(self) -> None:
         """Raise Corrupt unless everything was read."""
         if self._at != len(self._data):
-            raise self.damaged(f"{len(self._data) - self._at} bytes too many")
+            raise self.damaged(f"{len(self._data) - self._at} extra bytes")

@@ -28,8 +28,8 @@ _SHOWN = 200
 
 def unsafe(root: str, name: str, reason: str) -> UnsafePath:
     """Return the error for a name that must not be used."""
-    shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
-    return UnsafePath(f"{shown!r} below {root} is refused: {reason}", root=root, name=shown)
+    text = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+    return UnsafePath(f"{text!r} below {root} is refused: {reason}", root=root, name=text)
 
 
 def parts_of(root: str, name: str) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def parts_of(root: str, name: str) -> tuple[str, ...]:
     root's scheme gives one of its characters another meaning.
     """
     if "\0" in name:
-        raise unsafe(root, name, "it has a NUL in it")
+        raise unsafe(root, name, "it contains NUL")
     for text in (name, name.replace("\\", "/")):
         if text.startswith("/"):
             raise unsafe(root, name, "it is absolute")
@@ -117,10 +117,10 @@ class LocalRoot:
     def _is_link(self, parents: Sequence[str], name: str) -> bool:
         directory = self.directory(parents)
         try:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except OSError:
             return False
-        return stat.S_ISLNK(found.st_mode)
+        return stat.S_ISLNK(status.st_mode)
 
 
 def enter(directory: int, name: str, *, listed: bool) -> int | None:
@@ -166,12 +166,12 @@ def _read_local(root: str, parts: tuple[str, ...], limit: int) -> bytes:
         try:
             found = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode):
-                raise unsafe(root, name, "it is no regular file")
+                raise unsafe(root, name, "it is not a regular file")
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(parts[-1], flags, dir_fd=directory), "rb") as file:
                 found = os.fstat(file.fileno())
                 if not stat.S_ISREG(found.st_mode):
-                    raise unsafe(root, name, "it is no regular file")
+                    raise unsafe(root, name, "it is not a regular file")
                 # Python allocates the requested size before it reads.
                 return file.read(min(limit, found.st_size) + 1)
         except FileNotFoundError:

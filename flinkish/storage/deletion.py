@@ -102,16 +102,18 @@ def remove_empty_directories(root: str, names: Iterable[str], tell: Tell | None 
 
     If a name is refused (UnsafePath), nothing is removed.
     """
-    found = sorted({parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts))
-    if not found:
+    directories = sorted(
+        {parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts)
+    )
+    if not directories:
         return
     if not is_local(root):
-        for parts in found:
+        for parts in directories:
             if _store(root).delete_directory(join(root, *parts)) and tell is not None:
                 tell("/".join(parts) + "/")
         return
     with LocalRoot(root) as place:
-        for parts in found:
+        for parts in directories:
             if _rmdir(place, parts) and tell is not None:
                 tell("/".join(parts) + "/")
 
@@ -124,11 +126,13 @@ def plan_empty_directories(
     Assumes that all files are removed first for whose name, relative to the root, ``goes`` is true.
     Raises the same errors.
     """
-    found = sorted({parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts))
+    directories = sorted(
+        {parts_of(root, name) for name in names}, key=lambda parts: (-len(parts), parts)
+    )
     going: set[str] = set()
     place = LocalRoot(root) if is_local(root) else None
     try:
-        for parts in found:
+        for parts in directories:
             name = "/".join(parts)
             there = _names(place, parts) if place else _store(root).all_names(join(root, *parts))
             if there is None:

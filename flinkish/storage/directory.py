@@ -16,18 +16,12 @@ from flinkish.storage.placing import place
 
 @dataclass(frozen=True)
 class StorageDirectory:
-    """A directory; paths are relative to it, with slashes, and none leads out of it.
-
-    Parameters
-    ----------
-    root
-        Its location.
-    """
+    """A directory at ``root``; paths are relative to it, with slashes, and cannot leave it."""
 
     root: str
 
     def _at(self, path: str) -> str:
-        """Return the location of a path; raise UnsafePath if it is none below the root."""
+        """Return the location of a path; UnsafePath if it is not below the root."""
         parts = storage.parts_of(self.root, path.rstrip("/")) if path else ()
         return storage.join(self.root, *parts)
 

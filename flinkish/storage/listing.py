@@ -45,15 +45,12 @@ class LocalEntry:
             raise
 
     def size(self) -> int:
-        """See :class:`FileEntry`."""
         return self._stat().st_size
 
     def modified(self) -> float:
-        """See :class:`FileEntry`."""
         return self._stat().st_mtime
 
     def stamp(self) -> str:
-        """See :class:`FileEntry`."""
         return local_stamp(self._stat())
 
 
@@ -71,15 +68,12 @@ class RemoteEntry:
     tag: str
 
     def size(self) -> int:
-        """See :class:`FileEntry`."""
         return self.bytes
 
     def modified(self) -> float:
-        """See :class:`FileEntry`."""
         return self.time
 
     def stamp(self) -> str:
-        """See :class:`FileEntry`."""
         return self.tag
 
 

@@ -175,7 +175,7 @@ def read_bytes(path: str) -> bytes:
         try:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_SMALL:
-                raise Corrupt(f"{path} has {size} bytes, more than such a file has", path=path)
+                raise Corrupt(f"{path} has {size} bytes, more than such a file can have", path=path)
             return file.read(size)
         except OSError as error:
             raise storage_error("read", path, error) from error

@@ -20,7 +20,7 @@ _NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs"})
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
 
 
-#: What begins a URL even where no slash follows the colon.
+#: Prefixes that begin a URL even if no slash follows the colon.
 _KNOWN = _LOCAL | frozenset(_SAME) | frozenset(_SAME.values()) | _WITH_USER
 
 
@@ -79,8 +79,8 @@ def _split(text: str) -> tuple[str, str]:
     """Split a URL into its scheme in lower case and the text after the colon; a path has no scheme.
 
     A scheme starts with a letter, and a slash follows its colon: ``10:30`` and ``./a:b`` are paths.
-    ``file:a`` is neither: Hadoop refuses it ("Relative path in absolute URI"), and a directory of
-    that name is not what anybody means. Raises NoLocation.
+    ``file:a`` is neither: Hadoop refuses it ("Relative path in absolute URI"), and nobody means a
+    directory of that name. Raises NoLocation.
     """
     scheme, colon, rest = text.partition(":")
     is_scheme = scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme)
@@ -102,14 +102,14 @@ def _absolute(path: str) -> str:
     Raises NoLocation when the path is relative, and the working directory is gone.
     """
     try:
-        found = os.path.abspath(os.path.expanduser(path))
+        absolute = os.path.abspath(os.path.expanduser(path))
     except OSError as error:
         raise NoLocation(
             f"{path} is a relative path, but the working directory no longer exists: "
             f"{error.strerror}",
             hint="write an absolute path, or change to an existing directory",
         ) from error
-    return "/" + found.lstrip("/")
+    return "/" + absolute.lstrip("/")
 
 
 def _local(text: str, rest: str) -> str:

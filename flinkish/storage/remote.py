@@ -103,9 +103,9 @@ def _hadoop_options() -> dict[str, Any]:
 
 
 def _failure(verb: str, location: str, error: BaseException) -> StorageError:
-    found = storage_error(verb, location, error)
-    found.message = mask_secrets(found.message)
-    return found
+    failure = storage_error(verb, location, error)
+    failure.message = mask_secrets(failure.message)
+    return failure
 
 
 @contextmanager
@@ -139,7 +139,7 @@ class RemoteStore:
         self._s3 = s3.S3Calls(fs) if scheme == "s3" else None
         self.flat = scheme in _FLAT
         self._overwrites = scheme in {"hdfs", "viewfs"}
-        #: hdfs-native streams by itself; other libraries read ahead in blocks.
+        #: hdfs-native streams on its own; other libraries read ahead in blocks.
         self._streams = scheme in {"hdfs", "memory"}
         #: These remove a tree by one request; for others fsspec would expand patterns in the name.
         self._recursive = scheme in {"hdfs", "viewfs", "webhdfs"}
@@ -206,7 +206,7 @@ class RemoteStore:
             return bytes(file.read(count))
 
     def read_range(self, location: str, start: int, end: int) -> bytes:
-        """Read the bytes from ``start`` up to ``end`` of a file; fewer where it is shorter."""
+        """Read the bytes from ``start`` up to ``end`` of a file; fewer if it is shorter."""
         if end <= start:
             return b""
         with refused("read", location):
@@ -268,8 +268,8 @@ class RemoteStore:
     ) -> tuple[int, str | None]:
         """Copy a file inside the store and return its size, and its digest if known.
 
-        S3 copies by itself; for other stores the bytes pass through this process. ``size`` is the
-        listed size that belongs to ``stamp``; with both, no request for them is needed. Raises
+        S3 copies on the server; for other stores the bytes pass through this process. ``size`` is
+        the listed size that belongs to ``stamp``; with both, no request for them is needed. Raises
         FileNotFoundError if the source no longer exists, Replaced if it does not have ``stamp``.
         """
         with refused("copy to", target):
@@ -468,10 +468,10 @@ class RemoteStore:
             return None
         with refused("list", location):
             try:
-                found = self._fs.ls(self._path(location), detail=False)
+                entries = self._fs.ls(self._path(location), detail=False)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return [str(each).rstrip("/").rpartition("/")[2] for each in found]
+        return [str(each).rstrip("/").rpartition("/")[2] for each in entries]
 
     def _walk(self, path: str, name: str, is_directory: bool) -> Iterator[str]:
         if not is_directory:

@@ -1,7 +1,7 @@
-"""What all kinds of upgrades have in common: their steps, carried out one by one.
+"""The part that all kinds of upgrades share: carrying out their steps one by one.
 
-After each step the registry has how far the upgrade is, and before a job is started its id, so that
-another process can go on after the one that carried it out was killed.
+After each step the registry records the progress, and before a job is started its id, so that
+another process can continue if the one that carried it out was killed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
 from flinkish.client.context import Context
+from flinkish.client.outcomes import warnings_of
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import look, not_failed
 from flinkish.errors import (
@@ -47,13 +48,7 @@ _AGAIN = (JobState.FAILING, JobState.RESTARTING)
 
 
 class Execution:
-    """The rest of an upgrade, carried out step by step.
-
-    Parameters
-    ----------
-    back : bool
-        Undo it.
-    """
+    """The rest of an upgrade, carried out step by step; undone with ``back``."""
 
     def __init__(
         self,
@@ -73,20 +68,15 @@ class Execution:
         self._deadline = time.monotonic() + upgrade.timeout  # of the present savepoint or stop
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """Return what carries out each step; where there is none, nothing goes on by itself."""
+        """Return the function of each step; a state without one needs a decision of the user."""
         raise NotImplementedError
 
     def run(self) -> Upgrade:
-        """Carry out what is left; return the upgrade, which is finished, or a shadow that runs.
+        """Carry out the remaining steps; return the finished upgrade, or the running shadow.
 
-        Raises
-        ------
-        Locked
-            Another process has gone on with it.
-        WaitTimeout
-            The old job has not stopped in time; it is being stopped, the upgrade can be resumed.
-        FlinkishError
-            The old program could not be started again: ``flinkish upgrade rollback`` tries again.
+        Raises Locked if another process has taken it over, WaitTimeout if the old job has not
+        stopped in time (it is being stopped, and the upgrade can be resumed), and FlinkishError if
+        the old program could not be started again: ``flinkish upgrade rollback`` tries again.
         """
         effects = self.effects()
         while (effect := effects.get(self.upgrade.state)) is not None:
@@ -104,7 +94,7 @@ class Execution:
         return self.upgrade
 
     def sinks_of_old(self) -> list[SinkRow]:
-        """Return what the way back has made of sinks that were ahead, from the old job's plan."""
+        """Return how the rollback treated sinks that were ahead, from the old job's plan."""
         if self.upgrade.old_again_id is None:
             return []
         return brought_back(self._registry.queries(self.upgrade.old_again_id))
@@ -120,7 +110,7 @@ class Execution:
         self._save(state=after(self.upgrade.kind, self.upgrade.state), **changes)
 
     def _fail(self, state: UpgradeState, error: FlinkishError) -> None:
-        """Record why a step failed, and go on with what follows then."""
+        """Record why a step failed, and continue with the state that follows a failure."""
         following = self._after_failure(state)
         assert following is not None
         self._say(f"failed: {error.message}")
@@ -135,25 +125,25 @@ class Execution:
     # --- steps ------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Watch the new program until it counts as well."""
+        """Watch the new program until it counts as healthy."""
         upgrade = self.upgrade
         assert upgrade.new_job_id is not None
         self._say(f"watching it: {upgrade.health.batches} batches of every query ...")
         job = self._await(
             upgrade.new_job_id,
             lambda now: None if now.state is JobState.CANCELLING else self._lacks(now),
-            "is not well after",
+            "is not healthy after",
         )
         if job.state in (JobState.CANCELED, JobState.CANCELLING):
             raise canceled(job)
         self._done()
 
     def _lacks(self, job: JobRecord) -> str | None:
-        """Return what the new program lacks of being well, as a clause."""
+        """Return why the new program is not healthy yet, as a clause."""
         return lacking(self._registry.queries(job.job_id), self.upgrade.health.batches)
 
     def _end(self) -> None:
-        """End the new program, and note what it has committed."""
+        """End the new program, and record the batches that it has committed."""
         upgrade = self.upgrade
         job = None if upgrade.new_job_id is None else self._found(upgrade.new_job_id)
         committed: dict[str, tuple[int, int]] = {}
@@ -161,8 +151,8 @@ class Execution:
             self._say(f"ending job {job.job_id} ...")
             job = look(self._context, job)
             if not job.state.is_final:
-                with suppress(WrongState):  # it has ended by itself meanwhile
-                    requests.cancel(self._context, job, None, upgrade.timeout)
+                with suppress(WrongState):  # it has ended on its own in the meantime
+                    requests.cancel(self._context, job, upgrade.timeout)
                 job = look(self._context, job)
             wait_until_gone(self._registry, job)
             self._registry.acknowledge([job.job_id])
@@ -183,7 +173,7 @@ class Execution:
             if recorded.kind is kind:
                 return recorded
         if kind is not RequestKind.STOP:
-            return None  # another savepoint of the job may be somebody else's
+            return None  # another savepoint of the job may have another purpose
         sent = [
             request
             for request in self._registry.requests(upgrade.job_id)
@@ -194,14 +184,10 @@ class Execution:
         return sent[-1] if sent else None
 
     def _saved(self, kind: RequestKind, what: str) -> str:
-        """Have the old job saved, or stopped with a savepoint, and return where that is.
+        """Save the old job, or stop it with a savepoint; return the savepoint's path.
 
-        A request that this upgrade has sent already is waited for.
-
-        Parameters
-        ----------
-        what
-            What is done, for the user, with ``{}`` for the job.
+        If this upgrade has already sent the request, it is waited for. ``what`` describes the
+        request to the user, with ``{}`` for the job.
         """
         upgrade = self.upgrade
         self._deadline = time.monotonic() + upgrade.timeout
@@ -211,16 +197,19 @@ class Execution:
             self._say(f"{what.format(f'job {job.name} ({job.job_id})')} ...")
             try:
                 request = requests.submit(
-                    *(self._context, job, kind, upgrade.target),
+                    self._context,
+                    job,
+                    kind,
+                    upgrade.target,
                     limit=requests.limit_within(upgrade.timeout),
                 )
-            except Locked as locked:  # somebody else ends it: not this upgrade's business
+            except Locked as locked:  # ended by someone else: not part of this upgrade
                 raise Unwell(locked) from locked
         self._save(request_id=request.request_id)
         done = requests.wait_result(self._context, request, upgrade.timeout)
         assert done.result is not None
         assert done.result.savepoint is not None
-        for warning in requests.warnings_of(done):
+        for warning in warnings_of(done.result):
             self._context.reporter.warning(warning)
         self._say(f"savepoint: {done.result.savepoint.path}")
         return done.result.savepoint.path
@@ -234,12 +223,8 @@ class Execution:
     def _await(self, job_id: str, lacks: Callable[[JobRecord], str | None], what: str) -> JobRecord:
         """Wait until the new program lacks nothing, or has ended without a failure.
 
-        Parameters
-        ----------
-        lacks
-            Returns what a job lacks, as a clause, or None.
-        what
-            How the time-out is told, before its seconds.
+        ``lacks`` returns what a job lacks, as a clause, or None. ``what`` begins the message of the
+        time-out, before its seconds.
         """
         timeout = self.upgrade.health.timeout
         lack: str | None = None
@@ -274,9 +259,9 @@ class Execution:
 
     def _launched(self, job_id: str, launch: Launch, spec: RestoreSpec) -> JobRecord:
         """Return the job with this id; start it first if there is none."""
-        known = self._found(job_id)
-        if known is not None:
-            return known
+        job = self._found(job_id)
+        if job is not None:
+            return job
         old = self._registry.job(self.upgrade.job_id)
         complete = replace(self._secrets.given_to(launch), restore=spec)
         return self._launch(old, complete, job_id)
@@ -289,12 +274,12 @@ class Execution:
 
 
 def canceled(job: JobRecord) -> WrongState:
-    """Return the error of a new program that somebody has canceled meanwhile."""
-    return WrongState(f"somebody has canceled job {job.job_id}", job_id=job.job_id)
+    """Return the error of a new program that was canceled during the upgrade."""
+    return WrongState(f"job {job.job_id} was canceled", job_id=job.job_id)
 
 
 class Unwell(Exception):
-    """The new program is not well, though no operation failed."""
+    """The new program did not commit its batches in time, though no operation failed."""
 
     def __init__(self, error: FlinkishError) -> None:
         super().__init__(error.message)

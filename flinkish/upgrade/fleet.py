@@ -1,8 +1,8 @@
-"""Upgrades of many jobs: at most so many at a time, each with its own way back.
+"""Upgrades of many jobs: a limited number at a time, each with its own rollback.
 
-What is there already is not done again: a job that runs the program and the Spark of its entry is
-up to date, and an unfinished upgrade is resumed. So a fleet that was interrupted is carried out
-again with the same file.
+Finished work is not repeated: a job that runs the program and the Spark of its entry is up to date,
+and an unfinished upgrade is resumed. To continue an interrupted fleet, run it again with the same
+file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flinkish.upgrade.target import target_launch
 
 
 class Outcome(str, Enum):
-    """What has become of one job of a fleet."""
+    """The outcome of one job of a fleet."""
 
     UPGRADED = "upgraded"
     UP_TO_DATE = "up to date"
@@ -45,26 +45,16 @@ class Outcome(str, Enum):
 
     @property
     def is_good(self) -> bool:
-        """Whether the job is, or would be, as its entry asks."""
+        """Whether the job is, or would be, as its entry requests."""
         return self in (self.UPGRADED, self.UP_TO_DATE, self.READY)
 
 
 @dataclass(frozen=True)
 class FleetResult:
-    """One job of a fleet, and what has become of it.
+    """The outcome of one job of a fleet.
 
-    Parameters
-    ----------
-    name : str
-        Its name; the pattern of an entry that no job matches.
-    outcome : Outcome
-        What has become of it.
-    job_id : str or None
-        The job that runs now.
-    upgrade : Upgrade or None
-        Its upgrade, if there was one.
-    error : FlinkishError or None
-        Why it was not upgraded.
+    ``name`` is the pattern of an entry if no job matches it. ``job_id`` is the job that runs now,
+    ``error`` why it was not upgraded.
     """
 
     name: str
@@ -89,33 +79,13 @@ def carry_out(
     dry_run: bool = False,
     on_result: Callable[[FleetResult], None] | None = None,
 ) -> list[FleetResult]:
-    """Upgrade the jobs of a fleet.
+    """Upgrade the jobs of a fleet; return the results in the order of the entries.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry and the reporter.
-    entries : sequence of FleetEntry
-        The jobs and their targets; a job that is named belongs to that entry, and to no pattern
-        behind it.
-    at_once : int
-        How many upgrades run at a time.
-    keep_going : bool
-        Whether the others are begun after one was not upgraded.
-    dry_run : bool
-        Only check.
-    on_result : callable, optional
-        Called with each result as it is known, one at a time.
+    A job that is named belongs to that entry, and to no pattern after it. ``at_once`` upgrades run
+    at a time; with ``keep_going`` the others are begun even if one fails. ``on_result`` is called
+    with each result as it is known, one at a time.
 
-    Returns
-    -------
-    list of FleetResult
-        In the order of the entries.
-
-    Raises
-    ------
-    UsageError
-        Two entries are for one job; nothing was begun.
+    Raises UsageError, before anything is begun, if two entries are for one job.
     """
     lock = threading.Lock()
     failed = threading.Event()
@@ -141,7 +111,7 @@ def carry_out(
 
 
 def exit_code(results: Sequence[FleetResult]) -> int:
-    """Return 0 when every job is as asked, 3 when some are not, 1 when none is. Pure."""
+    """Return 0 if every job is as requested, 3 if some are not, 1 if none is. Pure."""
     good = sum(1 for result in results if result.outcome.is_good)
     if good == len(results):
         return 0
@@ -159,10 +129,10 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
     tasks: dict[str, _Task] = {}
     missing = []
     for entry in entries:
-        found = [job for job in jobs if _is_meant(entry.pattern, job)]
-        if not found:
+        matches = [job for job in jobs if _is_meant(entry.pattern, job)]
+        if not matches:
             missing.append(entry)
-        for job in found:
+        for job in matches:
             first = tasks.setdefault(job.job_id, _Task(entry, job)).entry
             if first is not entry and (
                 _is_pattern(first.pattern) or not _is_pattern(entry.pattern)
@@ -170,7 +140,7 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
                 raise UsageError(
                     f"two entries of the fleet's file are for job {job.name} ({job.job_id}): "
                     f"{first.pattern!r} and {entry.pattern!r}",
-                    hint="leave one of them out; a pattern for all others comes behind the names",
+                    hint="leave one of them out; a pattern for all others comes after the names",
                 )
     return list(tasks.values()), missing
 
@@ -238,7 +208,7 @@ def _result(upgrade: Upgrade) -> FleetResult:
 
 
 def is_up_to_date(job: JobRecord, target: Launch) -> bool:
-    """Return whether a job runs a launch already, with the program as it is now on the disk."""
+    """Return whether a job already runs a launch, with the program that is now on the disk."""
     try:
         installation = spark_submit.resolve(target, os.environ)
     except FlinkishError:
@@ -270,12 +240,10 @@ class _Prefixed:
         self._name = name
 
     def note(self, text: str) -> None:
-        """See :class:`~flinkish.client.reporter.Reporter`."""
         with self._lock:
             self._reporter.note(f"{self._name}: {text}")
 
     def warning(self, text: str) -> None:
-        """See :class:`~flinkish.client.reporter.Reporter`."""
         with self._lock:
             self._reporter.warning(f"{self._name}: {text}")
 
@@ -283,6 +251,5 @@ class _Prefixed:
         """Drop it: the progress of several jobs at once is not drawn."""
 
     def log(self, text: str) -> None:
-        """See :class:`~flinkish.client.reporter.Reporter`."""
         with self._lock:
             self._reporter.log(text)

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 from flinkish.client.restoring import check_uid_map
 from flinkish.config import parse_duration
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.messages.launch import LEAST_PARALLELISM, SINK_MODES, RestoreSpec
+from flinkish.messages.launch import LEAST_PARALLELISM, Program, RestoreSpec
+from flinkish.messages.restore_options import SINK_MODES, RestoreOptions
 from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes
 
+#: What other keys say, or what has no meaning there.
+_NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
+#: The keys that are not their field's name.
+_KEY_OF = {"allow_non_restored": "allow-non-restored-state"}
+#: The options with a pair for each entry of a table.
+_TABLES = ("uid_map", "set_offsets")
+
+
+def _kind_of(option: Field[Any]) -> type:
+    if option.name in _TABLES:
+        return dict
+    return {bool: bool, tuple: list}.get(type(option.default), str)
+
+
+#: The keys for the options of a restore, with the field and the type of its value.
+_RESTORE = {
+    _KEY_OF.get(each.name, each.name.replace("_", "-")): (each.name, _kind_of(each))
+    for each in fields(RestoreOptions)
+    if each.name not in _NOT_OF_A_FLEET
+}
 #: The keys of an entry, and of ``[defaults]`` but for ``job``, with the types of their values.
 _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "job": str,
@@ -26,15 +47,7 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "pyclientexec": str,
     "conf": dict,
     "parallelism": int,
-    "allow-non-restored-state": bool,
-    "uid-map": dict,
-    "reset-sources": list,
-    "sink-ahead": str,
-    "set-offsets": dict,
-    "accept-lost-rows": bool,
-    "accept-repeated-rows": bool,
-    "accept-partial": list,
-    "offline": bool,
+    **{key: kind for key, (_, kind) in _RESTORE.items()},
     "savepoint-path": str,
     "timeout": str,
     "health-batches": int,
@@ -50,22 +63,10 @@ _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "
 class FleetEntry:
     """One entry: the upgrade of the jobs of a name or a pattern.
 
-    Parameters
-    ----------
-    pattern : str
-        A job's name, with ``*`` and ``?``, or its id.
-    changes : Changes
-        What is other in the new program.
-    restore : RestoreSpec
-        The options of the restore, without a path.
-    health : Health
-        When a new program counts as well.
-    target : str or None
-        The directory of the savepoint; None: the configured one.
-    timeout : float or None
-        Seconds that the savepoint may take; None: ``client.timeout``.
-    handover : bool
-        Whether the driver of the new program comes up before the job is stopped.
+    ``pattern`` is a job's name, with ``*`` and ``?``, or its id. ``restore`` has no path.
+    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
+    seconds, for the savepoint; None is ``client.timeout``. With ``handover`` the driver of the new
+    program starts before the job is stopped.
     """
 
     pattern: str
@@ -80,17 +81,10 @@ class FleetEntry:
 def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, ...]:
     """Return the entries of a fleet's file.
 
-    Parameters
-    ----------
-    table : mapping
-        The file's TOML: tables ``[[upgrade]]``, and ``[defaults]`` for what they do not say.
-    directory : str
-        The directory at which relative paths start: that of the file.
+    ``table`` is the file's TOML: tables ``[[upgrade]]``, and ``[defaults]`` for the keys that they
+    omit. Relative paths start at ``directory``, that of the file.
 
-    Raises
-    ------
-    UsageError
-        The file has unknown keys, values of another type, no entry, or two for one name.
+    Raises UsageError for unknown keys, values of another type, no entry, or two for one name.
     """
     unknown = sorted(set(table) - {"upgrade", "defaults"})
     if unknown:
@@ -122,7 +116,7 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
 
 
 def _check(table: Mapping[str, Any], where: str) -> None:
-    """Check the keys of an entry or of the defaults, and each value by itself."""
+    """Check the keys of an entry or of the defaults, and each value separately."""
     for key, value in table.items():
         kind = _KEYS.get(key)
         if kind is None:
@@ -131,9 +125,9 @@ def _check(table: Mapping[str, Any], where: str) -> None:
             raise _wrong(f"{key} of {where} is empty", "leave the key out, or give it a value")
         if not _is_of(value, kind):
             what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
-            raise _wrong(f"{key} of {where} is {value!r}", f"it has to be {what}")
+            raise _wrong(f"{key} of {where} is {value!r}", f"it must be {what}")
         if key in _LEAST and value < _LEAST[key]:
-            raise _wrong(f"{key} of {where} is {value}", f"it has to be {_LEAST[key]} or more")
+            raise _wrong(f"{key} of {where} is {value}", f"it must be {_LEAST[key]} or more")
     sink_ahead = table.get("sink-ahead")
     if sink_ahead not in (None, *SINK_MODES):
         words = f"it takes {', '.join(SINK_MODES)}"
@@ -147,35 +141,25 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
         if key in table
     }
     arguments = table.get("args")
-    offsets: Mapping[str, str] = table.get("set-offsets", {})
     program, patience = paths.get("to"), table.get("health-timeout")
     target = table.get("savepoint-path")
     return FleetEntry(
         pattern=table["job"],
         changes=Changes(
-            application=program,
-            arguments=None if arguments is None else tuple(arguments),
-            master=table.get("master"),
-            spark_home=paths.get("spark-home"),
-            python=table.get("pyexec"),
-            client_python=table.get("pyclientexec"),
-            conf=table["conf"],
+            Program(
+                application=program,
+                arguments=tuple(arguments or ()),
+                master=table.get("master"),
+                spark_home=paths.get("spark-home"),
+                python=table.get("pyexec"),
+                client_python=table.get("pyclientexec"),
+                conf=table["conf"],
+            ),
+            drops_arguments=arguments == [],
             parallelism=table.get("parallelism"),
             working_directory=None if program is None else directory,
         ),
-        restore=RestoreSpec(
-            "",
-            allow_non_restored=table.get("allow-non-restored-state", False),
-            uid_map=_uid_map(table.get("uid-map", {}), where),
-            reset_sources=tuple(table.get("reset-sources", ())),
-            sink_ahead=table.get("sink-ahead"),
-            parallelism=table.get("parallelism"),
-            accept_lost_rows=table.get("accept-lost-rows", False),
-            accept_partial=tuple(table.get("accept-partial", ())),
-            offline=table.get("offline", False),
-            set_offsets=tuple((name, _target(text, where)) for name, text in offsets.items()),
-            accept_repeated_rows=table.get("accept-repeated-rows", False),
-        ),
+        restore=RestoreSpec("", _options(table, where), table.get("parallelism")),
         health=Health(
             table.get("health-batches", Health.batches),
             Health.timeout if patience is None else parse_duration(patience),
@@ -186,9 +170,22 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     )
 
 
-def _uid_map(pairs: Mapping[str, str], where: str) -> tuple[tuple[str, str], ...]:
+def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
+    given = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
+    for name, value in given.items():
+        if isinstance(value, list | dict):
+            given[name] = tuple(value.items() if isinstance(value, dict) else value)
+    options = RestoreOptions(**given)
+    return replace(
+        options,
+        uid_map=_uid_map(options.uid_map, where),
+        set_offsets=tuple((name, _target(text, where)) for name, text in options.set_offsets),
+    )
+
+
+def _uid_map(pairs: tuple[tuple[str, str], ...], where: str) -> tuple[tuple[str, str], ...]:
     try:
-        return check_uid_map(pairs.items())
+        return check_uid_map(pairs)
     except UsageError as error:
         raise _wrong(f"uid-map of {where}: {error.message}", error.hint) from error
 
@@ -201,7 +198,7 @@ def _location(text: str, where: str, directory: str) -> str:
 
 
 def _target(text: str, where: str) -> str:
-    """Return where a source goes on; the file of a fleet names no other files."""
+    """Return where a source resumes; the file of a fleet cannot refer to other files."""
     from flinkish.restore.plan.new_offsets import parse_target
 
     try:
@@ -231,4 +228,4 @@ def _has_empty(value: Any) -> bool:
 
 
 def _wrong(what: str, hint: str) -> UsageError:
-    return UsageError(f"the file of the fleet is wrong: {what}", hint=hint)
+    return UsageError(f"the file of the fleet is invalid: {what}", hint=hint)

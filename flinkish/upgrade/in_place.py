@@ -1,6 +1,6 @@
-"""An upgrade in place: stop with a savepoint, start the new program from it, watch it, or go back.
+"""An upgrade in place: stop with a savepoint, start the new program from it, roll back if it fails.
 
-In a handover the driver of the new program is started first, and held at its first query.
+In a handover the driver of the new program is started first, and waits at its first query.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from flinkish.client.waiting import STARTING, look, wait_until_started
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import JobState, RequestKind
@@ -19,11 +20,10 @@ from flinkish.upgrade.execution import Execution, canceled
 class InPlaceUpgrade(Execution):
     """An upgrade in place, or a handover.
 
-    Asked to go back, it leaves an old job alone that nobody has asked to stop yet.
+    A rollback leaves an old job alone that has not been asked to stop yet.
     """
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """See :class:`~flinkish.upgrade.execution.Execution`."""
         return {
             UpgradeState.PREPARING: self._prepare,
             UpgradeState.STOPPING: self._stop,
@@ -36,11 +36,11 @@ class InPlaceUpgrade(Execution):
     def _prepare(self) -> None:
         """Start the driver of the new program, and wait until it is at its first query."""
         job = self._new_job(self.upgrade.restore)
-        self._say(f"starting the new program beside it as job {job.job_id} ...")
+        self._say(f"starting the new program alongside it as job {job.job_id} ...")
         job = self._await(
             job.job_id,
             lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
-            "has not come to its first query in",
+            "has not reached its first query in",
         )
         if job.state is not JobState.CREATED:
             raise canceled(job)
@@ -55,12 +55,12 @@ class InPlaceUpgrade(Execution):
         path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
         if not beside:
             self._wait_for_old()
-        found = {"savepoint": path, "restore": replace(self.upgrade.restore, path=path)}
+        changes = {"savepoint": path, "restore": replace(self.upgrade.restore, path=path)}
         if self._back:
             back = UpgradeState.ENDING if beside else UpgradeState.RETURNING
-            self._save(state=back, **found)
+            self._save(state=back, **changes)
         else:
-            self._done(**found)
+            self._done(**changes)
 
     def _start(self) -> None:
         """Start the new program from the savepoint, and wait until it runs."""
@@ -90,10 +90,12 @@ class InPlaceUpgrade(Execution):
         assert upgrade.old_again_id is not None
         self._wait_for_old()
         old = self._registry.job(upgrade.job_id)
-        # The failed attempt may have written to the sink: what it has stays, the job goes on.
-        ahead = upgrade.restore.sink_ahead or "rebase"
+        # The failed attempt may have written to the sink: its rows stay, and the job continues.
+        ahead = upgrade.restore.options.sink_ahead or "rebase"
         # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
-        spec = RestoreSpec(upgrade.savepoint, sink_ahead=ahead, accept_lost_rows=True)
+        spec = RestoreSpec(
+            upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
+        )
         job = self._launched(upgrade.old_again_id, old.launch, spec)
         self._say(f"starting the old program again as job {job.job_id} ...")
         wait_until_started(self._context, job)

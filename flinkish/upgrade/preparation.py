@@ -24,21 +24,16 @@ from flinkish.upgrade.target import Changes, target_launch
 
 @dataclass(frozen=True)
 class Secrets:
-    """What the registry does not have of the programs' launches.
+    """Secrets of the programs' launches, which the registry does not record.
 
-    Parameters
-    ----------
-    conf : mapping
-        Secret Spark settings, in place of the masked ones.
-    arguments : sequence of str or None
-        Secret arguments.
+    ``conf`` has secret Spark settings, in place of the masked ones.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     arguments: Sequence[str] | None = field(default=None, repr=False)
 
     def given_to(self, launch: Launch) -> Launch:
-        """Return a recorded launch with what it lacks; raise UsageError when one is missing."""
+        """Return a recorded launch with its secrets; UsageError if one is missing."""
         conf = {key: self.conf[key] for key in self.conf if launch.conf.get(key) == MASK}
         arguments = self.arguments if MASK in launch.secret_arguments else None
         return with_secrets(launch, conf, arguments)
@@ -48,14 +43,8 @@ class Secrets:
 class Ready:
     """An upgrade that was checked, with nothing done yet.
 
-    Parameters
-    ----------
-    upgrade : Upgrade
-        What will be done.
-    plan : Plan
-        What the new program would do with the job's newest committed batches.
-    launch : Launch
-        The new program, with its secrets.
+    ``plan`` is what the new program would do with the job's newest committed batches, ``launch``
+    the new program with its secrets.
     """
 
     upgrade: Upgrade
@@ -78,37 +67,15 @@ def prepare(
     health: Health,
     kind: UpgradeKind = UpgradeKind.IN_PLACE,
 ) -> Ready:
-    """Check an upgrade against the running job, and touch nothing.
+    """Check an upgrade against the running job, and change nothing.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry and the reporter.
-    job : JobRecord
-        The job.
-    changes : Changes
-        What is other in the new program.
-    restore : RestoreSpec
-        The options of the restore; its path is not used.
-    target : str
-        The directory of the savepoint.
-    timeout : float
-        Seconds that the job's savepoint may take, and its end where it is stopped, in all.
-    health : Health
-        When the new program counts as well.
-    kind : UpgradeKind
-        How the new program takes over.
+    The path of ``restore`` is not used. ``target`` is the directory of the savepoint. ``timeout``
+    is in seconds, for the job's savepoint and, if it is stopped, its end, in all.
 
-    Raises
-    ------
-    WrongState
-        The job does not run.
-    UsageError
-        Secrets of the job are missing: without them it could not be started again.
-    LaunchFailed
-        Spark, Java or a Python of the new program is missing.
-    Incompatible, ConsentNeeded
-        The new program would not go on from the job, or not without consent.
+    Raises WrongState if the job does not run; UsageError if secrets of the job are missing, without
+    which it could not be started again; LaunchFailed if Spark, Java or a Python of the new program
+    is missing; Incompatible or ConsentNeeded if the new program could not be restored from the job,
+    or only with consent.
     """
     if job.state is not JobState.RUNNING:
         raise WrongState(
@@ -117,7 +84,7 @@ def prepare(
             job_id=job.job_id,
             state=job.state.value,
         )
-    secrets = Secrets(changes.conf, changes.secret_arguments)
+    secrets = Secrets(changes.program.conf, changes.program.secret_arguments or None)
     secrets.given_to(job.launch)  # for the way back
     launch = with_secrets(target_launch(job.launch, changes), {}, None)
     strategy_of(launch.options)
@@ -140,12 +107,9 @@ def prepare(
 
 
 def rehearse(context: Context, job: JobRecord, ready: Ready) -> RehearsalResult:
-    """Run a few batches of the new program on a copy of the job's state; its output goes nowhere.
+    """Run a few batches of the new program on a copy of the job's state, discarding its output.
 
-    Raises
-    ------
-    FlinkishError
-        See :func:`flinkish.client.rehearsal.rehearse`.
+    For errors see :func:`flinkish.client.rehearsal.rehearse`.
     """
     spec = replace(ready.upgrade.restore, path=job.checkpoint_dir or job.job_id)
     return rehearse_launch(context, ready.launch, spec, job=job, drop_output=True)

@@ -1,8 +1,9 @@
-"""A shadow: the new program beside the old job, on a copy of its state, until somebody decides.
+"""A shadow: the new program runs alongside the old job, on a copy of its state, until a decision.
 
-Flink calls it the shadow copy. The new program goes on from a savepoint of the job, which runs on,
-as another job with query ids and checkpoints of its own; its arguments let it write elsewhere. When
-it has caught up it is promoted, which stops the old job with a savepoint, or abandoned.
+Flink calls it the shadow copy. The new program is restored from a savepoint of the job as another
+job, with its own query ids and checkpoints, while the old job continues; its arguments make it
+write elsewhere. When it has caught up it is promoted, which stops the old job with a savepoint, or
+abandoned.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from flinkish.upgrade.steps import behind, lacking
 
 
 class ShadowUpgrade(Execution):
-    """A shadow; :meth:`run` returns when it is SHADOWING, and goes on when it is PROMOTING."""
+    """A shadow; :meth:`run` returns when it is SHADOWING, and continues when it is PROMOTING."""
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
-        """See :class:`~flinkish.upgrade.execution.Execution`."""
         return {
             UpgradeState.SAVING: self._save_job,
             UpgradeState.STARTING: self._start,
@@ -40,10 +40,7 @@ class ShadowUpgrade(Execution):
     def promote(self) -> None:
         """Decide that the shadow takes over; :meth:`run` then stops the old job.
 
-        Raises
-        ------
-        WrongState
-            The shadow is not SHADOWING, or does not run any more.
+        Raises WrongState if the shadow is not SHADOWING, or no longer runs.
         """
         shadow = self._shadow()
         if self.upgrade.state is not UpgradeState.SHADOWING or shadow.state is not JobState.RUNNING:
@@ -73,14 +70,14 @@ class ShadowUpgrade(Execution):
         self._done()
 
     def _lacks(self, job: JobRecord) -> str | None:
-        """Return what the shadow lacks of being well and as far as the job, as a clause."""
+        """Return why the shadow is not healthy, or has not caught up with the job, as a clause."""
         mine = self._registry.queries(job.job_id)
         lacks = lacking(mine, self.upgrade.health.batches)
         if lacks is not None:
             return lacks
         others = {query.name: query for query in self._registry.queries(self.upgrade.job_id)}
-        found = [behind(query, others.get(query.name)) for query in mine]
-        return next((text for text in found if text is not None), None)
+        reasons = [behind(query, others.get(query.name)) for query in mine]
+        return next((text for text in reasons if text is not None), None)
 
     def _promote(self) -> None:
         """Stop the old job, unless it has ended, and rename the shadow."""
@@ -94,7 +91,7 @@ class ShadowUpgrade(Execution):
         self._done()
 
     def _shadow(self) -> JobRecord:
-        """Return the job of the new program as it is now; raise when it has failed."""
+        """Return the current record of the new program's job; raise if it has failed."""
         assert self.upgrade.new_job_id is not None
         job = look(self._context, self._registry.job(self.upgrade.new_job_id))
         return not_failed(self._context, job)
@@ -115,13 +112,7 @@ def shadow_name(name: str) -> str:
 
 
 def find_shadow(context: Context, job: JobRecord) -> Upgrade:
-    """Return the shadow that a job has, or is.
-
-    Raises
-    ------
-    WrongState
-        It has none, or is none.
-    """
+    """Return the shadow that a job has or is; WrongState if there is none."""
     for upgrade in reversed(context.registry.upgrades_of(job.job_id)):
         if upgrade.kind is UpgradeKind.SHADOW and not upgrade.state.is_final:
             return upgrade
@@ -136,20 +127,9 @@ def find_shadow(context: Context, job: JobRecord) -> Upgrade:
 def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str]:
     """Refuse a shadow that would write where its job writes.
 
-    Parameters
-    ----------
-    plan : RestorePlan
-        What the new program would do with the job's newest committed batches.
-
-    Returns
-    -------
-    list of str
-        Warnings about sinks of which it is not known where they write.
-
-    Raises
-    ------
-    UsageError
-        A query of the new program writes to a file sink or a table of the job.
+    ``plan`` is what the new program would do with the job's newest committed batches. Returns
+    warnings about sinks whose output is unknown. Raises UsageError if a query of the new program
+    writes to a file sink or a table of the job.
     """
     taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
     warnings = []
@@ -160,32 +140,29 @@ def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str
             raise UsageError(
                 f"query '{query.name}' of the new program would write to {place}, as job "
                 f"{job.name} ({job.job_id}) does",
-                hint="give the shadow another place, by its arguments: flinkish upgrade shadow "
+                hint="make the shadow write elsewhere, by its arguments: flinkish upgrade shadow "
                 "JOB ARGS",
                 job_id=job.job_id,
             )
         if place is None and (writes.get("format") or "").lower() not in ("noop", "console"):
             by = writes.get("format") or "code"
             warnings.append(
-                f"query '{query.name}' writes by {by}, and flinkish does not know where: see "
-                "that it is another place than the job's"
+                f"query '{query.name}' writes by {by}, and flinkish does not know where: make "
+                "sure that the job does not write there"
             )
     return warnings
 
 
 def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozenset[str]:
     """Return the file sinks and tables that a job writes to. Pure."""
-    found = {place_of(each.sink, directory) for each in facts.values()}
-    return frozenset(place for place in found if place is not None)
+    places = {place_of(each.sink, directory) for each in facts.values()}
+    return frozenset(place for place in places if place is not None)
 
 
 def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:
-    """Return where a sink writes, a location or ``table NAME``; None if that is not known. Pure.
+    """Return a sink's output, a location or ``table NAME``; None if unknown. Pure.
 
-    Parameters
-    ----------
-    directory
-        Where relative paths start.
+    Relative paths start at ``directory``.
     """
     if sink.get("table"):
         return f"table {str(sink['table']).lower()}"

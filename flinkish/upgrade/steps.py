@@ -7,9 +7,10 @@ from datetime import datetime
 
 from flinkish.errors import WrongState
 from flinkish.launch.deploy_mode import master_of
-from flinkish.messages.launch import SINK_MODES, Launch
+from flinkish.messages.launch import Launch
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.restore_options import SINK_MODES
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
@@ -43,15 +44,14 @@ def after(kind: UpgradeKind, state: UpgradeState) -> UpgradeState:
 
 
 def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None:
-    """Return the state after the step of ``state`` failed; None when it stays as it is.
+    """Return the state after the step of ``state`` failed; None if it does not change.
 
-    What has begun is ended: the new program, where there is a job of it. The steps of the way back
-    are tried again by ``rollback``.
+    The new program is ended if it has a job. ``rollback`` retries the steps of a rollback.
     """
     if state in (_S.ENDING, _S.RETURNING):
         return None
     if state is _S.PROMOTING:
-        return _S.SHADOWING  # the old job goes on, and so does its shadow
+        return _S.SHADOWING  # the old job continues, and so does its shadow
     if state is first(kind) and state is not _S.PREPARING:
         return _S.ABANDONED
     return _S.ENDING
@@ -60,18 +60,13 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    Before the old job has ended (STOPPING) it stays STOPPING: whether the old job has been asked to
-    stop is found out first.
-
-    Raises
-    ------
-    WrongState
-        It is finished.
+    Before the old job has ended (STOPPING) it stays STOPPING: first it is checked whether the old
+    job has been asked to stop. Raises WrongState if it is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(
             f"upgrade {upgrade.upgrade_id} is {upgrade.state.value}: it is finished",
-            hint="go back with: flinkish upgrade in-place JOB --to OLD_APP.py"
+            hint="roll back with: flinkish upgrade in-place JOB --to OLD_APP.py"
             if upgrade.state is _S.UPGRADED
             else "",
             upgrade_id=upgrade.upgrade_id,
@@ -94,34 +89,35 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     )
     watch = f"watch it {well}, for {health.timeout:g} s at most each for its start and for this"
     if upgrade.kind is _K.SHADOW:
-        yield f"1. take a savepoint of the job, which goes on, in {target}"
+        yield f"1. take a savepoint of the job, which continues, in {target}"
         yield (
-            "2. start the new program beside it, as another job with query ids of its own; both "
+            "2. start the new program alongside it, as another job with its own query ids; both "
             f"need their resources: {resources(upgrade.launch)} more"
         )
         yield f"3. {watch}, and until it has caught up with the job"
         yield "4. when it is promoted: stop the job with a savepoint"
-        yield "if 2 or 3 fails, or when it is abandoned: end the new program; the job goes on"
+        yield "if 2 or 3 fails, or when it is abandoned: end the new program; the job continues"
         return
     if upgrade.kind is _K.HANDOVER:
         yield (
-            "1. start the driver of the new program beside the job, up to its first query; until 3 "
+            "1. start the driver of the new program alongside the job, up to its first query; "
+            "until 3 "
             f"both need their resources: {resources(upgrade.launch)} more"
         )
         yield f"2. stop the job with a savepoint in {target}"
         yield "3. let the new program start its queries from the savepoint"
         yield f"4. {watch}"
-        yield "if 1 or 2 fails: end the new program; the job goes on"
+        yield "if 1 or 2 fails: end the new program; the job continues"
         yield "if 3 or 4 fails: end the new program and start the old one again from the savepoint"
         return
-    yield f"1. stop the job with a savepoint in {target}; if that fails, the job goes on"
+    yield f"1. stop the job with a savepoint in {target}; if that fails, the job continues"
     yield "2. start the new program from the savepoint"
     yield f"3. {watch}"
     yield "if 2 or 3 fails: end the new program and start the old one again from the savepoint"
 
 
 def resources(launch: Launch) -> str:
-    """Return what a program asks of its machines, as far as its launch says, for people."""
+    """Return the resources that a program's launch requests, for people."""
     conf = launch.conf
     facts = [f"a driver with {conf.get('spark.driver.memory', '1g')} of memory"]
     master = master_of(launch)
@@ -136,14 +132,10 @@ def resources(launch: Launch) -> str:
 
 
 def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
-    """Return what a new program's queries lack of being well, as a clause; None if nothing.
+    """Return why a new program's queries are not healthy yet, as a clause, or None.
 
-    Parameters
-    ----------
-    queries
-        As its driver reports them.
-    batches
-        How many batches each has to commit, after the one that it was restored at.
+    ``queries`` are as its driver reports them. Each has to commit ``batches`` batches after the one
+    that it was restored at.
     """
     if not queries:
         return "it has no streaming query"
@@ -158,15 +150,11 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
 
 
 def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
-    """Return how a shadow's query has not caught up with the job yet, as a clause; None if it has.
+    """Return how a shadow's query has not caught up with the job yet, as a clause, or None.
 
-    It has when it waits for input, when its watermark has reached that of the job, or when it
-    needs clearly less time for its batches than passes between them.
-
-    Parameters
-    ----------
-    job
-        The job's query of the same name, if there is one.
+    It has caught up when it waits for input, when its watermark has reached that of the job, or
+    when it needs clearly less time for its batches than passes between them. ``job`` is the job's
+    query of the same name, if there is one.
     """
     if shadow.waits_for_input:
         return None
@@ -177,16 +165,13 @@ def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
     arriving, processed = shadow.input_rows_per_second, shadow.processed_rows_per_second
     if arriving and processed and processed >= _SPARE * arriving:
         return None
-    return f"query '{shadow.name}' works off what has arrived"
+    return f"query '{shadow.name}' is working through a backlog"
 
 
 def brought_back(queries: Sequence[QueryStatus]) -> list[SinkRow]:
-    """Return what a restore has made of sinks that were ahead, as their plans have it. Pure.
+    """Return how a restore treated sinks that were ahead, from the queries' plans. Pure.
 
-    Parameters
-    ----------
-    queries
-        Those of the job that was restored.
+    ``queries`` are those of the restored job.
     """
     sinks = [sink for query in queries if query.plan is not None for sink in query.plan.sinks]
     return [sink for sink in sinks if sink.verdict in SINK_MODES]

@@ -1,4 +1,4 @@
-"""Begin an upgrade, or go on with one whose process is gone."""
+"""Begin an upgrade, or continue one whose process is gone."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ _CLASSES: dict[UpgradeKind, type[Execution]] = {
 def begin(context: Context, ready: Ready) -> Execution:
     """Record an upgrade; :meth:`.execution.Execution.run` carries it out.
 
-    Raises
-    ------
-    Locked
-        Another upgrade of the job is not finished.
+    Raises Locked if another upgrade of the job is not finished.
     """
     owner = process_ref()
     upgrade = context.registry.add_upgrade(ready.upgrade, owner)
@@ -40,25 +37,11 @@ def resume(
 ) -> Execution:
     """Take over an upgrade whose process is gone, to finish it.
 
-    Parameters
-    ----------
-    reference : str
-        The beginning of the upgrade's id.
-    secrets : Secrets, optional
-        What the registry does not have.
-    force : bool
-        Also when its process may run on another host.
+    ``reference`` is a prefix of the upgrade's id. With ``force`` its process may still run on
+    another host.
 
-    Raises
-    ------
-    UpgradeNotFound
-        There is no such upgrade.
-    WrongState
-        It is finished.
-    Locked
-        Its process runs.
-    UsageError
-        Secrets are missing.
+    Raises UpgradeNotFound, WrongState if it is finished, Locked if its process runs, and UsageError
+    if secrets are missing.
     """
     return _taken_over(context, reference, secrets, force=force, back=False)
 
@@ -73,11 +56,8 @@ def rollback(
 ) -> Execution:
     """Take over an upgrade whose process is gone, to undo it; see :func:`resume`.
 
-    Parameters
-    ----------
-    sink_ahead : str, optional
-        How the old program goes on where a sink is ahead of the savepoint, in place of what the
-        upgrade was told: its table may not go back because others have written to it since.
+    ``sink_ahead`` is how the old program treats a sink that is ahead of the savepoint, in place of
+    the upgrade's choice: its table may not go back because others have written to it since.
     """
     return _taken_over(context, reference, secrets, force=force, back=True, sink_ahead=sink_ahead)
 
@@ -85,12 +65,9 @@ def rollback(
 def promote(
     context: Context, reference: str, secrets: Secrets | None = None, *, force: bool = False
 ) -> Execution:
-    """Take over a shadow that runs beside its job, to stop the job for it; see :func:`resume`.
+    """Take over a shadow that runs alongside its job, and stop the job; see :func:`resume`.
 
-    Raises
-    ------
-    WrongState
-        It has not caught up yet, it does not run any more, or the upgrade is none of a shadow.
+    Raises WrongState if it has not caught up yet, no longer runs, or the upgrade is not a shadow.
     """
     left = _taken_over(context, reference, secrets, force=force, back=False)
     if not isinstance(left, ShadowUpgrade):
@@ -126,7 +103,8 @@ def _taken_over(
         asked = RolledBack("it was asked for", hint="")
         upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
     if sink_ahead is not None:
-        upgrade = replace(upgrade, restore=replace(upgrade.restore, sink_ahead=sink_ahead))
+        options = replace(upgrade.restore.options, sink_ahead=sink_ahead)
+        upgrade = replace(upgrade, restore=replace(upgrade.restore, options=options))
     mine = process_ref()
     upgrade = context.registry.save_upgrade(upgrade, mine)
     return _CLASSES[upgrade.kind](context, upgrade, mine, found, back=back)

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Program
 
 _RECOVERY = "execution.state-recovery."
 _PARTITIONS = "spark.sql.shuffle.partitions"
+#: Nothing is other.
+NO_PROGRAM = Program()
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is other than in the old job; None and empty mean: as it was started.
+    """The new program's differences from the old job; None and empty keep what it had.
 
-    Parameters
-    ----------
-    application : str or None
-        The absolute path of the new program.
-    arguments : sequence of str or None
-        Its arguments.
-    secret_arguments : sequence of str or None
-        Further arguments, which are never recorded.
-    master, spark_home, python, client_python : str or None
-        Spark's master, the Spark, Python of the executors and of the driver.
-    conf : mapping
-        Spark settings to add or to replace.
-    parallelism : int or None
-        The number of state partitions.
-    working_directory : str or None
-        Where the new program starts, when it is another one.
+    ``program`` has absolute paths; ``drops_arguments`` says that the new program gets no arguments
+    if it names none. ``working_directory`` is where another program starts.
     """
 
-    application: str | None = None
-    arguments: Sequence[str] | None = None
-    secret_arguments: Sequence[str] | None = None
-    master: str | None = None
-    spark_home: str | None = None
-    python: str | None = None
-    client_python: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
+    program: Program = NO_PROGRAM
+    drops_arguments: bool = False
     parallelism: int | None = None
     working_directory: str | None = None
 
@@ -51,34 +32,33 @@ def target_launch(old: Launch, changes: Changes) -> Launch:
     With another Python and no Spark named, the Spark is that Python's own pyspark; Spark's recorded
     place is that of the old one.
     """
-    found = replace(
+    new = changes.program
+    launch = replace(
         old,
         restore=None,
         options={k: v for k, v in old.options.items() if not k.startswith(_RECOVERY)},
-        conf={**old.conf, **changes.conf},
+        conf={**old.conf, **new.conf},
     )
-    if changes.application is not None:
-        found = replace(
-            found,
-            application=changes.application,
+    if new.application is not None:
+        launch = replace(
+            launch,
+            application=new.application,
             module=None,
             working_directory=changes.working_directory or old.working_directory,
         )
-    if changes.arguments is not None:
-        found = replace(found, arguments=tuple(changes.arguments))
-    if changes.secret_arguments is not None:
-        found = replace(found, secret_arguments=tuple(changes.secret_arguments))
-    if changes.master is not None:
-        found = replace(found, master=changes.master)
-    python = changes.client_python or changes.python
+    if new.arguments or changes.drops_arguments:
+        launch = replace(launch, arguments=new.arguments)
+    if new.secret_arguments:
+        launch = replace(launch, secret_arguments=new.secret_arguments)
+    if new.master is not None:
+        launch = replace(launch, master=new.master)
+    python = new.client_python or new.python
     if python is not None:
-        found = replace(
-            found, python=changes.python or python, client_python=python, spark_home=None
-        )
-    if changes.spark_home is not None:
-        found = replace(found, spark_home=changes.spark_home)
+        launch = replace(launch, python=new.python or python, client_python=python, spark_home=None)
+    if new.spark_home is not None:
+        launch = replace(launch, spark_home=new.spark_home)
         if python is None:
-            found = replace(found, client_python=None)
+            launch = replace(launch, client_python=None)
     if changes.parallelism is not None:
-        found = replace(found, conf={**found.conf, _PARTITIONS: str(changes.parallelism)})
-    return found
+        launch = replace(launch, conf={**launch.conf, _PARTITIONS: str(changes.parallelism)})
+    return launch

@@ -61,14 +61,14 @@ def test_blocks_and_where_they_begin() -> None:
     ("data", "offset", "reason"),
     [
         (b"", 0, "ends too early"),
-        (b"PAR1" + TWO[4:], 0, "no Avro object container file"),
+        (b"PAR1" + TWO[4:], 0, "not an Avro object container file"),
         (container(metadata=encode_long(1 << 60)), 0, "a part of|ends too early"),
         (container(metadata=encode_long(1) + encode_long(MOST + 1)), 0, f"a part of {MOST + 1}"),
         (container(metadata=b"\x04" + (encode_long(40_000) + b"x" * 40_000) * 4), 0, "too long"),
         (container(metadata=b"\xff" * 11), 0, "more than 64 bits"),
         (container((-1, b"a")), 21, "a block of -1 records"),
         (container((1, b"a"), (1, b"x" * (MOST + 1))), 40, "a part of"),
-        (TWO[:-1] + b"t", 40, "the marker behind the block is another one"),
+        (TWO[:-1] + b"t", 40, "the marker after the block is wrong"),
         (TWO[:-1], 40, "the file ends too early, at 59"),
     ],
 )

@@ -42,19 +42,19 @@ def test_a_string_and_an_array_of_the_specification() -> None:
 
 
 DAMAGED: list[tuple[Decode, bytes, str]] = [
-    (decoding.decode_boolean, b"\2", "2 is no boolean"),
+    (decoding.decode_boolean, b"\2", "2 is not a boolean"),
     (decoding.decode_long, b"\x80", "ends within a number"),
     (decoding.decode_long, b"\xff" * 11, "too long"),
     (decoding.decode_long, b"\xff" * 9 + b"\x7f", "more than 64 bits"),
     (decoding.decode_double, b"\0" * 7, "8 bytes cannot follow"),
     (decoding.decode_bytes, b"\x05", "-3 bytes cannot follow"),
     (decoding.decode_string, b"\x02\xff", "not UTF-8"),
-    (decoding.choice(["A"]), b"\x02", "no number of the enum's symbols"),
-    (decoding.choice(["A"]), b"\x01", "no number of the enum's symbols"),
-    (decoding.union([decoding.decode_null]), b"\x02", "no number of the union's types"),
+    (decoding.choice(["A"]), b"\x02", "not an index of the enum's symbols"),
+    (decoding.choice(["A"]), b"\x01", "not an index of the enum's symbols"),
+    (decoding.union([decoding.decode_null]), b"\x02", "not an index of the union's types"),
     (decoding.array(decoding.decode_null), b"\xfe\xff\xff\xff\x0f\0", "elements cannot follow"),
     (decoding.fixed(3), b"ab", "3 bytes cannot follow"),
-    (decoding.decode_null, b"x", "1 bytes too many"),
+    (decoding.decode_null, b"x", "1 extra bytes"),
 ]
 
 

@@ -148,7 +148,7 @@ def test_a_damaged_planned_batch_is_left_out(
     found = read_whole_cut(str(root))
     assert (found.batch_id, found.planned_batch) == (before.batch_id, None)
     assert planned.name in found.planned_fault
-    assert "planned anew" in found.planned_fault
+    assert "planned again" in found.planned_fault
     assert set(found.files) == set(before.files)
 
 

@@ -10,9 +10,9 @@ import pytest
 from flinkish.cli.commands import request_result
 from flinkish.cli.commands.savepoint_all import _tell, document
 from flinkish.cli.output.printer import Output
-from flinkish.client.all_jobs import JobOutcome
+from flinkish.client.all_jobs import AllSaved, JobOutcome
 from flinkish.client.failures import Troubles
-from flinkish.client.retention import Removal
+from flinkish.client.outcomes import Outcome, Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
 from flinkish.messages.launch import Launch
@@ -25,6 +25,12 @@ from tests.cli.conftest import Command
 
 JOB = JobRecord("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))
 LEFT = [{"query": "c4", "reason": "it ended before it committed a batch"}]
+RESULT = RequestResult(
+    SavepointResult(
+        path="/t/savepoint-1", format="native", bytes=1, files=1, duration=0.1, queries=()
+    ),
+    left_out=(LeftOut(LEFT[0]["query"], LEFT[0]["reason"]),),
+)
 
 
 def query(name: str, batch_id: int | None) -> QueryStatus:
@@ -62,11 +68,7 @@ def test_request_show(cli: Command) -> None:
         registry.transition(JOB.job_id, JobState.CREATED)
         registry.transition(JOB.job_id, JobState.RUNNING)
         request = registry.submit(JOB.job_id, RequestKind.SAVEPOINT, SavepointArguments("/t"), "me")
-        taken = SavepointResult(
-            path="/t/savepoint-1", format="native", bytes=1, files=1, duration=0.1, queries=()
-        )
-        result = RequestResult(taken, left_out=(LeftOut(LEFT[0]["query"], LEFT[0]["reason"]),))
-        registry.complete(request.request_id, result)
+        registry.complete(request.request_id, RESULT)
     shown = cli.ok("request", "show", request.request_id).out
     assert "left out   query 'c4': it ended before it committed a batch" in shown
     waited = cli("request", "wait", request.request_id)
@@ -75,16 +77,10 @@ def test_request_show(cli: Command) -> None:
 
 
 def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = JobOutcome(
-        JOB,
-        "r",
-        savepoint={"path": "/t/savepoint-1"},
-        left_out=LEFT,
-        warnings=["query 'c4' is not in the savepoint: it ended"],
-    )
+    outcome = JobOutcome(JOB, "r", RESULT)
     _tell(Output(quiet=True), outcome)
     assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
-    (entry,) = document([outcome], Removal((), None), Policy(), Troubles())["savepoints"]
+    (entry,) = document(AllSaved([outcome], Troubles(), Removal()), Policy())["savepoints"]
     assert entry["left_out"] == LEFT
 
 
@@ -92,4 +88,4 @@ def test_nothing_left_out_is_an_empty_list() -> None:
     request = Request(
         "r", JOB.job_id, RequestKind.CANCEL, RequestState.COMPLETED, 1.0, CancelArguments()
     )
-    assert json.dumps(request_result.result_document(request, JOB)["left_out"]) == "[]"
+    assert json.dumps(request_result.result_document(Outcome.of(request, JOB))["left_out"]) == "[]"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -88,56 +91,31 @@ def test_dispose_asks_on_a_terminal(cli: Command, saved: SavepointInfo) -> None:
     assert not os.path.exists(saved.path)
 
 
-def restored(cli: Command, *options: str) -> dict[str, object]:
+def restored(cli: Command, *options: str) -> RestoreSpec:
     """The restore of the launch that ``run OPTIONS`` registers."""
     words = cli.run_words("silent", "-d", "--no-wait", "-q", *options)
     job_id = cli.ok(*words).out.strip()
     with cli.registry() as registry:
         restore = registry.job(job_id).launch.restore
     assert restore is not None
-    return vars(restore)
+    return restore
 
 
 def test_run_restores_from_any_spelling_of_the_path(
     cli: Command, saved: SavepointInfo, checkpoint: Path
 ) -> None:
-    plain = {
-        "path": saved.path,
-        "allow_non_restored": False,
-        "claim_mode": "no_claim",
-        "fork": False,
-        "uid_map": (),
-        "reset_sources": (),
-        "sink_ahead": None,
-        "parallelism": None,
-        "expected": None,
-        "accept_lost_rows": False,
-        "accept_partial": (),
-        "set_offsets": (),
-        "accept_repeated_rows": False,
-        "offline": False,
-        "job": None,
-        "verify": "logs",
-    }
+    plain = RestoreSpec(saved.path, RestoreOptions(claim_mode="no_claim"))
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
     assert restored(cli, "--fromSavepoint", f"file://{saved.path}") == plain
     assert restored(cli, f"-Dexecution.savepoint.path={saved.path}") == plain
-    assert restored(cli, "-s", saved.path, "-n", "-cm", "CLAIM", "--fork") == {
-        **plain,
-        "allow_non_restored": True,
-        "claim_mode": "claim",
-        "fork": True,
-    }
-    asked = restored(
-        cli, "-s", saved.path, "-p", "7", "--reset-source", "a", "--sink-ahead", "rebase"
+    claimed = RestoreOptions(allow_non_restored=True, claim_mode="claim", fork=True)
+    assert restored(cli, "-s", saved.path, "-n", "-cm", "CLAIM", "--fork") == RestoreSpec(
+        saved.path, claimed
     )
-    assert asked == {
-        **plain,
-        "reset_sources": ("a",),
-        "sink_ahead": "rebase",
-        "parallelism": 7,
-    }
-    assert restored(cli, "-s", str(checkpoint))["path"] == str(checkpoint)
+    words = ("-p", "7", "--reset-source", "a", "--sink-ahead", "rebase")
+    options = replace(plain.options, reset_sources=("a",), sink_ahead="rebase")
+    assert restored(cli, "-s", saved.path, *words) == RestoreSpec(saved.path, options, 7)
+    assert restored(cli, "-s", str(checkpoint)).path == str(checkpoint)
 
 
 def test_run_checks_the_savepoint_before_it_launches(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -27,14 +28,18 @@ def test_the_driver_finds_it_in_the_registry(cli: Command, checkpoint: str) -> N
     with cli.registry() as registry:
         restore = registry.job(job).launch.restore
     pairs = (("dedup", "per flight"), (OPERATOR_ID, "counts=2"))
-    assert restore == RestoreSpec(checkpoint, allow_non_restored=True, uid_map=pairs)
+    assert restore == RestoreSpec(
+        checkpoint, RestoreOptions(allow_non_restored=True, claim_mode="no_claim", uid_map=pairs)
+    )
 
 
 def test_what_is_agreed_of_kafka_is_there_too(cli: Command, checkpoint: str) -> None:
     job = cli.start("serve", "-s", checkpoint, "--accept-lost-rows", "--offline")
     with cli.registry() as registry:
         restore = registry.job(job).launch.restore
-    assert restore == RestoreSpec(checkpoint, accept_lost_rows=True, offline=True)
+    assert restore == RestoreSpec(
+        checkpoint, RestoreOptions(claim_mode="no_claim", accept_lost_rows=True, offline=True)
+    )
 
 
 def test_offsets_are_read_where_the_command_runs(cli: Command, checkpoint: str) -> None:
@@ -46,8 +51,11 @@ def test_offsets_are_read_where_the_command_runs(cli: Command, checkpoint: str) 
         restore = registry.job(job).launch.restore
     assert restore == RestoreSpec(
         checkpoint,
-        set_offsets=(("in", '{"a":{"0":5}}'), ("kafka[subscribe=a]", "earliest")),
-        accept_repeated_rows=True,
+        RestoreOptions(
+            claim_mode="no_claim",
+            set_offsets=(("in", '{"a":{"0":5}}'), ("kafka[subscribe=a]", "earliest")),
+            accept_repeated_rows=True,
+        ),
     )
 
 
@@ -56,7 +64,9 @@ def test_a_savepoint_named_by_the_configuration_will_do(cli: Command, checkpoint
     job = cli.start("serve", "-D", named, "--uid-map", "a=b")
     with cli.registry() as registry:
         restore = registry.job(job).launch.restore
-    assert restore == RestoreSpec(checkpoint, uid_map=(("a", "b"),))
+    assert restore == RestoreSpec(
+        checkpoint, RestoreOptions(claim_mode="no_claim", uid_map=(("a", "b"),))
+    )
 
 
 def test_a_dry_run_shows_it(cli: Command, checkpoint: str) -> None:

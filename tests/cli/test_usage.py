@@ -15,6 +15,8 @@ from flinkish.cli.app import common_options_behind, root
 from flinkish.cli.base import Command as FlinkishCommand
 from flinkish.cli.base import scan
 from flinkish.cli.commands.cancel import resolve_words
+from flinkish.cli.commands.savepoint import refusal
+from flinkish.client.context import Interrupted, interruptible
 from flinkish.errors import FlinkishError, UsageError, quoted, quoted_path
 from tests.cli.conftest import ROOT, Command
 
@@ -352,6 +354,51 @@ def test_flinks_optional_target(
     assert resolve_words(job, savepoint) == expected
     with pytest.raises(UsageError):
         resolve_words(None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("", "missing JobID"),
+        ("JOB", ""),
+        ("JOB TARGET -detached", ""),
+        ("JOB TARGET --keep --batch", ""),
+        ("JOB -detached --keep", "-detached does not wait"),
+        ("JOB --name", "--name requires"),
+        ("JOB --expect", "--expect requires --all"),
+        ("--all --expect --name --keep", ""),
+        ("--all JOB", ""),  # its target
+        ("--all JOB TARGET", "--all takes only a target"),
+        ("--all -detached", "--all waits"),
+        ("--all --batch", "--batch requires"),
+        ("--all --from-checkpoint", "mutually exclusive"),
+        ("--from-checkpoint JOB --batch --name --keep", ""),
+        ("--from-checkpoint JOB TARGET", "--from-checkpoint URL takes only a target"),
+        ("--from-checkpoint -detached", "--from-checkpoint URL waits"),
+        ("--dispose", ""),
+        ("--dispose JOB", "takes one path"),
+        ("--dispose -detached", "takes one path"),
+        ("--dispose --all", "no other options"),
+        ("--dispose --from-checkpoint", "no other options"),
+        ("--dispose --name", "no other options"),
+        ("--dispose --keep", "no other options"),
+        ("--dispose --batch", "--batch requires"),
+    ],
+)
+def test_what_excludes_what_in_savepoint(given: str, says: str) -> None:
+    message, _ = refusal(given.split()) or ("", "")
+    assert says in message
+    assert bool(message) == bool(says)
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (Interrupted(143), 143)])
+def test_an_interrupted_wait_is_a_keyboard_interrupt_with_advice(
+    stop: KeyboardInterrupt, code: int
+) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, interruptible("it continues", "flinkish x"):
+        raise stop
+    assert isinstance(caught.value, Interrupted)
+    assert (caught.value.code, caught.value.follow) == (code, "flinkish x")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from flinkish.errors import (
     UsageError,
 )
 from flinkish.launch.job_origin import job_origin
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Program
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState
@@ -127,6 +127,6 @@ def test_the_client_takes_jobs_too(cli: Command, client: Client) -> None:
     spark = str(cli.spark_home)
     for job in ("rides", client.job("rides")):
         with pytest.raises(Exception, match=refused):
-            client.check(job, cli.program, spark_home=spark)
+            client.check(job, Program(str(cli.program), spark_home=spark))
     with pytest.raises(JobNotFound):
-        client.check("nobody", cli.program, spark_home=spark)
+        client.check("nobody", Program(str(cli.program), spark_home=spark))

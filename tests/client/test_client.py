@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,8 @@ from flinkish.errors import (
     SavepointNotFound,
     UsageError,
 )
+from flinkish.messages.launch import Program
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
 from tests.cli.conftest import ROOT, Command
@@ -30,12 +33,14 @@ def test_a_job_is_started_found_and_cancelled(
     cli: Command, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = client.run(
-        cli.program,
-        ["serve", "a b"],
+        Program(
+            str(cli.program),
+            ("serve", "a b"),
+            spark_home=str(cli.spark_home),
+            conf={"spark.x": "1"},
+        ),
         name="counts",
-        spark_home=str(cli.spark_home),
         parallelism=4,
-        conf={"spark.x": "1"},
     )
     assert (job.state, job.is_final) == (JobState.RUNNING, False)
     assert [query.name for query in job.queries()] == ["counts"]
@@ -60,9 +65,9 @@ def test_a_job_is_started_found_and_cancelled(
 
 def test_a_batch_program_is_waited_for(cli: Command, client: Client) -> None:
     spark = str(cli.spark_home)
-    job = client.run(cli.program, ["bounded"], spark_home=spark)
+    job = client.run(Program(str(cli.program), ("bounded",), spark_home=spark))
     assert job.wait(timeout=60).state is JobState.FINISHED
-    at_once = client.run(cli.program, ["bounded"], spark_home=spark, wait=False)
+    at_once = client.run(Program(str(cli.program), ("bounded",), spark_home=spark), wait=False)
     assert at_once.state is JobState.INITIALIZING
     assert at_once.wait_until_started().state in (JobState.RUNNING, JobState.FINISHED)
     at_once.wait()
@@ -70,10 +75,10 @@ def test_a_batch_program_is_waited_for(cli: Command, client: Client) -> None:
 
 def test_a_program_that_fails_is_an_error(cli: Command, client: Client, told: Told) -> None:
     with pytest.raises(ProgramFailed, match="No module named 'nothing'") as raised:
-        client.run(cli.program, ["die"], spark_home=str(cli.spark_home))
+        client.run(Program(str(cli.program), ("die",), spark_home=str(cli.spark_home)))
     assert raised.value.data["state"] == "FAILED"
     assert told.notes == ["  a", "  b"]
-    silent = client.run(cli.program, ["serve"], spark_home=str(cli.spark_home))
+    silent = client.run(Program(str(cli.program), ("serve",), spark_home=str(cli.spark_home)))
     silent.cancel()
     with pytest.raises(FlinkishError, match="was canceled"):
         silent.wait()
@@ -85,17 +90,26 @@ def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: P
     with pytest.raises(UsageError, match="no program was specified"):
         client.run()
     with pytest.raises(UsageError, match="mutually exclusive"):
-        client.run(cli.program, module="app")
+        client.run(Program(str(cli.program), module="app"))
     with pytest.raises(UsageError, match="a fork needs a savepoint to restore from"):
-        client.run(cli.program, fork=True)
+        client.run(cli.program, restore=RestoreOptions(fork=True))
+    twice = RestoreOptions(uid_map=(("a", "c"), ("b", "c")))
     with pytest.raises(UsageError, match="contains one new uid twice"):
-        client.run(cli.program, from_savepoint="sp", uid_map={"a": "c", "b": "c"})
+        client.run(cli.program, from_savepoint="sp", restore=twice)
+    mapping: Any = {"in": "earliest"}
+    with pytest.raises(UsageError, match="set_offsets is"):
+        client.run(cli.program, from_savepoint="sp", restore=RestoreOptions(set_offsets=mapping))
+    word: Any = "in"
+    with pytest.raises(UsageError, match="arguments is 'in'"):
+        client.run(Program(str(cli.program), word))
     with pytest.raises(UsageError, match="a plan and a savepoint are mutually exclusive"):
         client.run(cli.program, from_savepoint="sp", plan="plan.json")
     with pytest.raises(UsageError, match="no plan at"):
         client.run(plan=tmp_path / "plan.json")
     with pytest.raises(SavepointNotFound):
-        client.run(cli.program, from_savepoint=tmp_path, spark_home=str(cli.spark_home))
+        client.run(
+            Program(str(cli.program), spark_home=str(cli.spark_home)), from_savepoint=tmp_path
+        )
     assert client.jobs(include_final=True) == []
     with pytest.raises(JobNotFound):
         client.job("nobody")
@@ -132,8 +146,8 @@ def test_importing_flinkish_loads_nothing_it_does_not_need() -> None:
 def test_the_package_has_its_public_names() -> None:
     from flinkish import client
 
-    names = ["Client", "Savepoint", "__version__", "history_batch", "uid", "uid_hash"]
-    assert names == flinkish.__all__
+    shown = ("Client", "Program", "RestoreOptions", "Savepoint")
+    assert flinkish.__all__ == [*shown, "__version__", "history_batch", "uid", "uid_hash"]
     for module in (flinkish, client):
         for name in module.__all__:
             assert getattr(module, name) is not None

@@ -14,6 +14,7 @@ from flinkish.errors import (
     WaitTimeout,
     WrongState,
 )
+from flinkish.messages.launch import Program
 from flinkish.registry.jobs import JobState
 from tests.cli.conftest import Command
 from tests.cli.test_offline import JOB, facts_for, register
@@ -22,7 +23,7 @@ from tests.support.checkpoints.recorded import unpack
 
 
 def test_savepoint_then_stop(cli: Command, client: Client, tmp_path: Path) -> None:
-    job = client.run(cli.program, ["saving"], spark_home=str(cli.spark_home))
+    job = client.run(Program(str(cli.program), ("saving",), spark_home=str(cli.spark_home)))
     first = job.savepoint("sp")
     assert Path(first.path).parent == tmp_path / "sp"
     assert (first.header.job_id, first.left_out) == (job.job_id, {})
@@ -37,7 +38,7 @@ def test_savepoint_then_stop(cli: Command, client: Client, tmp_path: Path) -> No
 
 
 def test_cancel_with_savepoint(cli: Command, client: Client) -> None:
-    job = client.run(cli.program, ["saving"], spark_home=str(cli.spark_home))
+    job = client.run(Program(str(cli.program), ("saving",), spark_home=str(cli.spark_home)))
     taken = job.cancel_with_savepoint("sp")
     assert taken.verify().ok
     assert job.refresh().state is JobState.CANCELED
@@ -45,7 +46,7 @@ def test_cancel_with_savepoint(cli: Command, client: Client) -> None:
 
 def test_the_target_may_be_configured(cli: Command, tmp_path: Path) -> None:
     with Client() as client:
-        job = client.run(cli.program, ["saving"], spark_home=str(cli.spark_home))
+        job = client.run(Program(str(cli.program), ("saving",), spark_home=str(cli.spark_home)))
         with pytest.raises(NoSavepointDirectory, match="is untouched"):
             job.savepoint()
     options = {"execution.checkpointing.savepoint-dir": str(tmp_path / "configured")}
@@ -55,17 +56,17 @@ def test_the_target_may_be_configured(cli: Command, tmp_path: Path) -> None:
 
 
 def test_what_the_driver_refuses_is_raised(cli: Command, client: Client) -> None:
-    job = client.run(cli.program, ["refuse"], spark_home=str(cli.spark_home))
+    job = client.run(Program(str(cli.program), ("refuse",), spark_home=str(cli.spark_home)))
     with pytest.raises(NotSavepointable, match="memory sink") as raised:
         job.stop("sp")
     assert raised.value.data["job_id"] == job.job_id
-    locked = client.run(cli.program, ["locked"], spark_home=str(cli.spark_home))
+    locked = client.run(Program(str(cli.program), ("locked",), spark_home=str(cli.spark_home)))
     with pytest.raises(Locked, match="eva on host2"):
         locked.savepoint("sp")
 
 
 def test_progress_is_reported_and_patience_ends(cli: Command, client: Client, told: Told) -> None:
-    job = client.run(cli.program, ["slow"], spark_home=str(cli.spark_home))
+    job = client.run(Program(str(cli.program), ("slow",), spark_home=str(cli.spark_home)))
     with pytest.raises(WaitTimeout, match="the work continues"):
         job.stop("sp", timeout=0.3)
     assert told.steps[0].phase in ("Waiting for the driver", "Waiting for response", "copying")

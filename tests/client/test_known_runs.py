@@ -9,6 +9,7 @@ from flinkish.messages.calls import KnownRun
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
@@ -52,7 +53,7 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
             ("a", None, "shared", 20, None),
             ("b", RestoreSpec(sp), "back", 8, row(5)),
             ("c", RestoreSpec("/c", job="b" * 32), "back", 11, row(8)),
-            ("d", RestoreSpec(sp, fork=True), "fork", 9, row(5)),
+            ("d", RestoreSpec(sp, RestoreOptions(fork=True)), "fork", 9, row(5)),
             ("e", RestoreSpec(sp), "files", 9, row(5, "csv")),
             ("f", RestoreSpec(sp), "shared", 9, row(5)),
         )

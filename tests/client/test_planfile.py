@@ -13,6 +13,7 @@ from flinkish.client.planfile import PlanFile, check_unchanged, load, make_plan_
 from flinkish.errors import ConsentNeeded, Incompatible, SavepointNotFound, StorageError, UsageError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 
 PLAN = RestorePlan(savepoint="/sp", queries=(QueryRow("q", origin="q"),), complete=True)
 
@@ -31,11 +32,13 @@ def plan(tmp_path: Path, launch: Launch) -> PlanFile:
     (tmp_path / "sp" / "_metadata").write_bytes(b"sealed")
     spec = RestoreSpec(
         str(tmp_path / "sp"),
-        True,
-        uid_map=(("a", "b"),),
-        reset_sources=("s",),
+        RestoreOptions(
+            allow_non_restored=True,
+            uid_map=(("a", "b"),),
+            reset_sources=("s",),
+            set_offsets=(("in", "earliest"),),
+        ),
         parallelism=3,
-        set_offsets=(("in", "earliest"),),
     )
     return make_plan_file(spec, launch, "4.3.0", PLAN)
 
@@ -47,13 +50,15 @@ def test_a_plan_comes_back_as_it_was_saved(plan: PlanFile, launch: Launch, tmp_p
     spec = found.restore_spec("claim")
     assert spec == RestoreSpec(
         plan.savepoint,
-        True,
-        "claim",
-        uid_map=(("a", "b"),),
-        reset_sources=("s",),
+        RestoreOptions(
+            allow_non_restored=True,
+            claim_mode="claim",
+            uid_map=(("a", "b"),),
+            reset_sources=("s",),
+            set_offsets=(("in", "earliest"),),
+        ),
         parallelism=3,
         expected=PLAN,
-        set_offsets=(("in", "earliest"),),
     )
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 

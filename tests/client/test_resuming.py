@@ -35,6 +35,7 @@ from flinkish.messages.plan import (
     SourceRow,
 )
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
@@ -148,7 +149,9 @@ def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Pat
         spec = RestoreSpec(str(tmp_path), job=first)
         killed = jobs.ran("b", "cron", 4, restore=spec)
         assert jobs.offered(killed) == {"q": 4, "second": 1}
-        dropped = jobs.ran("c", "cron", 4, restore=replace(spec, allow_non_restored=True))
+        dropped = jobs.ran(
+            "c", "cron", 4, restore=replace(spec, options=RestoreOptions(allow_non_restored=True))
+        )
         assert jobs.offered(dropped) == {"q": 4, "second": 1}, "it was killed before it dropped any"
         said = jobs.after("d", first, plan=took("q", operators=(state("dropped", "second"),)))
         assert jobs.offered(said) == {"q": 4}, "dropped on purpose"
@@ -282,7 +285,8 @@ def test_a_killed_run_that_had_begun_with_a_savepoint(
     with cli.registry() as registry:
         if names:
             recorded(registry, "/sp", *names)
-        jobs, spec = Jobs(registry, tmp_path), RestoreSpec("/sp", **more)  # type: ignore[arg-type]
+        jobs = Jobs(registry, tmp_path)
+        spec = RestoreSpec("/sp", RestoreOptions(**more))  # type: ignore[arg-type]
         ran = jobs.ran("a", "cron", 4, restore=spec, plan=took("q"), state=state)
         for job_id in (ran, jobs.after("b", ran)):
             origin = resumed_origin(registry, registry.job(job_id))
@@ -333,7 +337,7 @@ def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
     cli.ok("list")
     with cli.registry() as registry:
         recorded(registry, "/sp", *names)
-        spec = RestoreSpec("/sp", **more)
+        spec = RestoreSpec("/sp", RestoreOptions(**more))
         job_id = Jobs(registry, tmp_path).ran("a", "cron", 4, restore=spec, plan=took("q"))
         lost = lost_origin(registry, registry.job(job_id), spec)
         assert (lost is not None) == is_lost

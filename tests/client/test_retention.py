@@ -12,6 +12,7 @@ from flinkish import Client, Savepoint
 from flinkish.client import prune
 from flinkish.client.retention import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
+from flinkish.messages.launch import Program
 from flinkish.messages.savepoints import SavepointRecord
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
@@ -62,12 +63,12 @@ def test_what_has_just_been_taken_is_not_removed(client: Client, private: Path) 
 
 def test_of_every_running_job(cli: Command, client: Client) -> None:
     spark = str(cli.spark_home)
-    saving = client.run(cli.program, ["saving"], name="one", spark_home=spark)
-    refusing = client.run(cli.program, ["refuse"], name="other", spark_home=spark)
+    saving = client.run(Program(str(cli.program), ("saving",), spark_home=spark), name="one")
+    refusing = client.run(Program(str(cli.program), ("refuse",), spark_home=spark), name="other")
     by_name = {outcome.job.name: outcome for outcome in client.save_all("sp")}
     assert set(by_name) == {"one", "other"}
     assert by_name["one"].savepoint is not None
-    assert Savepoint.open(by_name["one"].savepoint["path"]).header.job_id == saving.job_id
+    assert Savepoint.open(by_name["one"].savepoint.path).header.job_id == saving.job_id
     assert isinstance(by_name["other"].error, NotSavepointable)
     assert [outcome.job.name for outcome in client.save_all("sp", name="on?")] == ["one"]
     refusing.cancel()

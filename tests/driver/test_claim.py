@@ -15,6 +15,7 @@ from flinkish.driver.requests import actions
 from flinkish.driver.runtime.quiesce import stop_hard
 from flinkish.driver.spark.settings import configured
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from tests.driver.test_gate import rate, rate_key
@@ -90,7 +91,9 @@ def test_it_is_deleted_when_the_last_query_has_committed(
     program = Counting(spark)
     program.let_go.clear()
     batches = {q["name"]: q["batch_id"] for q in savepoint["queries"]}
-    job = new_job(restore=RestoreSpec(path=savepoint["path"], claim_mode="claim")).start(program)
+    job = new_job(
+        restore=RestoreSpec(path=savepoint["path"], options=RestoreOptions(claim_mode="claim"))
+    ).start(program)
     job.wait_until(program.held.is_set)
     job.wait_until(lambda: committed(job, "one") > batches["one"] + 2)
     job.wait_for_heartbeats(3)  # at each of which it is asked
@@ -110,7 +113,7 @@ def test_a_job_cancelled_before_that_leaves_it_whole(
     savepoint = stopped(spark, new_job, f"{root}/s")
     program = Counting(spark)
     program.let_go.clear()
-    spec = RestoreSpec(path=savepoint["path"], claim_mode="claim")
+    spec = RestoreSpec(path=savepoint["path"], options=RestoreOptions(claim_mode="claim"))
     job = new_job(restore=spec, cancel_grace=0.2).start(program)
     job.wait_until(program.held.is_set)
 
@@ -139,7 +142,9 @@ def test_files_that_another_savepoint_shares_stay(
     # What is saved before anything new was committed has nothing of its own but its metadata.
     program = Counting(spark)
     program.let_go.clear()
-    job = new_job(restore=RestoreSpec(path=first["path"], claim_mode="claim")).start(program)
+    job = new_job(
+        restore=RestoreSpec(path=first["path"], options=RestoreOptions(claim_mode="claim"))
+    ).start(program)
     job.wait_until(program.held.is_set)
     second = job.request(RequestKind.SAVEPOINT, f"{root}/s")["savepoint"]
     if not storage.is_local(root):
@@ -167,7 +172,7 @@ def test_a_checkpoint_is_never_claimed(spark: Any, new_job: NewJob, tmp_path: Pa
     job.request(RequestKind.CANCEL)
     job.wait()
     checkpoint = str(job.job().checkpoint_dir)
-    spec = RestoreSpec(path=checkpoint, claim_mode="claim")
+    spec = RestoreSpec(path=checkpoint, options=RestoreOptions(claim_mode="claim"))
     again = new_job(restore=spec).start(Counting(spark))
     batch = max(committed(job, name) for name in QUERIES)
     again.wait_until(lambda: again.batch() > batch + 2)

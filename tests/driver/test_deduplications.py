@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from flinkish.driver.spark.settings import configured
-from flinkish.restore.plan.query_restore import RestoreOptions
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from tests.support.driver import recorded_pairs
 from tests.support.driver.pair_runner import OPERATOR, ROCKSDB, Bench, Pair
@@ -24,8 +25,9 @@ def row(key: str, value: int, second: int) -> tuple[Any, ...]:
 
 
 def after(spark: Any, directory: Path, pair: Pair, *later: Any) -> list[Any]:
-    options = RestoreOptions(executors=FOR_THE_ENGINE, accept_partial=(OPERATOR,))
-    chosen = replace(pair, options=options)
+    options = RestoreOptions(accept_partial=(OPERATOR,))
+    settings = PlanningSettings(executors=FOR_THE_ENGINE)
+    chosen = replace(pair, options=options, settings=settings)
     with configured(spark, {**recorded_pairs.SETTINGS, **pair.conf}):
         bench = Bench(spark, directory)
         restore, _, _ = bench.plan(chosen)

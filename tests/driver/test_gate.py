@@ -276,7 +276,7 @@ def test_a_stop_that_takes_longer_than_its_limit_fails_and_the_job_goes_on(
     job.wait_until(lambda: 4 in seen)
     with monkeypatch.context() as slow_disk:
         slow_disk.setattr(actions, "write_savepoint", late)
-        with pytest.raises(GivenUp, match=r"was not complete within 600 s: .* the job goes on"):
+        with pytest.raises(GivenUp, match=r"was not complete within 600 s: .* the job continues"):
             job.request(RequestKind.STOP, str(tmp_path), timeout=600.0)
     before = len(seen)
     job.wait_until(lambda: len(seen) > before)

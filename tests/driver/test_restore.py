@@ -16,6 +16,7 @@ from flinkish.checkpoint.cut import newest_committed_batch, read_cut
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import NonRestoredState
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
@@ -78,7 +79,7 @@ def saved(
 def restored(
     spark: Any, new_job: NewJob, path: str, name: str = "counts", **spec: Any
 ) -> InProcessJob:
-    job = new_job(restore=RestoreSpec(path=path, **spec))
+    job = new_job(restore=RestoreSpec(path, RestoreOptions(**spec)))
     return job.start(lambda: start_counting(spark, name).awaitTermination())
 
 
@@ -218,7 +219,7 @@ def test_a_name_that_nothing_has_is_refused_before_anything_runs(
         writer = writer.trigger(availableNow=True) if bounded else writer
         writer.start().awaitTermination()
 
-    job = new_job(restore=RestoreSpec(path=savepoint["path"], **named)).start(program)
+    job = new_job(restore=RestoreSpec(savepoint["path"], RestoreOptions(**named))).start(program)
     final = job.wait()
     assert final.state is JobState.FAILED
     assert final.failure is not None
@@ -332,7 +333,7 @@ def test_claim_keeps_the_savepoint_of_a_job_that_never_committed(
         writer = grouped.writeStream.queryName("counts").outputMode("update")
         writer.foreachBatch(boom).start().awaitTermination()
 
-    job = new_job(restore=RestoreSpec(path=path, claim_mode="claim"))
+    job = new_job(restore=RestoreSpec(path=path, options=RestoreOptions(claim_mode="claim")))
     assert job.start(program).wait().state is JobState.FAILED
     assert Path(path, "_metadata").is_file()
 
@@ -357,7 +358,7 @@ def test_a_plain_spark_checkpoint_is_adopted(
         writer = again.writeStream.outputMode("update").format("noop")
         (writer.queryName("counts") if several else writer).start().awaitTermination()
 
-    restore = RestoreSpec(path=str(root), claim_mode="claim")
+    restore = RestoreSpec(path=str(root), options=RestoreOptions(claim_mode="claim"))
     job = new_job(restore=restore).start(program)
     job.wait_until(lambda: job.batch() >= 4)
     job.wait_for_heartbeats(2)

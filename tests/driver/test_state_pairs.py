@@ -13,9 +13,11 @@ import pytest
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.plan import Verdict
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import OperatorJudgement
-from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from tests.support.driver import recorded_pairs
 from tests.support.driver.canonical_state import CanonicalBench
 from tests.support.driver.operator_programs import OF_PANDAS
@@ -119,8 +121,8 @@ EXCHANGED = "aggregates added, removed and exchanged"
 #: Rewritten too, but these functions do not expect what is new in their state.
 OF_THE_USER = (*FUNCTIONS, *PROCESSORS)
 PLACES = {
-    "as-saved": RestoreOptions(),
-    "rescaled": RestoreOptions(parallelism=3),
+    "as-saved": PlanningSettings(),
+    "rescaled": PlanningSettings(3),
 }
 BACKENDS: dict[str, dict[str, str]] = {
     "hdfs": {"spark.sql.shuffle.partitions": "2"},
@@ -143,7 +145,7 @@ def _rewritten(pair: Pair, backend: str, place: str) -> Any:
         replace(
             pair,
             conf={**conf, **pair.conf},
-            options=PLACES[place],
+            settings=PLACES[place],
             since=since,
         ),
         id=name,
@@ -168,12 +170,12 @@ def _rewritten(pair: Pair, backend: str, place: str) -> Any:
 def test_what_the_engine_rewrites_is_what_was_promised(bench: Bench, pair: Pair) -> None:
     if bench.spark.version < pair.since:
         pytest.skip(f"came with Spark {pair.since}")
-    able = replace(pair.options, executors=FOR_THE_ENGINE)
+    able = replace(pair, settings=replace(pair.settings, executors=FOR_THE_ENGINE))
     with configured(bench.spark, pair.conf):
-        asked, _, _ = bench.plan(replace(pair, options=able))
+        asked, _, _ = bench.plan(able)
         assert isinstance(asked.refusal, ConsentNeeded) == (pair.promised is not None)
-        agreed = replace(able, accept_partial=(pair.operator,))
-        restore, _, _ = bench.plan(replace(pair, options=agreed))
+        agreed = RestoreOptions(accept_partial=(pair.operator,))
+        restore, _, _ = bench.plan(replace(able, options=agreed))
         assert restore.refusal is None, restore.refusal
         result, expected = bench.evolved(pair, restore)
     assert result == expected
@@ -209,10 +211,12 @@ def test_canonical_state_evolves(
     if written in JOIN_FORMATS and spark.version < BY_TIME_SINCE:
         pytest.skip(f"came with Spark {BY_TIME_SINCE}")
     backends = {**BACKENDS, **JOIN_FORMATS}
-    options = RestoreOptions(
-        parallelism=3, executors=FOR_THE_ENGINE, accept_partial=(pair.operator,)
+    pair = replace(
+        pair,
+        conf={**backends[restored], **pair.conf},
+        options=RestoreOptions(accept_partial=(pair.operator,)),
+        settings=PlanningSettings(3, executors=FOR_THE_ENGINE),
     )
-    pair = replace(pair, conf={**backends[restored], **pair.conf}, options=options)
     canonical = CanonicalBench(spark, tmp_path, backends[written])
     with configured(spark, {**recorded_pairs.SETTINGS, **pair.conf}):
         restore, _, _ = canonical.plan(pair)

@@ -21,6 +21,7 @@ import pytest
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Incompatible, NonRestoredState
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
@@ -234,7 +235,7 @@ class Stage:
             for query in self._start(program, named, availableNow=True):
                 query.awaitTermination()
 
-        restore = None if path is None else RestoreSpec(path=path, **spec)
+        restore = None if path is None else RestoreSpec(path, RestoreOptions(**spec))
         with configured(self._spark, {"spark.sql.shuffle.partitions": "5"}):
             final = self._new_job(restore=restore).start(main).wait()
         return final, self._output(program)

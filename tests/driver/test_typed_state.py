@@ -202,7 +202,7 @@ def test_of_stateful_processors(spark: Any, rows: Any, tmp_path: Path) -> None:
     ("states", "message"),
     [
         ([], "no state is declared"),
-        (["stats"], "'stats' declares no state"),
+        (["stats"], "'stats' is not a state descriptor"),
         ([STATS, ValueStateDescriptor("STATS", int)], "called STATS"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish import Client
+from flinkish import Client, Program
 from tests.e2e.test_lifecycle import write_files
 from tests.e2e.test_restarts import check_counted
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
@@ -68,13 +68,12 @@ def test_the_python_api(
     with Client() as client:
         done = client.rehearse(
             path,
-            PROGRAMS / "counts.py",
-            [str(source), str(out)],
+            Program(
+                str(PROGRAMS / "counts.py"), (str(source), str(out)), master="local[2]", conf=conf
+            ),
             max_rows=200,
             batches=10,
             drop_output=True,
-            master="local[2]",
-            conf=conf,
         )
     assert done.ok
     assert done.error() is None

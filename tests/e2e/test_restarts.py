@@ -126,6 +126,6 @@ def test_from_a_savepoint_it_is_another_job(flinkish: Flinkish, tmp_path: Path) 
     assert other in refused.error()["message"]
     refused = flinkish("restart", a)
     assert refused.code == 13
-    assert "has gone on from its state" in refused.err
+    assert "has resumed from its state" in refused.err
     flinkish.ok("cancel", other)
     check_counted(outs["a"])

@@ -120,11 +120,12 @@ def test_the_way_back_from_a_handover(flinkish: Flinkish, tmp_path: Path) -> Non
     words = ("--savepointPath", "sp")
     handover = ("upgrade", "in-place", "rides", "--to", str(bad), *words, "--handover")
     assert (
-        "1. start the driver of the new program beside" in flinkish.ok(*handover, "--dry-run").out
+        "1. start the driver of the new program alongside"
+        in flinkish.ok(*handover, "--dry-run").out
     )
     back = flinkish(*handover)
     assert back.code == 1
-    said = back.err.index("starting the new program beside it"), back.err.index("stopping job")
+    said = back.err.index("starting the new program alongside it"), back.err.index("stopping job")
     assert said[0] < said[1]
     assert "RuntimeError: the new version is broken" in back.err
     assert "of the new program committed the batches" in back.err
@@ -149,7 +150,7 @@ def test_one_that_hangs_and_a_command_that_is_killed(flinkish: Flinkish, tmp_pat
     # As long as a slow machine needs for the first batch; the second hangs.
     back = flinkish(*words, "--health-timeout", "60s")
     assert back.code == 1
-    assert "is not well after 60 s: query 'counted' has committed 1 of 3 batches" in back.err
+    assert "is not healthy after 60 s: query 'counted' has committed 1 of 3 batches" in back.err
     first = goes_on(flinkish, out)
 
     # The command is killed while it watches; what it began is undone.

@@ -167,9 +167,9 @@ def test_foreign_and_newer_files_are_refused() -> None:
         read(newer)
     with pytest.raises(UnsupportedState, match="version 2 of Avro's container files"):
         read(b"Obj\x02" + data[4:])
-    with pytest.raises(StateFormatError, match="no Avro object container file"):
+    with pytest.raises(StateFormatError, match="not an Avro object container file"):
         read(b"PAR1" + data[4:])
-    with pytest.raises(UnsupportedState, match="the codec bzip2"):
+    with pytest.raises(UnsupportedState, match="unsupported Avro codec bzip2"):
         read(renamed(data, b"\x12zstandard", b"\x0abzip2"))
     out = io.BytesIO()
     foreign: Any = {"type": "record", "name": "r", "fields": [{"name": "key", "type": "long"}]}
@@ -188,5 +188,5 @@ def test_a_schema_that_lies_about_its_bytes_is_refused() -> None:
     text = json.dumps(schema).replace('"spark.type": "short"', '"spark.type": "string"')
     out = io.BytesIO()
     fastavro.writer(out, json.loads(text), [{"key": {"id": 1}}], metadata={FORMAT_KEY: "1"})
-    with pytest.raises(StateFormatError, match="the schema in the header is none of a state"):
+    with pytest.raises(StateFormatError, match="the header's schema is not a state schema"):
         read(out.getvalue())

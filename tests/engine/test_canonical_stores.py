@@ -166,7 +166,7 @@ def test_lists_where_none_are_expected_and_the_other_way_round(tmp_path: Path) -
     before = RowForm(key, key, None, framed=True)
     move = FamilyMigration("f", "f", before, replace(before, framed=False), ())
     plain = RowBlock("f", [bytes(17)], [bytes(17)], framed=True)
-    with pytest.raises(StateFormatError, match="here: a value is no list"):
+    with pytest.raises(StateFormatError, match="here: a value is not a list"):
         BlockTransform(move, None, "here", lists=True, canonical=True)(plain)
     some = RowBlock("f", [bytes(17)], [join_list([bytes(16)])], framed=True)
     with pytest.raises(StateFormatError, match="where the operator's metadata does not name them"):

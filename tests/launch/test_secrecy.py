@@ -305,10 +305,10 @@ def test_arguments_of_a_module(tmp_path: Path) -> None:
 
 
 def test_a_plan_knows_a_program_without_its_secrets() -> None:
-    one = Launch(None, "m", ("--password", "a"), secret_arguments=("b",))
-    other = Launch(None, "m", ("--password", "c"), secret_arguments=("d",))
+    one = Launch(None, ("--password", "a"), "m", secret_arguments=("b",))
+    other = Launch(None, ("--password", "c"), "m", secret_arguments=("d",))
     assert program_digest(one) == program_digest(other)
-    assert program_digest(one) != program_digest(Launch(None, "m", ("--password", "a")))
+    assert program_digest(one) != program_digest(Launch(None, ("--password", "a"), "m"))
 
 
 # --- registries

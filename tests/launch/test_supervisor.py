@@ -133,7 +133,7 @@ def test_a_supervisor_that_is_ended_starts_no_other_driver(
     assert starts(tmp_path) == 1
     assert final.failure is not None
     assert final.failure["id"] == "driver-lost"
-    assert "told to end" in final.failure["message"]
+    assert "asked to end" in final.failure["message"]
 
 
 def test_a_supervisor_leaves_a_job_alone_that_was_started_again(
@@ -177,5 +177,6 @@ def test_a_job_that_another_has_gone_on_from_stays_ended(
     assert final.failure is not None
     assert final.failure["id"] == "driver-lost"
     assert (
-        f"job other ({other.job_id}), which is INITIALIZING, has gone" in final.failure["message"]
+        f"job other ({other.job_id}), which is INITIALIZING, has resumed"
+        in final.failure["message"]
     )

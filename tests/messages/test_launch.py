@@ -10,20 +10,21 @@ from flinkish.errors import Corrupt, RegistryError, UnsupportedFormat
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry import rows
 from flinkish.registry.jobs import JobRecord, JobState
 
-#: As the flinkish wrote it whose documents had no version.
-BEFORE_VERSIONS = (
-    '{"application":"/jobs/app.py","module":null,"arguments":["--date","2026-01-01"],'
+#: The first version of the document.
+DOCUMENT = (
+    '{"application":"/jobs/app.py","arguments":["--date","2026-01-01"],"module":null,'
     '"master":"local[2]","spark_home":"/opt/spark","python":"python3","client_python":null,'
     '"py_files":["/jobs/a.zip"],"archives":[],"jars":[],"packages":[],'
-    '"conf":{"spark.sql.shuffle.partitions":"5"},"options":{"client.timeout":"10 min"},'
-    '"working_directory":"/jobs","restore":{"path":"/sp/savepoint-1","allow_non_restored":true,'
-    '"claim_mode":"claim","fork":false,"uid_map":[["a","b"]],"reset_sources":["flights"],'
-    '"sink_ahead":"rebase","parallelism":5,"expected":{"verdict":"ok","exit_code":0,'
-    '"queries":[],"operators":[],"sources":[],"sinks":[],"pins":[],"checks":[]}},'
-    '"secret_arguments":["******"]}'
+    '"conf":{"spark.sql.shuffle.partitions":"5"},"secret_arguments":["******"],'
+    '"options":{"client.timeout":"10 min"},"working_directory":"/jobs",'
+    '"restore":{"path":"/sp/savepoint-1","options":{"allow_non_restored":true,'
+    '"claim_mode":"claim","uid_map":[["a","b"]],"reset_sources":["flights"],'
+    '"sink_ahead":"rebase"},"parallelism":5,"expected":{"verdict":"ok","exit_code":0,'
+    '"queries":[],"operators":[],"sources":[],"sinks":[],"pins":[],"checks":[]}}}'
 )
 LAUNCH = Launch(
     "/jobs/app.py",
@@ -37,11 +38,13 @@ LAUNCH = Launch(
     working_directory="/jobs",
     restore=RestoreSpec(
         "/sp/savepoint-1",
-        allow_non_restored=True,
-        claim_mode="claim",
-        uid_map=(("a", "b"),),
-        reset_sources=("flights",),
-        sink_ahead="rebase",
+        RestoreOptions(
+            allow_non_restored=True,
+            claim_mode="claim",
+            uid_map=(("a", "b"),),
+            reset_sources=("flights",),
+            sink_ahead="rebase",
+        ),
         parallelism=5,
         expected=RestorePlan(),
     ),
@@ -60,33 +63,33 @@ def test_a_launch_comes_back_as_it_was() -> None:
     assert rows.job_of(row(str(rows.job_values(JOB)["launch"]))) == JOB
 
 
-def test_a_registry_of_before_is_read() -> None:
-    assert rows.job_of(row(BEFORE_VERSIONS)) == JOB
+def test_a_document_without_a_version_is_the_first() -> None:
+    assert rows.job_of(row(DOCUMENT)) == JOB
 
 
-def test_only_the_version_was_added() -> None:
+def test_the_document_is_that_of_its_version() -> None:
     document = encode(LAUNCH)
     assert document.pop("version") == 1
-    assert json.dumps(document, separators=(",", ":")) == BEFORE_VERSIONS
+    assert json.dumps(document, separators=(",", ":")) == DOCUMENT
 
 
 def test_a_launch_of_a_newer_flinkish_is_refused() -> None:
-    newer = json.dumps({**json.loads(BEFORE_VERSIONS), "version": 2, "new": 1})
+    newer = json.dumps({**json.loads(DOCUMENT), "version": 2, "new": 1})
     with pytest.raises(UnsupportedFormat, match="made by a newer flinkish"):
         rows.job_of(row(newer))
 
 
 def test_a_damaged_row_names_the_place() -> None:
-    damaged = BEFORE_VERSIONS.replace('"fork":false', '"fork":"no"')
+    damaged = DOCUMENT.replace('"claim_mode"', '"fork":"no","claim_mode"')
     with pytest.raises(RegistryError) as found:
         rows.job_of(row(damaged))
     assert found.value.message == (
         "the registry has a damaged row of a job: "
-        "Launch.restore.fork is 'no', where true or false is expected"
+        "Launch.restore.options.fork is 'no', where true or false is expected"
     )
 
 
 def test_a_restore_needs_its_path_and_nothing_else() -> None:
     assert decode(RestoreSpec, {"path": "/sp"}) == RestoreSpec("/sp")
     with pytest.raises(Corrupt, match="RestoreSpec lacks the key 'path'"):
-        decode(RestoreSpec, {"fork": True})
+        decode(RestoreSpec, {"options": {"fork": True}})

@@ -27,6 +27,7 @@ from flinkish.errors import (
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
 from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.in_use import savepoints_in_use
@@ -51,7 +52,7 @@ FULL_LAUNCH = Launch(
     py_files=("a.zip", "b.py"),
     conf={"spark.sql.shuffle.partitions": "4"},
     options={"client.timeout": "60 s"},
-    restore=RestoreSpec("/sp", allow_non_restored=True, claim_mode="claim"),
+    restore=RestoreSpec("/sp", RestoreOptions(allow_non_restored=True, claim_mode="claim")),
 )
 
 
@@ -111,7 +112,7 @@ def test_a_name_is_free_when_its_job_has_ended(registry: Registry, make_job: Mak
         (RestoreSpec("/sp/1"), JobState.RUNNING, True, True),  # under a new query id
         (RestoreSpec("/sp/1"), JobState.FAILED, True, True),
         (RestoreSpec("/sp/1"), JobState.FAILED, False, False),  # it was refused
-        (RestoreSpec("/sp/1", fork=True), JobState.RUNNING, True, False),
+        (RestoreSpec("/sp/1", RestoreOptions(fork=True)), JobState.RUNNING, True, False),
         (RestoreSpec("/sp/2"), JobState.RUNNING, True, False),
         (None, JobState.RUNNING, True, False),
     ],

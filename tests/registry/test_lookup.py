@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
 from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.lookup import choose, is_id, is_prefix, name_matches, without_superseded
 
@@ -82,7 +83,7 @@ def test_names_and_patterns(name: str, pattern: str, matches: bool) -> None:
     ("restore", "own", "queries", "left"),
     [
         (RestoreSpec("/sp/a"), None, ("y",), "b"),  # from its savepoint
-        (RestoreSpec("/sp/a", fork=True), None, ("y",), "ab"),
+        (RestoreSpec("/sp/a", RestoreOptions(fork=True)), None, ("y",), "ab"),
         (RestoreSpec("/cp/a", job="a"), None, ("y",), "b"),  # from its checkpoints
         (RestoreSpec("/sp/a"), None, (), "ab"),  # refused before it had a query
         (RestoreSpec("/sp/0"), RestoreSpec("/sp/0"), ("y",), "b"),  # an upgrade was rolled back

@@ -93,7 +93,7 @@ def test_jobs_that_run_are_not_spoken_of() -> None:
 
 def test_a_savepoint_in_the_checkpoints() -> None:
     inside = savepoint("/cp/" + "a" * 32 + "/mine/savepoint-1")
-    assert "lies in its checkpoints" in only(job("a"), savepoints=(inside,)).reasons[0]
+    assert "is in its checkpoints" in only(job("a"), savepoints=(inside,)).reasons[0]
     beside = savepoint("/cp/" + "a" * 32 + "-mine")
     assert not only(job("a"), savepoints=(beside,)).keep
 
@@ -127,7 +127,7 @@ def test_a_log_that_flinkish_did_not_name_stays() -> None:
     odd = job("a")
     odd = replace(odd, job=replace(odd.job, log_path="/etc/passwd"))
     assert [item.stays for item in only(odd).items if item.what is What.LOG] == [
-        "it is not named as flinkish names logs"
+        "it does not have the name of a flinkish log"
     ]
 
 
@@ -142,7 +142,7 @@ def test_the_record_stays_for_who_restores_an_earlier_batch() -> None:
     assert record(savepoint("/sp/1", id=9)) is None
     assert record(savepoint("/sp/1", other=3)) is None
     assert record(savepoint("/sp/1", id=9), savepoint("/sp/0", id=8)) == (
-        "the savepoint /sp/0 is of batch 8 of query 'q', which this job took on to batch 9"
+        "the savepoint /sp/0 is of batch 8 of query 'q', which this job continued to batch 9"
     )
     kept = job("b", end=200.0, runs=[run("/cp/" + "b" * 32 + "/q", batch=4)])
     plan = only(facts, kept)

@@ -66,7 +66,7 @@ def test_a_marked_job_is_not_started_again(registry: Registry, make_job: MakeJob
 def test_a_job_that_was_started_again_is_not_purged(registry: Registry, make_job: MakeJob) -> None:
     job = add(registry, make_job)
     registry.restart(job, "again")
-    with pytest.raises(WrongState, match="is RESTARTING by now, it stays"):
+    with pytest.raises(WrongState, match="is RESTARTING by now; it stays"):
         registry.begin_purge(job, {})
 
 

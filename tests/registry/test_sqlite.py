@@ -233,7 +233,7 @@ def test_what_is_no_registry_is_left_alone(tmp_path: Path) -> None:
         (text, "not a SQLite database"),
         (foreign, "database of another program"),
         (tmp_path, "is a directory"),
-        (text / "r.db", "cannot be looked at: Not a directory"),
+        (text / "r.db", "cannot be accessed: Not a directory"),
     ):
         with pytest.raises(RegistryError, match=words) as caught:
             Registry.open(str(path))

@@ -49,7 +49,7 @@ def test_they_are_frozen_and_compare() -> None:
 @pytest.mark.parametrize("name", ["", " ", "1st", "a b", "_x", "x" * 129, "a/b", "ä", None, 5])
 @pytest.mark.parametrize("kind", [ValueStateDescriptor, ListStateDescriptor])
 def test_names(kind: Any, name: Any) -> None:
-    with pytest.raises(UsageError, match="is no name of a"):
+    with pytest.raises(UsageError, match="is not a valid name for a"):
         kind(name, int)
     assert kind("state-name_1.x", int).name == "state-name_1.x"
 
@@ -60,7 +60,7 @@ def test_an_unsupported_type_names_the_state_and_says_what_to_use() -> None:
     assert "dict[T, bool]" in e.value.hint
     with pytest.raises(UsageError, match=r"cannot be of the type list\[int\]") as e:
         MapStateDescriptor("m", list[int], int)
-    assert "let the keys be immutable" in e.value.hint
+    assert "make the keys immutable" in e.value.hint
 
 
 class NestedBad(TypeSerializer[int]):

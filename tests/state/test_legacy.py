@@ -113,7 +113,7 @@ def test_a_class_that_is_no_serializer_is_not_called() -> None:
     content += b"\x01"
     put_part(content, b"\x02")
     data = frame("flinkish.state.legacy:LegacySerializerSnapshot", content=bytes(content))
-    with pytest.raises(Corrupt, match="programs:Celsius is no serializer"):
+    with pytest.raises(Corrupt, match="programs:Celsius is not a serializer"):
         read_snapshot(data, "the state x", OWN)
 
 

@@ -93,19 +93,19 @@ def test_a_newer_framing_is_refused() -> None:
     ("data", "reason"),
     [
         (b"", "ends within a size"),
-        (b"\0", "does not begin as a snapshot does"),
-        (frame() + b"\0", "1 bytes too many"),
+        (b"\0", "does not start like a snapshot"),
+        (frame() + b"\0", "1 extra bytes"),
         (frame(content=b"abc")[:-1], "cut off"),
         (frame(version=0), "version 0"),
         (frame(version=1 << 40), "version 1099511627776"),
-        (frame(name="x" * 5000), "a part of 5000 bytes, where 2000 are the most"),
-        (frame(name="no name"), "'no name' is no name of a class"),
-        (frame(name="os.path:join.x"), "is no name of a class"),
-        (frame(name="a:b:c"), "is no name of a class"),
-        (frame(name="..:x"), "is no name of a class"),
+        (frame(name="x" * 5000), "a part of 5000 bytes; the maximum is 2000"),
+        (frame(name="no name"), "'no name' is not a class name"),
+        (frame(name="os.path:join.x"), "is not a class name"),
+        (frame(name="a:b:c"), "is not a class name"),
+        (frame(name="..:x"), "is not a class name"),
         (frame(content=b"\xff"), "UnicodeDecodeError"),
         (frame(content=b"broken"), "KeyError"),
-        (b"\x01" + b"x" * MAX_BYTES, "are the most"),
+        (b"\x01" + b"x" * MAX_BYTES, "the maximum is"),
     ],
 )
 def test_bad_bytes(data: bytes, reason: str) -> None:
@@ -137,7 +137,7 @@ def test_the_class_is_missing() -> None:
     error = fails(frame(name="tests.state.programs:Gone"), Incompatible)
     assert "the class tests.state.programs:Gone is needed" in error.message
     assert "has no class Gone" in error.message
-    assert error.hint == "put the class back to where it was: tests.state.programs:Gone"
+    assert error.hint == "move the class back to where it was: tests.state.programs:Gone"
 
 
 def test_the_module_is_missing() -> None:
@@ -174,7 +174,7 @@ def test_a_class_that_was_moved_is_found_where_its_old_name_is_kept(old_home: An
 )
 def test_a_module_that_is_not_allowed_is_not_imported(name: str) -> None:
     error = fails(frame(name=name), Incompatible, ("flinkish",))
-    assert f"the class {name} is needed, and its module is none of those" in error.message
+    assert f"the class {name} is needed, but its module is not one of those" in error.message
     assert "engine.snapshot-modules" in error.hint
 
 
@@ -186,7 +186,7 @@ def test_a_module_that_is_not_allowed_does_not_run() -> None:
 
 def test_a_class_that_is_no_snapshot_is_not_made() -> None:
     error = fails(frame(name="tests.state.programs:Celsius"), Incompatible)
-    assert "is no TypeSerializerSnapshot" in error.message
+    assert "is not a TypeSerializerSnapshot" in error.message
     fails(frame(name="tests.state.programs:changed_type"), Incompatible)
 
 
@@ -202,7 +202,7 @@ def test_snapshots_within_snapshots_are_counted() -> None:
     for _ in range(MAX_DEPTH + 5):
         hint = list[hint]
     data = write_snapshot(serializer_of(hint).snapshot_configuration())
-    assert f"more than {MAX_DEPTH} snapshots within each other" in fails(data, Corrupt).message
+    assert f"more than {MAX_DEPTH} nested snapshots" in fails(data, Corrupt).message
 
 
 def test_the_innermost_error_names_the_place_once() -> None:
@@ -231,7 +231,7 @@ def test_an_avro_snapshot_is_damaged() -> None:
         (programs.WithoutVersion, "has no current_version"),
         (programs.PRIVATE, "is not public"),
         (programs.Outer.Nested, "is not at the top level of its module"),
-        (programs.Celsius, "is no TypeSerializerSnapshot"),
+        (programs.Celsius, "is not a TypeSerializerSnapshot"),
     ],
 )
 def test_a_class_that_would_not_be_found_again_is_refused(cls: type, reason: str) -> None:
@@ -254,7 +254,7 @@ def test_a_class_made_in_a_function_is_refused() -> None:
 
 
 def test_a_snapshot_that_would_not_be_read_is_not_written() -> None:
-    with pytest.raises(UsageError, match="are the most"):
+    with pytest.raises(UsageError, match="the maximum is"):
         write_snapshot(CelsiusSerializerSnapshot("x" * MAX_BYTES))
 
 
@@ -276,5 +276,5 @@ def test_classes_of_the_main_program_are_found_when_it_is_allowed() -> None:
 def test_a_loader_finds_classes_of_a_kind() -> None:
     loader = ModuleLoader("the state x", OWN)
     assert loader.load("tests.state.programs:CelsiusSerializer") is CelsiusSerializer
-    with pytest.raises(Incompatible, match=r"the state x: .* is no dict"):
+    with pytest.raises(Incompatible, match=r"the state x: .* is not a dict"):
         loader.load("tests.state.programs:CelsiusSerializer", dict)

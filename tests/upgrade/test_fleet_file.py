@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import UsageError
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health
 from flinkish.upgrade.fleet_file import parse_fleet
 
@@ -29,25 +30,29 @@ def test_an_entry_says_what_is_other() -> None:
                 "health-batches": 0,
                 "health-timeout": "30s",
             },
-            {"job": "other", "timeout": "1h"},
+            {"job": "other", "timeout": "1h", "args": [], "reset-sources": ["a"]},
         ],
     }
     first, second = parse_fleet(table, "/srv/fleet")
     assert first.pattern == "rides-*"
-    assert first.changes.application == "/srv/fleet/v2/rides.py"
+    assert first.changes.program.application == "/srv/fleet/v2/rides.py"
     assert first.changes.working_directory == "/srv/fleet"
-    assert first.changes.arguments == ("in", "out")
-    assert first.changes.conf == {"spark.a": "1", "spark.b": "2"}
-    assert first.changes.spark_home == second.changes.spark_home == "/opt/spark-4.3"
-    assert (first.restore.uid_map, first.restore.parallelism) == ((("old", "new"),), 8)
-    assert (first.restore.accept_lost_rows, first.restore.offline) == (True, True)
-    assert (second.restore.accept_lost_rows, second.restore.offline) == (False, False)
-    assert first.restore.set_offsets == (("in", "earliest"), ("other", '{"a":{"0":1}}'))
-    assert first.restore.accept_repeated_rows
-    assert second.restore.set_offsets == ()
+    assert first.changes.program.arguments == ("in", "out")
+    assert first.changes.program.conf == {"spark.a": "1", "spark.b": "2"}
+    assert first.changes.program.spark_home == second.changes.program.spark_home == "/opt/spark-4.3"
+    assert (first.restore.options.uid_map, first.restore.parallelism) == ((("old", "new"),), 8)
+    assert (first.restore.options.accept_lost_rows, first.restore.options.offline) == (True, True)
+    assert (second.restore.options.accept_lost_rows, second.restore.options.offline) == (
+        False,
+        False,
+    )
+    assert first.restore.options.set_offsets == (("in", "earliest"), ("other", '{"a":{"0":1}}'))
+    assert first.restore.options.accept_repeated_rows
+    assert second.restore.options == RestoreOptions(reset_sources=("a",))
+    assert (first.changes.drops_arguments, second.changes.drops_arguments) == (False, True)
     assert first.health == Health(0, 30.0)
     assert (first.timeout, second.timeout) == (120.0, 3600.0)
-    assert (second.changes.application, second.changes.working_directory) == (None, None)
+    assert (second.changes.program.application, second.changes.working_directory) == (None, None)
     assert second.health == Health()
 
 

@@ -14,6 +14,7 @@ from flinkish.client.context import Context
 from flinkish.config import MASK, Config
 from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
 from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
@@ -127,7 +128,7 @@ def test_a_program_that_is_not(
     assert again.name == "rides"
     assert again.launch.arguments == ("saving",)
     assert again.launch.restore == RestoreSpec(
-        str(done.savepoint), sink_ahead="rebase", accept_lost_rows=True
+        str(done.savepoint), RestoreOptions(sink_ahead="rebase", accept_lost_rows=True)
     )
     assert context.registry.unacknowledged() == [], "this command has told it"
 
@@ -212,10 +213,10 @@ def test_a_process_that_is_at_work_is_not_disturbed(cli: Command, context: Conte
         resume(context, ID)
     assert "--force" in refused.value.hint
     first = resume(context, ID, force=True)
-    with pytest.raises(Locked, match="another process has gone on"):
+    with pytest.raises(Locked, match="another process has taken over"):
         context.registry.save_upgrade(elsewhere, GONE)
     context.registry.save_upgrade(first.upgrade, GONE)
-    with pytest.raises(Locked, match="another process has gone on"):
+    with pytest.raises(Locked, match="another process has taken over"):
         first.run()
 
 
@@ -265,4 +266,4 @@ def test_the_old_program_does_not_come_back(cli: Command, context: Context) -> N
     assert done.old_again_id is not None
     restored = context.registry.job(done.old_again_id).launch.restore
     assert restored is not None
-    assert restored.sink_ahead == "accept"
+    assert restored.options.sink_ahead == "accept"

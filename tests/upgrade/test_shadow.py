@@ -11,6 +11,7 @@ from flinkish.errors import FlinkishError, UsageError, WrongState
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryFacts
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
@@ -28,7 +29,7 @@ def shadow(cli: Command, context: Context, mode: str = "saving") -> Upgrade:
         upgrade,
         state=UpgradeState.SAVING,
         kind=UpgradeKind.SHADOW,
-        restore=RestoreSpec("", fork=True),
+        restore=RestoreSpec("", RestoreOptions(fork=True)),
     )
 
 
@@ -48,7 +49,7 @@ def test_both_run_until_it_is_promoted(cli: Command, context: Context) -> None:
     assert alive(context) == [done.job_id, done.new_job_id]
     found = context.registry.job(str(done.new_job_id))
     assert found.name == "rides-shadow"
-    assert found.launch.restore == RestoreSpec(str(done.savepoint), fork=True)
+    assert found.launch.restore == RestoreSpec(str(done.savepoint), RestoreOptions(fork=True))
     for job_id in (done.job_id, found.job_id):
         assert find_shadow(context, context.registry.job(job_id)).upgrade_id == ID
     assert resume(context, ID).run().state is UpgradeState.SHADOWING, "nobody has decided"

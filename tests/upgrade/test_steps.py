@@ -11,6 +11,7 @@ from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan, SinkRow
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.upgrade.steps import (
     after,
@@ -33,7 +34,7 @@ UPGRADE = Upgrade(
     state=S.WATCHING,
     created=1.5,
     launch=Launch("/app.py", conf={"spark.x": "1"}),
-    restore=RestoreSpec("/sp", uid_map=(("a", "b"),)),
+    restore=RestoreSpec("/sp", RestoreOptions(uid_map=(("a", "b"),))),
     target="/srv",
     timeout=60.0,
     committed={"q": (3, 4)},
@@ -109,10 +110,10 @@ def test_the_steps_for_people() -> None:
     assert "1. stop the job with a savepoint in /srv/sp" in text
     assert "until its queries have started, for 30 s" in text
     handover = list(describe(replace(upgrade, kind=K.HANDOVER)))
-    assert handover[0].startswith("1. start the driver of the new program beside the job")
+    assert handover[0].startswith("1. start the driver of the new program alongside the job")
     assert handover[0].endswith("a driver with 1g of memory more")
     shadow = list(describe(replace(upgrade, kind=K.SHADOW)))
-    assert shadow[0] == "1. take a savepoint of the job, which goes on, in /srv/sp"
+    assert shadow[0] == "1. take a savepoint of the job, which continues, in /srv/sp"
     assert shadow[3] == "4. when it is promoted: stop the job with a savepoint"
 
 
@@ -135,7 +136,7 @@ def test_the_record_survives_the_registry() -> None:
 
 def test_a_shadow_that_has_caught_up() -> None:
     assert behind(replace(Q, waits_for_input=True), None) is None
-    assert behind(Q, None) == "query 'q' works off what has arrived"
+    assert behind(Q, None) == "query 'q' is working through a backlog"
     job = replace(Q, watermark="2026-11-23T10:00:05.000Z")
     early = replace(Q, watermark="2026-11-23T10:00:04.999Z")
     assert behind(early, job) == (

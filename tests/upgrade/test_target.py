@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.upgrade.target import Changes, target_launch
 
 OLD = Launch(
@@ -28,29 +28,35 @@ def test_nothing_given_is_the_same_without_its_restore() -> None:
 
 
 def test_another_program_in_another_directory() -> None:
-    new = target_launch(OLD, Changes("/new/app.py", ["x"], working_directory="/new"))
+    new = target_launch(OLD, Changes(Program("/new/app.py", ("x",)), working_directory="/new"))
     assert (new.application, new.arguments, new.working_directory) == (
         "/new/app.py",
         ("x",),
         "/new",
     )
-    module = target_launch(Launch(None, module="a.b"), Changes("/app.py"))
+    module = target_launch(Launch(None, module="a.b"), Changes(Program("/app.py")))
     assert (module.application, module.module) == ("/app.py", None)
 
 
+def test_arguments_are_kept_unless_others_or_none_are_meant() -> None:
+    assert target_launch(OLD, Changes(Program("/app.py"))).arguments == OLD.arguments
+    assert target_launch(OLD, Changes(drops_arguments=True)).arguments == ()
+
+
 def test_another_spark_brings_its_own_driver() -> None:
-    new = target_launch(OLD, Changes(spark_home="/opt/spark-4.3"))
+    new = target_launch(OLD, Changes(Program(spark_home="/opt/spark-4.3")))
     assert (new.spark_home, new.client_python, new.python) == ("/opt/spark-4.3", None, OLD.python)
 
 
 def test_another_python_brings_its_own_spark() -> None:
-    new = target_launch(OLD, Changes(python="/new/bin/python"))
+    new = target_launch(OLD, Changes(Program(python="/new/bin/python")))
     assert (new.python, new.client_python) == ("/new/bin/python", "/new/bin/python")
     assert new.spark_home is None
-    both = target_launch(OLD, Changes(python="/new/bin/python", spark_home="/opt/spark-4.3"))
+    program = Program(python="/new/bin/python", spark_home="/opt/spark-4.3")
+    both = target_launch(OLD, Changes(program))
     assert both.spark_home == "/opt/spark-4.3"
 
 
 def test_settings_are_added_and_replaced() -> None:
-    new = target_launch(OLD, Changes(conf={"spark.x": "2", "spark.y": "3"}, parallelism=8))
+    new = target_launch(OLD, Changes(Program(conf={"spark.x": "2", "spark.y": "3"}), parallelism=8))
     assert new.conf == {"spark.sql.shuffle.partitions": "8", "spark.x": "2", "spark.y": "3"}

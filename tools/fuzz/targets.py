@@ -16,7 +16,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ from flinkish.errors import FlinkishError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry import rows
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.restore.materialize import source_logs
@@ -452,10 +453,10 @@ def _canonical(
 
 
 def _of_the_rest(base: Path) -> list[Target]:
-    spec = RestoreSpec("/savepoints/s", uid_map=(("a", "b"),))
+    spec = RestoreSpec("/savepoints/s", RestoreOptions(uid_map=(("a", "b"),)))
     launch = Launch("/p.py", arguments=("x", "1"), conf={"spark.a": "b"}, restore=spec)
     plan = planfile.PlanFile(
-        "/s", "0" * 64, "/p.py", None, ("a",), "1" * 64, "4.3.0", asdict(spec), RestorePlan()
+        "/s", "0" * 64, "/p.py", None, ("a",), "1" * 64, "4.3.0", spec.options, 4, RestorePlan()
     )
     path = base / "plan.json"
     planfile.save(plan, str(path))

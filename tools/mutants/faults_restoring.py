@@ -324,7 +324,10 @@ MUTANTS = (
         "left-state-dropped-unasked",
         "a running job drops state that nothing takes without --allowNonRestoredState",
         "Restorer.check",
-        Replace("not self._spec.allow_non_restored", "self._spec.allow_non_restored is None"),
+        Replace(
+            "not self._spec.options.allow_non_restored",
+            "self._spec.options.allow_non_restored is None",
+        ),
         ("tests/driver/test_restore.py::test_a_query_that_is_never_started_again_is_refused",),
     ),
     Mutant(

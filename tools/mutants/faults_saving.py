@@ -74,7 +74,7 @@ MUTANTS = (
         "source_log_entries",
         Replace(
             "range(start + 1, limit + 1)",
-            "range(start + 1, limit + 1 + (str(limit + 1) in known))",
+            "range(start + 1, limit + 1 + (str(limit + 1) in existing))",
         ),
         ("tests/checkpoint/format/test_source_logs.py", *_CUT),
     ),

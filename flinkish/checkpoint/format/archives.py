@@ -49,17 +49,10 @@ class SharedFile:
 class ArchiveMetadata:
     """The metadata of a snapshot.
 
-    Attributes
-    ----------
-    shared
-        The files outside of the archive.
-    rows
-        Number of rows by Spark's own count; None when it did not count.
-    families
-        Names of the column families by their ids, with which keys start; empty in a store that has
-        none (all stores of Spark 3.5).
-    internal
-        Names of the families that are Spark's own (counters, indexes).
+    ``shared`` are the files outside the archive. ``rows`` is Spark's own count, if it counted.
+    ``families`` are the names of the column families by their ids, with which keys start; empty in
+    a store without families (all stores of Spark 3.5). ``internal`` families are Spark's own
+    (counters, indexes).
     """
 
     shared: tuple[SharedFile, ...]
@@ -72,10 +65,7 @@ class ArchiveMetadata:
 def open_archive(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile]:
     """Open a snapshot's archive.
 
-    Raises
-    ------
-    CheckpointFormatError
-        Damage is found while the archive is open.
+    Raises CheckpointFormatError for damage that is found while the archive is open.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -91,15 +81,11 @@ def open_archive(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile]:
 
 
 def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """Check an archive's members, and return those that are RocksDB's.
+    """Check an archive's members, and return those of RocksDB.
 
-    zipfile reads at most the declared size of each member.
-
-    Raises
-    ------
-    CheckpointFormatError
-        Spark does not write such members: names that leave the directory or repeat, another
-        compression, or more than ``MAX_ARCHIVE`` bytes or ``MAX_MEMBERS`` members.
+    zipfile reads at most the declared size of each member. Raises CheckpointFormatError for members
+    that Spark does not write: names that leave the directory or repeat, another compression, or
+    more than ``MAX_ARCHIVE`` bytes or ``MAX_MEMBERS`` members.
     """
     members = archive.infolist()
     for member in members:
@@ -128,12 +114,8 @@ def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:
     """Read the metadata of a snapshot's archive.
 
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        Its version is newer.
-    CheckpointFormatError
-        It is damaged.
+    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError if it is
+    damaged.
     """
     with open_archive(file, name) as archive:
         check_members(archive, name)
@@ -193,27 +175,11 @@ def write_archive_metadata(
 ) -> bytes:
     """Write the member ``metadata`` of a snapshot.
 
-    Parameters
-    ----------
-    shared
-        The snapshot's shared files, in ``SSTs/``.
-    rows
-        Number of rows in families that are not internal.
-    internal_rows
-        Number of rows in the other families.
-    families
-        Ids of the store's column families by their names.
-    internal
-        Names of those that are Spark's own.
-    with_families
-        Write what Spark 4 added; Spark 3.5 has none of it, and 4 reads both.
-    version
-        1; 2 is that of Spark 4.0 with checkpoint format 2.
-
-    Raises
-    ------
-    CannotWrite
-        ``with_families`` is off and there are families.
+    ``shared`` are the snapshot's files in ``SSTs/``. ``rows`` counts the families that are not
+    ``internal``, ``internal_rows`` the others; ``families`` are ids by name. ``with_families``
+    writes what Spark 4 added, which Spark 3.5 does not have; Spark 4 reads both. ``version`` is 1,
+    or 2 for Spark 4.0 with checkpoint format 2. Raises CannotWrite if there are families without
+    ``with_families``.
     """
     ids = dict(families or {})
     body: dict[str, Any] = {

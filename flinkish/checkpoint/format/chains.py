@@ -11,7 +11,7 @@ changes after it up to V; version 0 is empty:
   where ``commits/<v-1>`` says which id counts; other ids of the same version are left over from
   failed attempts. The lineage at the head of each changelog lists all versions back to the snapshot
   it was written on. A lineage that is empty or starts without a snapshot continues with files of
-  format 1, from before the query switched. ``<file>.crc`` beside them is Spark's own checksum.
+  format 1, from before the query switched. ``<file>.crc`` next to them is Spark's own checksum.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The file to name where no single file is at fault; "" for the empty version 0."""
+        """The file to name if no single file is at fault; "" for the empty version 0."""
         return self.snapshot or (self.changes[-1] if self.changes else "")
 
     @property
@@ -56,13 +56,8 @@ class Chain:
 class KnownFiles:
     """The files of a version that the commit log identifies.
 
-    Attributes
-    ----------
-    archives
-        The zips among them.
-    exact
-        False where the unique ids of older versions are no longer known, so that files of failed
-        attempts may be among them.
+    ``archives`` are the zips among them. Without ``exact`` the unique ids of older versions are no
+    longer known, so that files of failed attempts may be among them.
     """
 
     files: tuple[str, ...]
@@ -73,10 +68,7 @@ class KnownFiles:
 def find_chain(files: Iterable[VersionedFile], version: int, backend: str) -> Chain:
     """Find the files of ``version`` in a store with plain names (checkpoint format 1).
 
-    Raises
-    ------
-    MissingStateFile
-        A file that the version needs is missing.
+    Raises MissingStateFile if a file that the version needs is missing.
     """
     kinds = _HDFS_KINDS if backend == HDFS else _ROCKSDB_KINDS
     # An id in the name means another checkpoint format: such files never serve a plain version.
@@ -96,7 +88,7 @@ def _plain(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) 
 
 
 def _name_missing(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) -> str:
-    """Return the file to name: a snapshot where the store writes nothing else, usually a change."""
+    """Return the file to name: usually a change, or a snapshot if the store writes nothing else."""
     snapshot, change = kinds
     only_snapshots = {kind for kind, _ in present} == {snapshot}
     return f"{version}.{snapshot if only_snapshots else change}"
@@ -114,17 +106,8 @@ def find_chain_by_lineage(
 ) -> Chain:
     """Find the files of a version of a RocksDB store whose names carry unique ids.
 
-    Parameters
-    ----------
-    unique_id
-        The version's unique id in the commit log.
-    lineage_of
-        Function that reads the lineage at the head of a changelog.
-
-    Raises
-    ------
-    MissingStateFile
-        A file that the version needs is missing.
+    ``unique_id`` is the version's id in the commit log; ``lineage_of`` reads the lineage at the
+    start of a changelog. Raises MissingStateFile.
     """
     listed = list(files)
     snapshot, change = _ROCKSDB_KINDS
@@ -160,16 +143,8 @@ def find_known_files(
     The files are in the order of their versions, however many ids are known: a savepoint carries
     fewer commits than its checkpoint has, and both must give the same result.
 
-    Parameters
-    ----------
-    ids
-        Unique ids that count in this partition, by state version; versions whose commit Spark has
-        trimmed are absent.
-
-    Raises
-    ------
-    MissingStateFile
-        A file that the version needs is missing.
+    ``ids`` are the unique ids that count in this partition, by state version, without the versions
+    whose commit Spark has trimmed. Raises MissingStateFile.
     """
     by_version: dict[int, list[VersionedFile]] = {}
     for file in files:
@@ -207,12 +182,9 @@ def _by_version(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_lineage(text: bytes) -> Lineage:
-    """Parse the lineage at the head of a changelog (``RocksDBLineage``).
+    """Parse the lineage at the start of a changelog (``RocksDBLineage``).
 
-    Raises
-    ------
-    ValueError
-        It is damaged, or leaves versions out.
+    Raises ValueError if it is damaged, or leaves versions out.
     """
     try:
         items = parse_json(text)

@@ -23,17 +23,9 @@ MAX_WATERMARK_MS: Final = 9_223_372_036_854_775
 def drained_entry(data: bytes, name: str) -> bytes:
     """Return an entry of the offset log that repeats another with the watermark at its maximum.
 
-    Parameters
-    ----------
-    data
-        The entry ``offsets/N``, whose batch is committed.
-    name
-        Its name, for errors.
-
-    Raises
-    ------
-    UnsupportedCheckpointFormat, CheckpointFormatError
-        It cannot be read, or has no metadata (Spark before 2.2).
+    ``data`` is the entry ``offsets/N``, whose batch is committed; ``name`` is for errors. Raises
+    UnsupportedCheckpointFormat and CheckpointFormatError, also for an entry without metadata (Spark
+    before 2.2).
     """
     parse_offsets(data, name)
     _, start = split_version(data, name, "log")

@@ -8,15 +8,8 @@ from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 class CheckpointFormatError(Corrupt, ValueError):
     """A file is damaged, truncated, or not one that Spark writes.
 
-    Attributes
-    ----------
-    file
-        The file, as named by the caller of the parser.
-    offset
-        Position in the file, bytes; None where there is none. Where it is a position in the file's
-        uncompressed content, ``reason`` says so.
-    reason
-        What is wrong there.
+    ``file`` is as named by the caller of the parser; ``offset`` is a position in it, in bytes, or
+    in its uncompressed content if ``reason`` says so.
     """
 
     def __init__(self, file: str, offset: int | None, reason: str) -> None:

@@ -1,8 +1,8 @@
-"""What the ends of a checkpoint's files say of their being whole. Pure.
+"""Whether a checkpoint's files are whole, judged by their ends. Pure.
 
 Spark writes a file under a temporary name and renames it, so a file that is empty or cut off was
-damaged later: a full disk, an interrupted copy, a crash before the data reached the disk. That can
-be seen at the end of most of them, without reading the rest:
+damaged later: a full disk, an interrupted copy, a crash before the data reached the disk. The end
+of most files shows it, without reading the rest:
 
 - deltas, snapshots and changelogs end with the end mark of their compressed stream: lz4-java's
   (Spark's default) has one of 21 bytes. The other codecs have none that can be read from the end;
@@ -28,24 +28,16 @@ _SST_MAGIC: Final = bytes.fromhex("f7cff485b741e288")
 
 
 def has_end(path: str) -> bool:
-    """Return whether the end of a state file says anything; of others only the size does."""
+    """Return whether the end of a state file is significant; for others only the size is."""
     return path.endswith(".sst") or parse_name(path.rpartition("/")[2]) is not None
 
 
 def end_fault(path: str, size: int, tail: bytes, codec: str) -> str | None:
-    """Return what is wrong with a state file, as far as its size and its end say it, or None.
+    """Return what is wrong with a state file, judged by its size and its end, or None.
 
-    Parameters
-    ----------
-    path
-        Its path in the checkpoint; only the name and the directory count.
-    size
-        Its size in bytes.
-    tail
-        Its last :data:`TAIL` bytes, or all of a smaller file; not looked at without
-        :func:`has_end`.
-    codec
-        The query's compression codec, pinned or Spark's default.
+    Of ``path`` only the name and the directory matter. ``tail`` are its last :data:`TAIL` bytes, or
+    all of a smaller file; unused without :func:`has_end`. ``codec`` is the query's compression
+    codec, pinned or Spark's default.
     """
     if size == 0:
         return "is empty"
@@ -80,12 +72,8 @@ def _ends_as_zip(size: int, tail: bytes) -> bool:
 def source_log_fault(data: bytes, *, complete: bool) -> str | None:
     """Return what is wrong with an entry of a file source's log, or None.
 
-    Parameters
-    ----------
-    data
-        The content, or its beginning and its end.
-    complete
-        Whether it is the whole content; else only its first line and its last byte are looked at.
+    ``data`` is the content, or its beginning and its end if not ``complete``: then only its first
+    line and its last byte are checked.
     """
     if not data:
         return "is empty"

@@ -1,4 +1,4 @@
-"""Rewrite log entries and ``metadata`` for another checkpoint or other state, or begin them.
+"""Rewrite log entries and ``metadata`` for another checkpoint or other state, or create them.
 
 Everything else stays as Spark wrote it, unknown keys included. All functions raise
 CheckpointFormatError for bytes that are not such a file.
@@ -103,11 +103,8 @@ def with_commit(
 def with_state_ids(data: bytes, name: str, *, ids: Mapping[int, StateIds] | None) -> bytes:
     """Rewrite an entry of the commit log with the unique ids of new state files.
 
-    Parameters
-    ----------
-    ids
-        Unique ids by operator; None for state of checkpoint format 1, which has none: the entry
-        becomes one of version 1.
+    ``ids`` are by operator; None for state of checkpoint format 1, which has none: the entry
+    becomes one of version 1.
     """
     parse_commit(data, name)
     head, _, body = data.partition(b"\n")
@@ -132,18 +129,9 @@ def _listed(ids: Mapping[int, StateIds]) -> dict[str, list[list[str]]]:
 def combined_watermark(watermarks: Sequence[int], policy: str | None) -> int:
     """Compute the watermark of a query made of several, like Spark's ``MultipleWatermarkPolicy``.
 
-    Parameters
-    ----------
-    watermarks
-        Watermarks of the parts, milliseconds since the epoch.
-    policy
-        The pinned ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts
-        (``min``, also when it is not pinned), or the fastest (``max``).
-
-    Returns
-    -------
-    int
-        The watermark, milliseconds since the epoch; 0 without any part.
+    Watermarks are in milliseconds since the epoch; 0 without any part. ``policy`` is the pinned
+    ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts (``min``, also if it is
+    not pinned), or the fastest (``max``).
     """
     pick = max if (policy or "").lower() == "max" else min
     return pick(watermarks, default=0)

@@ -26,16 +26,8 @@ StateIds = tuple[tuple[str, ...], ...]
 class OffsetEntry:
     """One ``offsets/N``: the offset of every source, and the settings pinned at first start.
 
-    Attributes
-    ----------
-    watermark_ms, timestamp_ms
-        Watermark and time of the batch, milliseconds since the epoch; 0: none.
-    pins
-        The settings.
-    sources
-        Directory name of each source below ``sources/`` ("0", "1", ...; names in v2).
-    offsets
-        Offset JSON of each source, or ``-``.
+    Times are in milliseconds since the epoch; 0 is none. ``sources`` are the directory names below
+    ``sources/`` ("0", "1", ...; names in v2), ``offsets`` the JSON of each source, or ``-``.
     """
 
     version: int
@@ -50,12 +42,8 @@ class OffsetEntry:
 class CommitEntry:
     """One ``commits/N``.
 
-    Attributes
-    ----------
-    next_watermark_ms
-        Watermark of the next batch, milliseconds since the epoch; 0: none.
-    state_ids
-        Unique ids of state files by operator; empty in checkpoint format 1.
+    ``next_watermark_ms`` is the watermark of the next batch, in milliseconds since the epoch; 0 is
+    none. ``state_ids`` are the unique ids of state files by operator; empty in checkpoint format 1.
     """
 
     version: int
@@ -68,14 +56,9 @@ def parse_offsets(data: bytes, name: str) -> OffsetEntry:
 
     Every source has a line, and no line is empty. A source defines the content of its offset, but
     ``Offset.json`` requires JSON: a line that begins as JSON must be valid JSON. A truncated file
-    is thus noticed, unless whole lines are left, or the beginning of a number.
+    is thus detected, unless whole lines are left, or the beginning of a number.
 
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        Its version is newer.
-    CheckpointFormatError
-        It is damaged.
+    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError for damage.
     """
     version, start = split_version(data, name, "log")
     header, newline, rest = data[start:].partition(b"\n")
@@ -144,12 +127,7 @@ def _integer(data: Mapping[str, Any], key: str, name: str, start: int) -> int:
 def parse_commit(data: bytes, name: str) -> CommitEntry:
     """Parse an entry of the commit log: a version and an object, which Spark has always written.
 
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        Its version is newer.
-    CheckpointFormatError
-        It is damaged.
+    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError for damage.
     """
     version, start = split_version(data, name, "log")
     head = parse_object(data[start:], name, start)
@@ -177,10 +155,7 @@ def _text(value: object) -> str:
 def parse_query_id(data: bytes, name: str = METADATA) -> str:
     """Return the query's id from the file ``metadata``.
 
-    Raises
-    ------
-    CheckpointFormatError
-        It is damaged, or names no id.
+    Raises CheckpointFormatError if it is damaged, or has no id.
     """
     if not data:
         raise CheckpointFormatError(name, 0, "the file ends too early: it is empty")

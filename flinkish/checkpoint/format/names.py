@@ -36,7 +36,7 @@ JOIN_STORES: Final = tuple(
 )
 METADATA_DIRECTORY: Final = "_metadata"
 SCHEMA_DIRECTORY: Final = "_stateSchema"
-#: Directories beside a RocksDB store's versioned files.
+#: Directories next to a RocksDB store's versioned files.
 SST_DIRECTORY: Final = "SSTs"
 LOG_DIRECTORY: Final = "logs"
 #: Directories below a partition that are not stores.
@@ -70,12 +70,12 @@ def parse_number(name: str) -> int | None:
 
 def numbers_among(names: Iterable[str]) -> list[int]:
     """Return the numbers among the names in a directory, ascending."""
-    found = (parse_number(name) for name in names)
-    return sorted(number for number in found if number is not None)
+    numbers = (parse_number(name) for name in names)
+    return sorted(number for number in numbers if number is not None)
 
 
 def parse_name(name: str) -> VersionedFile | None:
-    """Parse a state file's name; None for any other file (sidecars, foreign files)."""
+    """Parse a state file's name; None for any other file (sidecars, files of others)."""
     match = _STATE_FILE.fullmatch(name)
     if match is None or int(match[1]) > MAX_NUMBER:
         return None
@@ -95,14 +95,9 @@ def is_canonical(names: Iterable[str]) -> bool:
 
 
 def is_state_data(path: str) -> bool:
-    """Return whether a checkpoint's file has the rows of a state store.
+    """Return whether a checkpoint's file (a relative path) has rows of a state store.
 
     All others are logs, metadata and schemas.
-
-    Parameters
-    ----------
-    path
-        Relative to the checkpoint.
     """
     parts = path.split("/")
     return parts[0] == STATE and not {METADATA_DIRECTORY, SCHEMA_DIRECTORY} & set(parts[2:])

@@ -22,14 +22,9 @@ _SCHEMA_KEY: Final = "stateSchemaFilePaths"
 class OperatorStore:
     """One store of an operator.
 
-    Attributes
-    ----------
-    prefix_columns
-        Number of key columns in the prefix for prefix scans; 0 for others.
-    partitions
-        Number by Spark's count, which may be more than there are on disk.
-    schema_paths
-        Absolute locations of its schema files, the oldest first; None in version 1.
+    ``prefix_columns`` is the number of key columns in the prefix for prefix scans; 0 for others.
+    ``partitions`` is Spark's count, which may be higher than the number on disk. ``schema_paths``
+    are absolute locations of its schema files, the oldest first; None in version 1.
     """
 
     name: str
@@ -42,10 +37,7 @@ class OperatorStore:
 class OperatorMetadata:
     """Spark's metadata of an operator.
 
-    Attributes
-    ----------
-    properties
-        The operator's own JSON text (``operatorPropertiesJson``); None in version 1.
+    ``properties`` is the operator's own JSON text (``operatorPropertiesJson``); None in version 1.
     """
 
     version: int
@@ -72,12 +64,7 @@ class OperatorMetadata:
 def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
     """Parse a metadata file.
 
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        Its version is newer.
-    CheckpointFormatError
-        It is damaged.
+    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError for damage.
     """
     version, start = split_version(data, name, "operator metadata")
     parsed = parse_object(data[start:], name, start)
@@ -110,10 +97,7 @@ def _locations(item: Mapping[str, Any]) -> tuple[str, ...]:
 def write_operator_metadata(metadata: OperatorMetadata) -> bytes:
     """Write a metadata file; parsed metadata gives the same bytes again.
 
-    Raises
-    ------
-    CannotWrite
-        The version does not exist, or required content is missing.
+    Raises CannotWrite if the version does not exist, or required content is missing.
     """
     with_paths = [store.schema_paths is not None for store in metadata.stores]
     second = metadata.version == 2
@@ -150,20 +134,8 @@ def with_operator(
     checkpoint. Their form (``file:/p``, ``file:///p`` or plain) stays as Spark wrote it, and so do
     unknown keys.
 
-    Parameters
-    ----------
-    kind
-        The new ``operatorName``; None keeps it.
-
-    Returns
-    -------
-    bytes or None
-        The new content; None when nothing changes.
-
-    Raises
-    ------
-    CheckpointFormatError
-        The metadata is damaged, or a location is not in a state directory.
+    Returns None if nothing changes. ``kind`` is the new ``operatorName``; None keeps it. Raises
+    CheckpointFormatError if the metadata is damaged, or a location is not in a state directory.
     """
     changed = parse_operator_metadata(data, name).operator_id != ordinal
     head, _, body = data.partition(b"\n")
@@ -183,17 +155,8 @@ def with_operator(
 def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
     """Move the location of a file of state to ``state/<ordinal>`` of the checkpoint ``root``.
 
-    Parameters
-    ----------
-    location
-        The location recorded in the file ``name``.
-    root
-        A local path, or a URL as Spark names it.
-
-    Raises
-    ------
-    CheckpointFormatError
-        The location is not in a state directory.
+    ``location`` is recorded in the file ``name``. ``root`` is a local path, or a URL as Spark names
+    it. Raises CheckpointFormatError if the location is not in a state directory.
     """
     before, mark, after = location.rpartition(_STATE_MARK)
     _, slash, rest = after.partition("/")

@@ -59,15 +59,7 @@ _ABSENT: Final = {
 
 
 def pinned(pins: Mapping[str, str], setting: str) -> str:
-    """Return a setting of an offset log, or Spark's meaning of its absence ("" if it has none).
-
-    Parameters
-    ----------
-    pins
-        The settings in an entry of the offset log.
-    setting
-        One of this module's ``PIN_`` names.
-    """
+    """Return a pinned setting (``PIN_``), or Spark's meaning of its absence ("" if it has none)."""
     return pins.get(setting, _ABSENT.get(setting, ""))
 
 
@@ -89,17 +81,8 @@ def backend_of(pins: Mapping[str, str]) -> str | None:
 def known_backend(pins: Mapping[str, str], name: str) -> str:
     """Return the backend of a query's state, Spark's default where no provider is pinned.
 
-    Parameters
-    ----------
-    pins
-        The settings in an entry of the offset log.
-    name
-        The file that they are from, for errors.
-
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        The provider is not Spark's.
+    ``name`` is the file of the pins, for errors. Raises UnsupportedCheckpointFormat if the provider
+    is not Spark's.
     """
     provider = pinned(pins, PIN_PROVIDER)
     backend = _BACKENDS.get(provider.rpartition(".")[2])

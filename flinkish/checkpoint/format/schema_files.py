@@ -46,18 +46,10 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 class FamilySchemas:
     """The schemas of one column family in a schema file.
 
-    Attributes
-    ----------
-    name
-        ``default`` in versions 1 and 2, which have one family only.
-    key, value
-        JSON of ``StructType``.
-    encoder
-        JSON of the key's encoder (``KeyStateEncoderSpec``); None in versions 1 and 2.
-    key_id, value_id
-        Ids of the schemas; only in version 3.
-    user_key
-        Schema of the user's key in a map, as text; only in version 3.
+    ``name`` is ``default`` in versions 1 and 2, which have a single family. ``key`` and ``value``
+    are JSON of ``StructType``; ``encoder`` is JSON of the key's encoder (``KeyStateEncoderSpec``).
+    ``encoder``, the ids and ``user_key`` (the schema of the user's key in a map, as text) are in
+    version 3 only.
     """
 
     name: str
@@ -72,23 +64,18 @@ class FamilySchemas:
 def parse_schema_file(data: bytes, name: str) -> tuple[FamilySchemas, ...]:
     """Parse a state schema file.
 
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        Its version is newer.
-    CheckpointFormatError
-        It is damaged.
+    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError for damage.
     """
     reader = _Reader(data, name)
     version = reader.version()
     if version == 3:
-        found = tuple(_family(reader) for _ in range(reader.count()))
+        families = tuple(_family(reader) for _ in range(reader.count()))
     else:
         text = reader.utf if version == 1 else reader.chunks
-        found = (FamilySchemas(DEFAULT_FAMILY, reader.struct(text), reader.struct(text)),)
+        families = (FamilySchemas(DEFAULT_FAMILY, reader.struct(text), reader.struct(text)),)
     if reader.at != len(data):
         raise CheckpointFormatError(name, reader.at, "content follows the end of the schemas")
-    return found
+    return families
 
 
 def schema_version(data: bytes, name: str) -> int:
@@ -107,18 +94,8 @@ def _family(reader: _Reader) -> FamilySchemas:
 def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
     """Write a state schema file; families from :func:`parse_schema_file` give the same bytes again.
 
-    Parameters
-    ----------
-    families
-        The families; only one in versions 1 and 2.
-    version
-        1 to 3.
-
-    Raises
-    ------
-    CannotWrite
-        There is no such version, it cannot have these families, or a schema has characters that
-        make it too long for the format.
+    ``version`` is 1 to 3; 1 and 2 have a single family. Raises CannotWrite for another version, for
+    families that it cannot have, or for a schema whose characters make it too long for the format.
     """
     if version == 3:
         return write_utf("v3") + struct.pack(">i", len(families)) + b"".join(map(_v3, families))
@@ -228,13 +205,7 @@ class _Reader:
 
 
 def parse_struct(text: str) -> dict[str, Any]:
-    """Parse a struct's schema in Spark's JSON.
-
-    Raises
-    ------
-    ValueError
-        The text is not a struct's schema.
-    """
+    """Parse a struct's schema in Spark's JSON; ValueError if the text is not one."""
     parsed: dict[str, Any] = parse_json(text)
     check_struct(parsed)
     return parsed
@@ -243,10 +214,7 @@ def parse_struct(text: str) -> dict[str, Any]:
 def check_struct(schema: Any) -> None:
     """Check that a schema is a struct whose fields have names and types, at every level.
 
-    Raises
-    ------
-    ValueError
-        It is not.
+    Raises ValueError.
     """
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise ValueError("a schema is not a struct")

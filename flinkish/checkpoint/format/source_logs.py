@@ -40,45 +40,34 @@ def compacted(name: str) -> int | None:
 def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], list[str]]:
     """Return the entries of a file source's log that make up position ``limit``.
 
-    They start at the newest ``<n>.compact`` not above ``limit``. Later entries are left out,
-    because a file named there counts as read. The compacted entry before the newest comes first
-    where there is one: nothing in it is read again, but the distance of the two is how Spark knows
-    after how many entries this log is compacted.
-
-    Returns
-    -------
-    tuple of list
-        The entries that exist, and those that are missing.
+    Returns the entries that exist, and those that are missing. They start at the newest
+    ``<n>.compact`` not above ``limit``. Later entries are left out, because a file named there
+    counts as read. The compacted entry before the newest comes first if there is one: it is not
+    read again, but from the distance of the two Spark derives after how many entries this log is
+    compacted.
     """
-    known = set(names)
-    compacts = _compacts(known, limit)
+    existing = set(names)
+    compacts = _compacts(existing, limit)
     start = compacts[-1] if compacts else -1
     present = [f"{n}{COMPACT_SUFFIX}" for n in compacts]
     missing: list[str] = []
     for n in range(start + 1, limit + 1):
-        (present if str(n) in known else missing).append(str(n))
-        if len(missing) > len(known):  # a position that no log has: the rest is missing too
+        (present if str(n) in existing else missing).append(str(n))
+        if len(missing) > len(existing):  # a position that no log has: the rest is missing too
             break
     return present, missing
 
 
 def is_continued(entries: Iterable[str], limit: int) -> bool:
-    """Return whether Spark reads the entries of a position as they stand.
+    """Return whether Spark can read the entries of a position as they are.
 
-    Spark derives from the compacted entries after how many entries a log is compacted: it is the
-    distance of the last two, or for the only one a divisor of its number of entries. By that it
-    expects compacted entries, and fails without them: "``<n>.compact`` doesn't exist". They may
-    not match if the log was compacted by another setting, and its only compacted entry is kept.
-
-    Parameters
-    ----------
-    entries
-        Those that :func:`source_log_entries` returns, none missing.
-
-    Notes
-    -----
-    The source is Spark's ``CompactibleFileStreamLog.compactInterval``; for its default, see
-    ``spark.sql.streaming.fileSource.log.compactInterval``.
+    ``entries`` are those of :func:`source_log_entries`, none missing. Spark derives from the
+    compacted entries after how many entries a log is compacted: it is the distance of the last two,
+    or, for a single one, a divisor of its number of entries
+    (``CompactibleFileStreamLog.compactInterval``; its default is
+    ``spark.sql.streaming.fileSource.log.compactInterval``). From that it expects compacted entries,
+    and fails without them: "``<n>.compact`` doesn't exist". They may not match if the log was
+    compacted with another setting and its only compacted entry is kept.
     """
     compacts = _compacts(set(entries), limit)
     count = compacts[-1] + 1 if compacts else 0
@@ -96,5 +85,5 @@ def is_continued(entries: Iterable[str], limit: int) -> bool:
 
 def _compacts(names: set[str], limit: int) -> list[int]:
     """Return the numbers of the last two compacted entries until ``limit``, or as many as exist."""
-    found = (number for name in names if (number := compacted(name)) is not None)
-    return sorted(n for n in found if n <= limit)[-2:]
+    numbers = (number for name in names if (number := compacted(name)) is not None)
+    return sorted(n for n in numbers if n <= limit)[-2:]

@@ -27,12 +27,7 @@ _NULL_TYPES: Final = frozenset({"void", "null"})
 def metadata_path(v2: Iterable[str], batch: int) -> str:
     """Return the path of the metadata that is valid at a batch, below the operator's directory.
 
-    Parameters
-    ----------
-    v2
-        The names in ``_metadata/v2``.
-    batch
-        The batch.
+    ``v2`` has the names in ``_metadata/v2``.
     """
     usable = [number for number in numbers_among(v2) if number <= batch]
     return f"{METADATA_DIRECTORY}/" + (f"v2/{usable[-1]}" if usable else "metadata")
@@ -41,12 +36,7 @@ def metadata_path(v2: Iterable[str], batch: int) -> str:
 def store_names(metadata: OperatorMetadata | None, directories: Iterable[str]) -> tuple[str, ...]:
     """Return the names of an operator's stores, in Spark's order.
 
-    Parameters
-    ----------
-    metadata
-        The operator's metadata; None without it (Spark 3.5).
-    directories
-        The names of the directories below its partitions.
+    ``metadata`` is None for Spark 3.5; ``directories`` are the names below its partitions.
     """
     if metadata is not None and metadata.stores:
         return tuple(sorted(set(metadata.store_names), key=_order))
@@ -82,15 +72,8 @@ def expected_partitions(
     State is in the pinned number of partitions, but for operators without a key, which have one:
     global limits (their key is of the null type) and aggregations without grouping.
 
-    Parameters
-    ----------
-    pins
-        The settings in the offset log.
-    keys
-        The known key schemas of the operator's stores. Without any, a single partition may be all
-        there is.
-    found
-        How many there are.
+    ``keys`` are the known key schemas of the operator's stores; without any, a single partition may
+    be complete. ``found`` is the number of partitions on disk.
     """
     columns = [column for schema in keys for column in schema.get("fields", ())]
     if all(str(each.get("type")) in _NULL_TYPES for each in columns) and (keys or found == 1):

@@ -1,6 +1,6 @@
 """Text in a checkpoint's files: version lines, JSON as Jackson writes it, Java's strings.
 
-Files may come from elsewhere, so JSON is parsed with a bound on its depth.
+Files are untrusted, so JSON is parsed with a limit on its depth.
 """
 
 from __future__ import annotations
@@ -28,13 +28,7 @@ _VERSION = re.compile(rb"v([1-9][0-9]{0,8})")
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Parse a JSON text.
-
-    Raises
-    ------
-    ValueError
-        It is not JSON, or is nested beyond ``MAX_DEPTH``.
-    """
+    """Parse a JSON text; ValueError if it is not JSON, or nested beyond ``MAX_DEPTH``."""
     try:
         decoded = text if isinstance(text, str) else text.decode()
         if decoded.count("[") + decoded.count("{") > MAX_DEPTH and _depth(decoded) > MAX_DEPTH:
@@ -59,10 +53,7 @@ def _depth(text: str) -> int:
 def parse_object(data: bytes, name: str, start: int = 0) -> dict[str, Any]:
     """Parse a JSON object that begins at the byte ``start`` of the file ``name``.
 
-    Raises
-    ------
-    CheckpointFormatError
-        It is not a JSON object; the offset is that of the fault where JSON's parser names one.
+    Raises CheckpointFormatError, with the offset of the fault if JSON's parser names one.
     """
     try:
         parsed = parse_json(data)
@@ -82,24 +73,12 @@ def parse_object(data: bytes, name: str, start: int = 0) -> dict[str, Any]:
 def split_version(data: bytes, name: str, what: str) -> tuple[int, int]:
     """Parse the first line of a file: ``v1`` or ``v2``, as in all of Spark's logs.
 
-    Spark's ``MetadataVersionUtil`` reads this line; so far it has written only these two.
+    Returns the version, and the offset of the content after the line. Spark's
+    ``MetadataVersionUtil`` reads this line; it has only ever written these two. ``what`` is the
+    kind of file, for errors: ``log``.
 
-    Parameters
-    ----------
-    what
-        Kind of file, for errors: ``log``.
-
-    Returns
-    -------
-    tuple of int
-        The version, and the offset of the content after the line.
-
-    Raises
-    ------
-    UnsupportedCheckpointFormat
-        The version is newer.
-    CheckpointFormatError
-        There is no version, or nothing follows.
+    Raises UnsupportedCheckpointFormat for a newer version, and CheckpointFormatError if there is no
+    version, or nothing follows.
     """
     if not data:
         raise CheckpointFormatError(name, 0, "the file ends too early: it is empty")
@@ -129,13 +108,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write_utf(text: str) -> bytes:
-    """Write a string like Java's ``DataOutput.writeUTF``.
-
-    Raises
-    ------
-    CannotWrite
-        The text exceeds ``MAX_UTF`` bytes.
-    """
+    """Write a string like Java's ``DataOutput.writeUTF``; CannotWrite beyond ``MAX_UTF`` bytes."""
     units = text.encode("utf-16-be", "surrogatepass")
     points = struct.unpack(f">{len(units) // 2}H", units)
     data = b"".join(
@@ -149,10 +122,7 @@ def write_utf(text: str) -> bytes:
 def decode_modified_utf8(data: bytes) -> str:
     """Decode Java's modified UTF-8: NUL as two bytes, other planes as surrogate pairs.
 
-    Raises
-    ------
-    UnicodeError
-        The data is not modified UTF-8.
+    Raises UnicodeError.
     """
     text = data.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

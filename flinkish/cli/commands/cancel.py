@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from flinkish.cli.base import Call, OptionalValue, command
@@ -13,13 +11,10 @@ from flinkish.cli.options.arguments import (
     detached_option,
     dry_run_option,
     format_option,
-    interruptible,
     timeout_option,
 )
-from flinkish.cli.session import Session
-from flinkish.client import requests
+from flinkish.client import lifecycle
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import JobState, Request, RequestKind
 
 _DEFAULT_TARGET = ""
 
@@ -57,32 +52,28 @@ def cancel(
     """
     job, with_savepoint, target = resolve_words(job, savepoint)
     with call.session() as session:
-        found = session.find_job(job)
-        where = requests.savepoint_target(session, target, found) if with_savepoint else None
-        if dry_run:
-            return request_result.dry_run(session, found, RequestKind.CANCEL, where)
-        seconds = session.timeout(timeout)
-        deadline = time.monotonic() + seconds
-        how = " with a savepoint" if with_savepoint else ""
-        session.out.note(f"Cancelling job {found.job_id}{how}.")
-        if where is not None:
-            request = requests.submit(session, found, RequestKind.CANCEL, where, format_=format_)
-        else:
-            if found.state is JobState.FAILED and session.registry.acknowledge([found.job_id]):
-                session.out.note(f"Job {found.job_id} has failed; its failure is now acknowledged.")
-            request = requests.submit_cancel(session, found)
-        if detached:
-            return request_result.detached(session, request)
-        if where is not None:
-            session.out.note("Waiting for response...")
-            request = request_result.wait_for(session, request, seconds)
-        else:
-            request = _wait_plain(session, request, seconds)
-        left = deadline - time.monotonic()
-        ended = request_result.wait_for_end(session, request, left, requests.wait_cancel_end)
-        return request_result.show_result(
-            session, session.registry.request(request.request_id), ended
-        )
+        record = session.find_job(job)
+        with session.reporter.live():
+            if with_savepoint:
+                outcome = lifecycle.cancel_with_savepoint(
+                    session,
+                    record,
+                    target,
+                    format_=format_,
+                    timeout=timeout,
+                    detached=detached,
+                    dry_run=dry_run,
+                )
+            else:
+                outcome = lifecycle.cancel(
+                    session,
+                    record,
+                    acknowledge=True,
+                    timeout=timeout,
+                    detached=detached,
+                    dry_run=dry_run,
+                )
+        return request_result.show(session.out, outcome, record)
 
 
 def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, str | None]:
@@ -101,10 +92,3 @@ def resolve_words(job: str | None, savepoint: str | None) -> tuple[str, bool, st
     if savepoint is None:
         return job, False, None
     return job, True, savepoint or None
-
-
-def _wait_plain(session: Session, request: Request, seconds: float) -> Request:
-    message = f"stopped waiting; the cancel of job {request.job_id} continues"
-    follow = f"flinkish request wait {request.request_id}"
-    with interruptible(message, follow), session.reporter.live():
-        return requests.wait_cancel(session, request, seconds)

@@ -59,7 +59,8 @@ def check(call: Call, **options: Any) -> int:
         plan = checking.check(
             session,
             origin.program,
-            origin.restore,
+            origin.savepoint,
+            given.restore,
             job=origin.job,
             to_save=given.output is not None,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import interruptible, job_argument, timeout_option
+from flinkish.cli.options.arguments import job_argument, timeout_option
 from flinkish.cli.output.printer import Output
 from flinkish.client.committed import Committed, newest_batches, next_batches
 from flinkish.units import table
@@ -27,13 +27,10 @@ def checkpoint(call: Call, job: str, timeout: float | None, no_wait: bool) -> in
     of its failure.
     """
     with call.session() as session:
-        found = session.find_job(job, include_final=True)
+        record = session.find_job(job, include_final=True)
         if no_wait:
-            return _show(session.out, newest_batches(session, found))
-        message = f"stopped waiting; job {found.job_id} keeps running"
-        with interruptible(message, f"flinkish checkpoint {found.job_id}"):
-            committed = next_batches(session, found, session.timeout(timeout))
-        return _show(session.out, committed)
+            return _show(session.out, newest_batches(session, record))
+        return _show(session.out, next_batches(session, record, session.timeout(timeout)))
 
 
 def _show(out: Output, committed: Committed) -> int:

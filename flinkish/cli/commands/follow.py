@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 from flinkish.cli.output.printer import Output, copy_log
-from flinkish.cli.session import Interrupted, Session
-from flinkish.client.context import requester
+from flinkish.cli.session import Session
+from flinkish.client import requests
+from flinkish.client.context import Interrupted
 from flinkish.client.waiting import STARTING, look, not_canceled, not_failed, with_queries
 from flinkish.errors import WrongState
 from flinkish.launch.job_logs import Follower
 from flinkish.log_lines import FollowedOutput
-from flinkish.messages.requests import CancelArguments
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 
 _POLL = 0.1
@@ -50,7 +50,7 @@ def follow_to_the_end(
             if current.state.is_final:
                 break
             time.sleep(_POLL)
-    except (KeyboardInterrupt, Interrupted) as stop:
+    except KeyboardInterrupt as stop:
         raise _left(session, job, stop, cancel_on_exit=cancel_on_exit) from None
     finished = not_failed(session, current)
     _copy(out, log.rest(), own)
@@ -84,9 +84,7 @@ def _left(
             f"flinkish logs -f {job.job_id}",
         )
     try:
-        request = session.registry.submit(
-            job.job_id, RequestKind.CANCEL, CancelArguments(), requester()
-        )
+        request = requests.submit(session, job, RequestKind.CANCEL, None)
     except WrongState:
         return Interrupted(code, f"job {job.job_id} has ended")
     return Interrupted(

@@ -9,9 +9,8 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.program import (
-    ProgramOptions,
+    named_by,
     parallelism_option,
-    program_of,
     program_options,
     program_words,
 )
@@ -19,6 +18,7 @@ from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
 from flinkish.client.describing import describe, dot_graph
 from flinkish.errors import MissingUid, UsageError
+from flinkish.messages.launch import Program
 from flinkish.savepoint.format.operator_lookup import address
 
 #: Fields of a recorded query that are for people, not part of the JSON document.
@@ -42,7 +42,9 @@ _SHOWN = ("tree", "dot", "coverage_message", "missing")
 )
 @parallelism_option
 @program_options
-def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
+def info(
+    call: Call, as_dot: bool, require_uids: bool, parallelism: int | None, program: Program
+) -> int:
     """Show a program's operators: uids, operator ids, state.
 
     The program runs to its end, but its streaming queries are only planned: none is started, no
@@ -50,11 +52,9 @@ def info(call: Call, as_dot: bool, require_uids: bool, **options: Any) -> int:
     """
     if as_dot and call.out.json:
         raise UsageError("--dot and --json are mutually exclusive", hint="use only one of them")
-    given = ProgramOptions(**options)
-    parallelism = given.parallelism
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
     with call.session(flags) as session, driver_output(call.out):
-        described = describe(session, program_of(given))
+        described = describe(session, named_by(program.arguments, program))
     queries = list(described.queries)
     missing = [fact for query in queries for fact in query["missing"]]
     if require_uids and missing:

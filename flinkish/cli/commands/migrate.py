@@ -191,17 +191,17 @@ def _change(both: tuple[object, object]) -> str:
 
 
 def _show(out: Output, done: MigrationResult) -> None:
-    answer = encode_fields(done)
-    saved, operators = answer["savepoint"], answer["operators"]
+    savepoint = done.savepoint
     if out.json:
-        out.document({"savepoint": saved, "operators": operators})
+        operators = [encode_fields(operator) for operator in done.operators]
+        out.document({"savepoint": encode_fields(savepoint), "operators": operators})
     elif out.quiet:
-        out.line(saved["path"])
+        out.line(savepoint.path)
     else:
-        for operator in operators:
-            name = operator["uid"] or f"operator {operator['ordinal']}"
+        for operator in done.operators:
+            name = operator.uid or f"operator {operator.ordinal}"
             out.line(
-                f"{name} of {operator['query']}: {operator['rows']:,} rows, "
-                f"{size_text(operator['bytes'])}, digest {operator['content']}"
+                f"{name} of {operator.query}: {operator.rows:,} rows, "
+                f"{size_text(operator.bytes)}, digest {operator.content}"
             )
-        out.line(completed(saved))
+        out.line(completed(savepoint))

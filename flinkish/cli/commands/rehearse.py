@@ -82,7 +82,8 @@ def rehearse(call: Call, **options: Any) -> int:
         done = rehearsal.rehearse(
             session,
             origin.program,
-            origin.restore,
+            origin.savepoint,
+            given.restore,
             job=origin.job,
             limits=RehearsalLimits(given.batches, given.max_rows, given.timeout),
             drop_output=given.sink is not None,

@@ -10,8 +10,9 @@ from flinkish.cli.commands.status import request_document
 from flinkish.cli.options.arguments import timeout_option
 from flinkish.cli.output.progress import describe
 from flinkish.cli.output.text import local_time
-from flinkish.client import requests
-from flinkish.registry.jobs import RequestKind
+from flinkish.client.lifecycle import wait_for_request
+from flinkish.client.outcomes import INCOMPLETE, Outcome
+from flinkish.client.requests import progress_of
 
 
 @click.group("request", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)
@@ -24,29 +25,29 @@ def request() -> None:
 def show(call: Call, request_id: str) -> int:
     """Show a request's progress or result."""
     with call.session() as session:
-        found = session.registry.request(request_id)
+        record = session.registry.request(request_id)
         out = session.out
         if out.json:
-            out.document({"request": request_document(found)})
+            out.document({"request": request_document(record)})
         elif out.quiet:
-            out.line(found.state.value)
+            out.line(record.state.value)
         else:
-            out.line(f"{found.kind.value}  {found.request_id}  {found.state.value}")
-            out.line(f"job        {found.job_id}")
-            out.line(f"requested  {local_time(found.created)} by {found.requester or '-'}")
-            if not found.state.is_final:
-                out.line(f"progress   {describe(requests.progress_of(found))}")
-            if found.finished is not None:
-                out.line(f"finished   {local_time(found.finished)}")
-            savepoint = requests.shown_result(found).get("savepoint")
-            if savepoint:
-                out.line(f"savepoint  {savepoint['path']}")
-            for each in requests.left_out(found):
-                out.line(f"left out   query '{each['query']}': {each['reason']}")
-            if found.result is not None and not found.result.complete:
-                out.line(f"incomplete {requests.INCOMPLETE}")
-            if found.error:
-                out.line(f"error      {found.error.get('message')}")
+            out.line(f"{record.kind.value}  {record.request_id}  {record.state.value}")
+            out.line(f"job        {record.job_id}")
+            out.line(f"requested  {local_time(record.created)} by {record.requester or '-'}")
+            if not record.state.is_final:
+                out.line(f"progress   {describe(progress_of(record))}")
+            if record.finished is not None:
+                out.line(f"finished   {local_time(record.finished)}")
+            outcome = Outcome.of(record)
+            if outcome.savepoint is not None:
+                out.line(f"savepoint  {outcome.savepoint.path}")
+            for each in outcome.left_out:
+                out.line(f"left out   query '{each.query}': {each.reason}")
+            if record.result is not None and not record.result.complete:
+                out.line(f"incomplete {INCOMPLETE}")
+            if record.error:
+                out.line(f"error      {record.error.get('message')}")
     return 0
 
 
@@ -56,14 +57,10 @@ def show(call: Call, request_id: str) -> int:
 def wait(call: Call, request_id: str, timeout: float | None) -> int:
     """Wait for a request's result, with the exit code of the command that triggered it."""
     with call.session() as session:
-        found = session.registry.request(request_id)
-        seconds = session.timeout(timeout)
-        done = request_result.wait_for(session, found, seconds)
-        if done.kind is RequestKind.SAVEPOINT:
-            job = session.registry.job(done.job_id)
-        else:
-            job = request_result.wait_for_end(session, done, seconds)
-        return request_result.show_result(session, done, job)
+        record = session.registry.request(request_id)
+        with session.reporter.live():
+            outcome = wait_for_request(session, record, timeout)
+        return request_result.show_result(session.out, outcome)
 
 
 request.add_command(show)

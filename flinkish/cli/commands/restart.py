@@ -8,14 +8,12 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.run import show_submitted
-from flinkish.cli.options.arguments import dry_run_option, interruptible, job_argument
+from flinkish.cli.options.arguments import dry_run_option, job_argument
 from flinkish.cli.options.program import conf_option, secret_args_option
 from flinkish.cli.options.restore import sink_ahead_option
-from flinkish.cli.session import Session
+from flinkish.cli.output.printer import Output
 from flinkish.client import restarts
-from flinkish.client.waiting import wait_until_started
 from flinkish.errors import UsageError
-from flinkish.registry.jobs import JobRecord
 
 
 @command("restart", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15))
@@ -50,36 +48,32 @@ def restart(
         raise UsageError("--sink-ahead requires --from", hint="see: flinkish restart --help")
     secret = secret_arguments or None
     with call.session() as session:
-        found = session.find_job(job, include_final=True)
-        if savepoint is not None:
-            if dry_run:
-                return _would(session, found, f"from {savepoint}, as a new job")
-            started = restarts.restart_from(
-                *(session, found, savepoint), conf=conf, secret_args=secret, sink_ahead=sink_ahead
-            )
-        else:
-            plan = restarts.plan_restart(session, found, conf=conf, secret_args=secret)
-            if dry_run:
-                return _would(session, found, goes_on(plan))
-            started = restarts.carry_out(session, plan)
-        message = f"stopped waiting; job {started.job_id} is still starting"
-        with interruptible(message, f"flinkish status {started.job_id}"):
-            running = wait_until_started(session, started)
-        return show_submitted(session.out, running)
+        begun = restarts.restart(
+            session,
+            session.find_job(job, include_final=True),
+            savepoint,
+            conf=conf,
+            secret_args=secret,
+            sink_ahead=sink_ahead,
+            dry_run=dry_run,
+        )
+    return _would(call.out, begun) if dry_run else show_submitted(call.out, begun.job)
 
 
-def goes_on(plan: restarts.Restart) -> str:
+def goes_on(restart: restarts.Restart) -> str:
     """Return where a job's queries resume, as the end of a sentence. Pure."""
-    if not plan.batches:
+    if restart.savepoint is not None:
+        return f"from {restart.savepoint}, as a new job"
+    if not restart.batches:
         return "from the beginning: it has no query yet"
     return ", ".join(
         f"query '{name}' " + ("from the beginning" if batch is None else f"after batch {batch}")
-        for name, batch in plan.batches.items()
+        for name, batch in restart.batches.items()
     )
 
 
-def _would(session: Session, job: JobRecord, how: str) -> int:
-    out = session.out
+def _would(out: Output, restart: restarts.Restart) -> int:
+    job, how = restart.job, goes_on(restart)
     if out.json:
         out.document({"dry_run": True, "job_id": job.job_id, "name": job.name, "how": how})
     elif not out.quiet:

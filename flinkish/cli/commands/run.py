@@ -12,35 +12,40 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.follow import follow_to_the_end
-from flinkish.cli.options.arguments import dry_run_option, interruptible, words_of
+from flinkish.cli.options.arguments import dry_run_option, words_of
 from flinkish.cli.options.program import (
-    ProgramOptions,
+    named_by,
     parallelism_option,
-    program_of,
     program_options,
     program_words,
 )
-from flinkish.cli.options.restore import RestoreArguments, restore_of, restore_options
+from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import submission
+from flinkish.client.restoring import settings
 from flinkish.client.waiting import QUERIES, wait_until_started
 from flinkish.config.secrets import mask_words
 from flinkish.errors import FlinkishError, NameTaken, UsageError
 from flinkish.launch import restart_strategy
 from flinkish.messages.codec import decode_fields
+from flinkish.messages.launch import Program
 from flinkish.messages.plan import RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 from flinkish.restore.plan.plan_text import of_query
 
 
 @dataclass(frozen=True)
-class RunOptions(ProgramOptions, RestoreArguments):
+class RunOptions:
     """The parsed options of ``run``; the names are those of ``flinkish run --help``."""
 
+    savepoint: str | None
+    restore: RestoreOptions
+    program: Program
+    parallelism: int | None
     detached: bool
-    claim_mode: str | None
     plan: str | None
     name: str | None
     if_not_running: bool
@@ -155,29 +160,31 @@ def run(call: Call, **options: Any) -> int:
 
 def _submit(call: Call, options: RunOptions) -> int:
     """Check, register and launch the job, then wait as long as the options request."""
-    restore = restore_of(options, claim_mode=options.claim_mode)
-    parallelism, program = options.parallelism, program_of(options)
-    plan = submission.load_plan(options.plan, restore, parallelism)
+    savepoint, restore, parallelism = options.savepoint, options.restore, options.parallelism
+    program = named_by(options.program.arguments, options.program)
+    plan = submission.load_plan(options.plan, savepoint, restore, parallelism)
     if plan is not None:
-        restore, parallelism = submission.planned_restore(plan, restore)
+        savepoint, parallelism = plan.savepoint, plan.parallelism
         program = submission.planned_program(plan, program)
     flags = {
-        **restore.settings(),
-        "parallelism.default": None if parallelism is None else str(parallelism),
+        **settings(savepoint, restore, parallelism),
         restart_strategy.KEY: options.restart_strategy,
         QUERIES: None if options.queries is None else str(options.queries),
     }
     with call.session(flags) as session:
         try:
             ready = submission.prepare(
-                *(session, program, restore),
+                session,
+                program,
+                savepoint,
+                restore,
                 plan=plan,
                 name=options.name,
                 if_not_running=options.if_not_running,
                 resume=options.resume,
             )
             if options.dry_run:
-                return _show_dry_run(session.out, ready.name, ready.command(), options.uid_map)
+                return _show_dry_run(session.out, ready.name, ready.command(), restore.uid_map)
             job = submission.launch(session, ready)
         except NameTaken as taken:
             if not options.if_not_running:
@@ -186,10 +193,8 @@ def _submit(call: Call, options: RunOptions) -> int:
         if options.no_wait:
             return show_submitted(session.out, job)
         if options.detached:
-            message = f"stopped waiting; job {job.job_id} is still starting"
             try:
-                with interruptible(message, f"flinkish status {job.job_id}"):
-                    started = wait_until_started(session, job)
+                started = wait_until_started(session, job)
             except FlinkishError as error:
                 if "plan" in error.data and not (session.out.json or session.out.quiet):
                     show_plan(decode_fields(RestorePlan, error.data["plan"]), sys.stderr)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands import request_result
-from flinkish.cli.commands import savepoint_dispose as disposal
 from flinkish.cli.options.arguments import (
     complete_job,
     detached_option,
@@ -20,14 +21,118 @@ from flinkish.cli.options.arguments import (
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.session import Session
-from flinkish.client import requests
+from flinkish.client import lifecycle
 from flinkish.client.context import accept
-from flinkish.client.retention import not_pruned, remove_old
+from flinkish.client.outcomes import Outcome
+from flinkish.client.retention import not_pruned
 from flinkish.errors import UsageError, quoted_path
-from flinkish.registry.jobs import JobRecord, Request, RequestKind
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Conflict:
+    """A refusal when ``given`` is given with any of ``beside`` (if any) and none of ``without``."""
+
+    message: str
+    hint: str = ""
+    given: str = ""
+    beside: str = ""
+    without: str = ""
+
+
+#: What excludes what; the first that applies counts. With --all and --from-checkpoint the first
+#: argument, JOB, is the target.
+_CONFLICTS = (
+    _Conflict(
+        given="--expect",
+        without="--all",
+        message="--expect requires --all",
+        hint="see: flinkish savepoint --help",
+    ),
+    _Conflict(
+        given="--batch",
+        beside="--all --dispose",
+        message="--batch requires a dead JOB or --from-checkpoint",
+    ),
+    _Conflict(
+        given="--dispose",
+        beside="JOB -detached",
+        message="-d/--dispose takes one path, no job and no -detached",
+        hint="flinkish savepoint -d PATH",
+    ),
+    _Conflict(
+        given="--dispose",
+        beside="--all --from-checkpoint --name --keep",
+        message="-d/--dispose deletes one savepoint, and takes no other options",
+        hint="flinkish savepoint -d PATH",
+    ),
+    _Conflict(
+        given="--all",
+        beside="--from-checkpoint",
+        message="--all and --from-checkpoint are mutually exclusive",
+        hint="give one",
+    ),
+    _Conflict(
+        given="--all",
+        beside="TARGET",
+        message="--all takes only a target and no JOB, but {job!r} and {target!r} were given",
+        hint="flinkish savepoint --all [TARGET]",
+    ),
+    _Conflict(
+        given="--from-checkpoint",
+        beside="TARGET",
+        message=(
+            "--from-checkpoint URL takes only a target and no JOB, but {job!r} and {target!r} were "
+            "given"
+        ),
+        hint="flinkish savepoint --from-checkpoint URL [TARGET]",
+    ),
+    _Conflict(
+        given="--all",
+        beside="-detached",
+        message="--all waits for its result and cannot be -detached",
+    ),
+    _Conflict(
+        given="--from-checkpoint",
+        beside="-detached",
+        message="--from-checkpoint URL waits for its result and cannot be -detached",
+    ),
+    _Conflict(
+        given="--name",
+        without="--all --from-checkpoint",
+        message="--name requires --all or --from-checkpoint",
+        hint="flinkish savepoint JOB [TARGET]",
+    ),
+    _Conflict(
+        without="JOB --all --from-checkpoint --dispose",
+        message="missing JobID: specify the job to take a savepoint of",
+        hint="flinkish savepoint JOB [TARGET]; see the jobs with: flinkish list",
+    ),
+    _Conflict(
+        given="-detached",
+        beside="--keep",
+        message=(
+            "-detached does not wait for the new savepoint, but old savepoints are removed only "
+            "after it"
+        ),
+        hint="omit -detached or the --keep options",
+    ),
+)
+
+
+def refusal(given: Collection[str]) -> tuple[str, str] | None:
+    """Return the message and the hint against a combination of options and arguments. Pure."""
+    for row in _CONFLICTS:
+        beside, without = row.beside.split(), row.without.split()
+        if (
+            (not row.given or row.given in given)
+            and (not beside or any(word in given for word in beside))
+            and not any(word in given for word in without)
+        ):
+            return row.message, row.hint
+    return None
 
 
 def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | str | None:
@@ -113,7 +218,7 @@ def savepoint(
     timeout: float | None,
     yes: bool,
     dry_run: bool,
-    **keep: Any,
+    **rules: Any,
 ) -> int:
     """Take a savepoint of a running job, which keeps running, or of a dead job.
 
@@ -124,221 +229,132 @@ def savepoint(
     """
     from flinkish.savepoint.manage.retention import Policy
 
-    policy = Policy(**keep)
-    if expected and not every:
-        raise UsageError("--expect requires --all", hint="see: flinkish savepoint --help")
-    if batch is not None and (every or dispose is not None):
-        raise UsageError("--batch requires a dead JOB or --from-checkpoint", hint="")
-    _check_words(job, target, dispose, every, checkpoint, name, detached, policy)
+    keep = Policy(**rules)
+    words = {
+        "JOB": job is not None,
+        "TARGET": target is not None,
+        "--dispose": dispose is not None,
+        "--all": every,
+        "--from-checkpoint": checkpoint is not None,
+        "--batch": batch is not None,
+        "--name": name is not None,
+        "--expect": bool(expected),
+        "--keep": not keep.is_empty,
+        "-detached": detached,
+    }
+    conflict = refusal([word for word, is_given in words.items() if is_given])
+    if conflict is not None:
+        message, hint = conflict
+        raise UsageError(message.format(job=job, target=target), hint=hint)
     with call.session() as session:
         if dispose is not None:
-            return disposal.dispose(session, dispose, yes=yes, dry_run=dry_run)
+            from flinkish.cli.commands import savepoint_dispose
+
+            return savepoint_dispose.dispose(session, dispose, yes=yes, dry_run=dry_run)
         if every:
             from flinkish.cli.commands.savepoint_all import save_all
 
-            where = requests.savepoint_target(session, job)
-            seconds = session.timeout(timeout)
             return save_all(
-                *(session, where, name, seconds, policy),
+                session,
+                target=job,
+                pattern=name,
                 expected=expected,
+                keep=keep,
+                timeout=timeout,
                 full=full,
                 format_=format_,
                 dry_run=dry_run,
             )
         if checkpoint is not None:
-            where = requests.savepoint_target(session, job)
-            return _from_checkpoint(
+            return _save_checkpoint(
                 session,
-                *(checkpoint, where, name, policy),
+                checkpoint,
+                target=job,
+                name=name,
+                keep=keep,
+                batch=batch,
                 full=full,
                 format_=format_,
                 yes=yes,
                 dry_run=dry_run,
-                batch=batch,
             )
         assert job is not None
-        found = requests.job_to_save(session, job, target)
-        where = requests.savepoint_target(session, target, found)
-        if found.state.is_final:
-            return _of_dead_job(
-                session,
-                *(found, where, policy),
-                full=full,
-                format_=format_,
-                detached=detached,
-                dry_run=dry_run,
-                batch=batch,
-            )
-        if batch is not None:
-            raise UsageError(
-                f"job {found.name} is running: its savepoint is taken at its newest batch",
-                hint="omit --batch",
-            )
-        if dry_run:
-            return request_result.dry_run(session, found, RequestKind.SAVEPOINT, where)
-        seconds = session.timeout(timeout)
-        session.out.note(f"Triggering savepoint for job {found.job_id}.")
-        request = requests.submit(
-            *(session, found, RequestKind.SAVEPOINT, where), full=full, format_=format_
-        )
-        if detached:
-            return request_result.detached(session, request)
-        session.out.note("Waiting for response...")
-        request = request_result.wait_for(session, request, seconds)
-        return _finish(session, request, session.registry.job(found.job_id), where, policy)
-
-
-def _check_words(
-    job: str | None,
-    target: str | None,
-    dispose: str | None,
-    every: bool,
-    checkpoint: str | None,
-    name: str | None,
-    detached: bool,
-    policy: Policy,
-) -> None:
-    """Refuse options and arguments that exclude each other.
-
-    With --all and --from-checkpoint the first word, ``job``, is the target.
-    """
-    if dispose is not None:
-        if job is not None or detached:
-            raise UsageError(
-                "-d/--dispose takes one path, no job and no -detached",
-                hint="flinkish savepoint -d PATH",
-            )
-        if every or checkpoint or name or not policy.is_empty:
-            raise UsageError(
-                "-d/--dispose deletes one savepoint, and takes no other options",
-                hint="flinkish savepoint -d PATH",
-            )
-        return
-    if every and checkpoint:
-        raise UsageError("--all and --from-checkpoint are mutually exclusive", hint="give one")
-    if every or checkpoint:
-        how = "--all" if every else "--from-checkpoint URL"
-        if target is not None:
-            raise UsageError(
-                f"{how} takes only a target and no JOB, but {job!r} and {target!r} were given",
-                hint=f"flinkish savepoint {how} [TARGET]",
-            )
-        if detached:
-            raise UsageError(f"{how} waits for its result and cannot be -detached", hint="")
-        return
-    if name is not None:
-        raise UsageError(
-            "--name requires --all or --from-checkpoint", hint="flinkish savepoint JOB [TARGET]"
-        )
-    if job is None:
-        raise UsageError(
-            "missing JobID: specify the job to take a savepoint of",
-            hint="flinkish savepoint JOB [TARGET]; see the jobs with: flinkish list",
-        )
-    if detached and not policy.is_empty:
-        raise UsageError(
-            "-detached does not wait for the new savepoint, but old savepoints are "
-            "removed only after it",
-            hint="omit -detached or the --keep options",
+        return _save_job(
+            session,
+            job,
+            target=target,
+            keep=keep,
+            batch=batch,
+            full=full,
+            format_=format_,
+            timeout=timeout,
+            detached=detached,
+            dry_run=dry_run,
         )
 
 
-def _of_dead_job(
-    session: Session,
-    job: JobRecord,
-    target: str,
-    policy: Policy,
-    *,
-    full: bool,
-    format_: str,
-    detached: bool,
-    dry_run: bool,
-    batch: int | str | None,
+def _save_job(
+    session: Session, reference: str, *, target: str | None, keep: Policy, **options: Any
 ) -> int:
-    from flinkish.client.offline import save_dead_job
-
-    if detached:
-        raise UsageError(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: the command itself "
-            "saves its checkpoint, so it cannot be -detached",
-            hint="omit -detached",
-        )
+    """Take a savepoint of a running or a dead job."""
+    job = lifecycle.job_to_save(session, reference, target)
     with driver_output(session.out), session.reporter.live():
-        request = save_dead_job(
-            session, job, target, full=full, format_=format_, dry_run=dry_run, batch=batch
+        outcome = lifecycle.save_job(
+            session, job, target, keep=keep, on_taken=_shown_early(session), **options
         )
-    if dry_run:
-        return _would(session, request, f"job {job.name} ({job.job_id}) from its checkpoint")
-    return _finish(session, request, job, target, policy)
+    if outcome.state is not None and outcome.state.is_final:
+        return _show_taken(session, outcome, keep)
+    if job.state.is_final:
+        what = f"job {job.name} ({job.job_id}) from its checkpoint"
+        return _would_save(session, outcome, what)
+    return request_result.show(session.out, outcome, job)
 
 
-def _from_checkpoint(
-    session: Session,
-    url: str,
-    target: str,
-    name: str | None,
-    policy: Policy,
-    *,
-    full: bool,
-    format_: str,
-    yes: bool,
-    dry_run: bool,
-    batch: int | str | None,
-) -> int:
+def _save_checkpoint(session: Session, url: str, *, keep: Policy, yes: bool, **options: Any) -> int:
+    """Take a savepoint of checkpoints unknown to flinkish."""
     from flinkish.client.offline import save_checkpoints
 
     agree = accept if yes else session.out.agree
     with driver_output(session.out), session.reporter.live():
-        request = save_checkpoints(
-            *(session, url, target, name),
-            full=full,
-            format_=format_,
-            agree=agree,
-            dry_run=dry_run,
-            batch=batch,
+        outcome = save_checkpoints(
+            session, url, agree=agree, keep=keep, on_taken=_shown_early(session), **options
         )
-    if dry_run:
-        return _would(session, request, f"the checkpoint {url}")
-    return _finish(session, request, None, target, policy)
+    if outcome.state is None:
+        return _would_save(session, outcome, f"the checkpoint {url}")
+    return _show_taken(session, outcome, keep)
 
 
-def _would(session: Session, request: Request, of: str) -> int:
-    out, target = session.out, request.arguments.target
+def _would_save(session: Session, outcome: Outcome, of: str) -> int:
+    return request_result.show_dry_run(
+        session.out, outcome, f"take a savepoint of {of} in {outcome.target}"
+    )
+
+
+def _shown_early(session: Session) -> Callable[[Outcome], object]:
+    """Return what shows a new savepoint to people before old ones are removed."""
+
+    def show(outcome: Outcome) -> None:
+        session.reporter.stop()
+        if not session.out.json:
+            request_result.show_result(session.out, outcome)
+
+    return show
+
+
+def _show_taken(session: Session, outcome: Outcome, keep: Policy) -> int:
+    """Show the rest of a savepoint's outcome; PartialFailure if old ones could not be removed."""
+    out, removal = session.out, outcome.removal
+    assert outcome.savepoint is not None
     if out.json:
-        fields = {"job_id": request.job_id, "kind": request.kind.value, "target": target}
-        out.document({"dry_run": True, **fields})
-    elif not out.quiet:
-        out.line(f"Would take a savepoint of {of} in {target}.")
-    return 0
-
-
-def _finish(
-    session: Session, request: Request, job: JobRecord | None, target: str, policy: Policy
-) -> int:
-    """Show the savepoint, and remove the job's other savepoints that the policy does not keep.
-
-    ``job`` is None when there are only checkpoints. Raises PartialFailure when the savepoint was
-    taken but others could not be removed.
-    """
-    out = session.out
-    if not out.json:  # shown first: removing the others may take long
-        request_result.show_result(session, request, job)
-    path = (requests.shown_result(request).get("savepoint") or {}).get("path")
-    removal = remove_old(session, target, policy, [request.job_id], [path] if path else [])
-    if out.json:
-        document = request_result.result_document(request, job)
-        if not policy.is_empty:
+        document = request_result.result_document(outcome)
+        if not keep.is_empty:
             document["pruned"] = list(removal.removed)
             document["prune_warnings"] = list(removal.warnings)
         out.document(document)
-    elif removal.removed:
-        out.note(f"Removed {len(removal.removed)} older savepoints of the job.")
-    for text in removal.warnings:
-        out.warning(text)
     out.note(
         "You can resume your program from this savepoint with: "
-        f"flinkish run -s {quoted_path(str(path))} APP.py"
+        f"flinkish run -s {quoted_path(outcome.savepoint.path)} APP.py"
     )
     if removal.error is not None:
-        raise not_pruned(target, removal.error)
+        raise not_pruned(str(outcome.target), removal.error)
     return 0

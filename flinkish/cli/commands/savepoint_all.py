@@ -3,120 +3,91 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import all_jobs
-from flinkish.client.all_jobs import JobOutcome
-from flinkish.client.failures import Troubles, find_troubles
-from flinkish.client.retention import Removal, not_pruned, remove_old
-from flinkish.errors import DriverLost, FlinkishError, Locked
-from flinkish.registry.jobs import JobRecord
+from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome
+from flinkish.client.failures import Troubles
+from flinkish.client.outcomes import Removal
+from flinkish.client.retention import not_pruned
+from flinkish.errors import Locked
+from flinkish.messages.codec import encode_fields
 from flinkish.storage import to_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from flinkish.savepoint.manage.retention import Policy
 
 
 def save_all(
     session: Session,
-    target: str,
-    pattern: str | None,
-    timeout: float,
-    policy: Policy,
     *,
-    expected: Sequence[str] = (),
-    full: bool,
-    format_: str,
+    target: str | None,
+    pattern: str | None,
+    expected: Collection[str],
+    keep: Policy,
     dry_run: bool,
+    **options: Any,
 ) -> int:
-    """Take a savepoint of every running job and return the exit status.
-
-    ``pattern`` selects jobs by name; None means all. ``timeout`` is in seconds, for all of them
-    together. ``policy`` applies to jobs that have a new savepoint. ``expected`` are names of jobs
-    that must be running. With ``full`` the savepoints share no files with earlier ones.
-    """
+    """Take a savepoint of every running job, show the outcomes, and return the exit status."""
     out = session.out
-    jobs = all_jobs.running_jobs(session, pattern)
-    if not jobs:
+    asked = all_jobs.jobs_to_save(session, target, pattern, expected)
+    if not asked.jobs:
         like = f" matches {pattern!r}" if pattern else ""
         out.note(f"Nothing to do: no running job{like}.")
         session.warn_of_absent_registry()
-    troubles = find_troubles(session, jobs, pattern, expected)
     if dry_run:
-        return _would(out, jobs, target)
-    _tell_troubles(out, troubles)
-    message = "stopped waiting; the triggered savepoints continue"
-    with interruptible(message, "flinkish list"):
-        outcomes = all_jobs.save_all(
-            *(session, jobs, target, timeout),
-            full=full,
-            format_=format_,
-            on_outcome=lambda outcome: _tell(out, outcome),
-        )
-    taken = {
-        outcome.job.job_id: str(outcome.savepoint.get("path"))
-        for outcome in outcomes
-        if outcome.savepoint is not None
-    }
-    removal = remove_old(session, target, policy, taken.keys(), taken.values())
+        return _would(out, asked)
+    _tell_troubles(out, asked.troubles)
+    saved = all_jobs.save_all(
+        session, asked, keep=keep, on_outcome=lambda outcome: _tell(out, outcome), **options
+    )
     if out.json:
-        session.document(document(outcomes, removal, policy, troubles))
-    _tell_removal(out, target, removal)
-    return exit_code(outcomes, removal, troubles)
+        session.document(document(saved, keep))
+    _tell_removal(out, asked.target, saved.removal)
+    return saved.exit_code
 
 
-def exit_code(outcomes: Sequence[JobOutcome], removal: Removal, troubles: Troubles) -> int:
-    """Return 0 when nothing failed, 1 when every attempt failed, 3 when some did. Pure.
-
-    Failed jobs, and expected jobs that are not running, make it 3, also those just found to be
-    dead. If another process holds the target, so that old savepoints cannot be removed now, that is
-    not a failure: they are removed next time.
-    """
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
-    alive = [outcome for outcome in failed if not isinstance(outcome.error, DriverLost)]
-    if alive and not any(outcome.savepoint is not None for outcome in outcomes):
-        return FlinkishError.code
-    not_removed = removal.error is not None and not isinstance(removal.error, Locked)
-    return 3 if failed or not_removed or troubles.failed or troubles.missing else 0
-
-
-def document(
-    outcomes: Sequence[JobOutcome],
-    removal: Removal,
-    policy: Policy,
-    troubles: Troubles,
-) -> dict[str, Any]:
+def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
     """Return the result as JSON data. Pure."""
 
     def entry(outcome: JobOutcome) -> dict[str, Any]:
         job = outcome.job
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
-    found: dict[str, Any] = {
+    outcomes, removal = saved.outcomes, saved.removal
+    shown: dict[str, Any] = {
         "savepoints": [
-            {**entry(o), **o.savepoint, "left_out": list(o.left_out)}
-            for o in outcomes
-            if o.savepoint is not None
+            {
+                **entry(each),
+                **encode_fields(each.savepoint),
+                "left_out": [encode_fields(query) for query in each.left_out],
+            }
+            for each in outcomes
+            if each.savepoint is not None
         ],
         "failed": [
-            {**entry(o), "error": o.error.to_record()} for o in outcomes if o.error is not None
+            {**entry(each), "error": each.error.to_record()}
+            for each in outcomes
+            if each.error is not None
         ],
-        "skipped": [{**entry(o), "reason": o.skipped} for o in outcomes if o.skipped is not None],
+        "skipped": [
+            {**entry(each), "reason": each.skipped} for each in outcomes if each.skipped is not None
+        ],
         "unacknowledged": [
             {"job_id": job.job_id, "name": job.name, "error": dict(job.failure or {})}
-            for job in troubles.failed
+            for job in saved.troubles.failed
         ],
-        "missing": list(troubles.missing),
+        "missing": list(saved.troubles.missing),
     }
-    if not policy.is_empty:
-        found["pruned"] = list(removal.removed)
-        found["prune_error"] = None if removal.error is None else removal.error.to_record()
-        found["prune_warnings"] = list(removal.warnings)
-    return found
+    if not keep.is_empty:
+        shown["pruned"] = list(removal.removed)
+        shown["prune_error"] = None if removal.error is None else removal.error.to_record()
+        shown["prune_warnings"] = list(removal.warnings)
+    return shown
 
 
 def _tell_troubles(out: Output, troubles: Troubles) -> None:
@@ -139,7 +110,7 @@ def _tell(out: Output, outcome: JobOutcome) -> None:
     elif outcome.skipped is not None:
         _complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
     elif outcome.savepoint is not None and not (out.json or out.quiet):
-        path = to_uri(str(outcome.savepoint.get("path")))
+        path = to_uri(outcome.savepoint.path)
         out.line(f"{outcome.who}: Savepoint completed. Path: {path}")
         sys.stdout.flush()
 
@@ -161,12 +132,11 @@ def _complain(out: Output, text: str) -> None:
         out.complain(text)
 
 
-def _would(out: Output, jobs: Sequence[JobRecord], target: str) -> int:
-    running = [job for job in jobs if not job.state.is_final]
+def _would(out: Output, asked: AllJobs) -> int:
     if out.json:
-        ids = [{"job_id": job.job_id, "name": job.name} for job in running]
-        out.document({"dry_run": True, "kind": "savepoint", "target": target, "jobs": ids})
+        ids = [{"job_id": job.job_id, "name": job.name} for job in asked.running]
+        out.document({"dry_run": True, "kind": "savepoint", "target": asked.target, "jobs": ids})
     elif not out.quiet:
-        for job in running:
-            out.line(f"Would savepoint job {job.name} ({job.job_id}), savepoint in {target}.")
+        for job in asked.running:
+            out.line(f"Would savepoint job {job.name} ({job.job_id}), savepoint in {asked.target}.")
     return 0

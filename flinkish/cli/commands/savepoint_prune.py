@@ -52,7 +52,9 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
         def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:
             """Plan again, because time may have passed, and prune unless ``dry_run``."""
             return prune_savepoints(
-                *(session, directory, policy),
+                session,
+                directory,
+                policy,
                 garbage=garbage,
                 dry_run=dry_run,
                 agreed=agreed,

@@ -68,7 +68,11 @@ def show(
             application = prepared(session, spark)
             with driver_output(call.out):
                 found = find_rows(
-                    *(session, savepoint, name, where, *application),
+                    session,
+                    savepoint,
+                    name,
+                    where,
+                    *application,
                     limit=limit,
                     partition=partition,
                     raw=raw,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from flinkish.cli.base import Call, command
@@ -16,8 +14,7 @@ from flinkish.cli.options.arguments import (
     savepoint_path_option,
     timeout_option,
 )
-from flinkish.client import requests
-from flinkish.registry.jobs import RequestKind
+from flinkish.client import lifecycle
 
 
 @command("stop", exit_codes=(4, 10, 12, 13, 14, 15))
@@ -54,22 +51,16 @@ def stop(
     begun, a failure ends the job.
     """
     with call.session() as session:
-        found = session.find_job(job)
-        where = requests.savepoint_target(session, target, found)
-        if dry_run:
-            return request_result.dry_run(session, found, RequestKind.STOP, where)
-        seconds = session.timeout(timeout)
-        deadline = time.monotonic() + seconds
-        out = session.out
-        doing = "Draining" if drain else "Suspending"
-        out.note(f'{doing} job "{found.job_id}" with a {format_.upper()} savepoint.')
-        out.note(f"Triggering stop-with-savepoint for job {found.job_id}.")
-        request = requests.submit(
-            *(session, found, RequestKind.STOP, where), format_=format_, drain=drain
-        )
-        if detached:
-            return request_result.detached(session, request)
-        out.note("Waiting for response...")
-        request = request_result.wait_for(session, request, seconds)
-        ended = request_result.wait_for_end(session, request, deadline - time.monotonic())
-        return request_result.show_result(session, request, ended)
+        record = session.find_job(job)
+        with session.reporter.live():
+            outcome = lifecycle.stop(
+                session,
+                record,
+                target,
+                format_=format_,
+                drain=drain,
+                timeout=timeout,
+                detached=detached,
+                dry_run=dry_run,
+            )
+        return request_result.show(session.out, outcome, record)

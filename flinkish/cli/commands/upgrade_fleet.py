@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.arguments import complete_file, dry_run_option, interruptible
+from flinkish.cli.options.arguments import complete_file, dry_run_option
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.upgrades_text import document
+from flinkish.client.context import interruptible
 from flinkish.config import read_toml
 from flinkish.errors import UsageError, quoted_path
 from flinkish.units import table
@@ -45,7 +46,8 @@ def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) 
         message = "stopped; upgrades in progress are not finished"
         with interruptible(message, f"flinkish upgrade fleet {quoted_path(file)}"):
             results = carry_out(
-                *(session, entries),
+                session,
+                entries,
                 at_once=at_once,
                 keep_going=keep_going,
                 dry_run=dry_run,

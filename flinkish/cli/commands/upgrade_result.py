@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flinkish.cli.options.arguments import interruptible
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.upgrades_text import document
 from flinkish.cli.session import Session
+from flinkish.client.context import interruptible
 from flinkish.errors import FlinkishError, RolledBack, from_record
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.plan import SinkRow

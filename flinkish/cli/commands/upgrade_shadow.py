@@ -61,7 +61,7 @@ def shadow(
 
 def _decide(session: Session, job: JobRecord, given: NewVersion, *, promote: bool) -> int:
     upgrade = find_shadow(session, job)
-    secrets = Secrets(given.conf, given.secret_arguments or None)
+    secrets = Secrets(given.program.conf, given.program.secret_arguments or None)
     if promote:
         left = takeover.promote(session, upgrade.upgrade_id, secrets)
     else:

@@ -7,7 +7,6 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.status import query_document
 from flinkish.cli.options.arguments import (
-    interruptible,
     job_argument,
     timeout_option,
     words_of,
@@ -35,7 +34,7 @@ def wait(call: Call, job: str, goal: str, query: str | None, timeout: float | No
     running: the job runs and its queries are started. batch=N: every query has committed batch
     N or a later one; batch=+N: N more batches than at the start of the wait. idle: every query
     has processed all available input: for 2 s, and for longer than its trigger interval, the
-    driver has reported that it found no new input and committed no batch. ended: the job has
+    driver has reported that it record no new input and committed no batch. ended: the job has
     ended; exit 0 only if it FINISHED, as for run.
 
     If the job ends before that, the exit code is that of its failure, or 13 if it finished or
@@ -44,10 +43,8 @@ def wait(call: Call, job: str, goal: str, query: str | None, timeout: float | No
     wanted = parse_goal(goal, query)
     with call.session() as session:
         out = session.out
-        found = session.find_job(job, include_final=True)
-        message = f"stopped waiting; job {found.job_id} keeps running"
-        with interruptible(message, f"flinkish status {found.job_id}"):
-            reached = wait_for(session, found, wanted, session.timeout(timeout))
+        record = session.find_job(job, include_final=True)
+        reached = wait_for(session, record, wanted, session.timeout(timeout))
         queries = session.registry.queries(reached.job_id)
         if out.json:
             out.document(

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.session import Interrupted
 from flinkish.errors import FlinkishError, InvalidConfiguration, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
+    """Give a command one argument ``name``: what ``pack`` makes of the options it takes out."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        made = pack(options)
+        return function(*arguments, **options, **{name: made})
+
+    return cast("F", called)
+
+
+def take(cls: type[T], options: dict[str, Any]) -> T:
+    """Take the options that have the names of a dataclass's fields out, as one of it."""
+    names = {each.name for each in fields(cls)} & options.keys()  # type: ignore[arg-type]
+    return cls(**{name: options.pop(name) for name in names})
 
 
 def complete_job(
@@ -183,17 +201,6 @@ format_option = click.option(
     shell_complete=words_of(*_FORMATS),
     help="native (default): Spark's files, unchanged. canonical: state as Avro files.",
 )
-
-
-@contextmanager
-def interruptible(message: str, follow: str) -> Iterator[None]:
-    """Make Ctrl-C and SIGTERM end the wait with a message about how to follow the work."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(130, message, follow) from None
-    except Interrupted as stop:
-        raise Interrupted(stop.code, message, follow) from None
 
 
 #: Arguments that the commands on state share: the savepoint, and the state in it.

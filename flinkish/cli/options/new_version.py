@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import click
 
 from flinkish.cli.options.arguments import (
     F,
     complete_file,
+    packed,
     parse_seconds,
     savepoint_path_option,
+    take,
 )
 from flinkish.cli.options.program import parallelism_option, secret_args_option
 from flinkish.cli.options.restore import new_program_options
 from flinkish.cli.options.spark import spark_options
 from flinkish.cli.session import Session
 from flinkish.client import requests
-from flinkish.client.program import program_file
-from flinkish.client.set_offsets import offsets_of
+from flinkish.client.program import absolute
+from flinkish.client.restoring import checked
 from flinkish.config import working_directory
-from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.launch import Program, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
 from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade.preparation import Ready, prepare
@@ -66,24 +68,9 @@ _timeout_option = click.option(
 class NewVersion:
     """The parsed options of this module; the names are those of ``upgrade in-place --help``."""
 
-    application: str | None
-    arguments: tuple[str, ...]
-    allow_non_restored: bool
-    uid_map: tuple[tuple[str, str], ...]
-    reset_sources: tuple[str, ...]
-    sink_ahead: str | None
-    accept_lost_rows: bool
-    accept_partial: tuple[str, ...]
-    offline: bool
-    set_offsets: tuple[tuple[str, str], ...]
-    accept_repeated_rows: bool
+    program: Program
+    restore: RestoreOptions
     parallelism: int | None
-    master: str | None
-    spark_home: str | None
-    python: str | None
-    client_python: str | None
-    conf: Mapping[str, str]
-    secret_arguments: tuple[str, ...]
     target: str | None
     health_batches: int
     health_timeout: float
@@ -91,7 +78,8 @@ class NewVersion:
 
 
 def new_version_options(function: F) -> F:
-    """Add the options, in the help's order."""
+    """Add the options, in the help's order: the fields of :class:`NewVersion`."""
+    function = packed(function, "program", partial(take, Program))
     function = _timeout_option(function)  # decorators apply from the last to the first
     function = _health_timeout_option(function)
     function = _health_batches_option(function)
@@ -108,45 +96,21 @@ def new_version_options(function: F) -> F:
 
 def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeKind) -> Ready:
     """Check the upgrade that the options ask for; see :func:`~.preparation.prepare`."""
+    options = replace(checked(given.restore), fork=kind is UpgradeKind.SHADOW)
+    # Without a program of its own nothing is relative to the working directory, which may be gone.
+    here = working_directory(instead="/" if given.program.application is None else None)
+    program = absolute(given.program, here)
     return prepare(
         session,
         job,
-        _changes(given),
-        restore=RestoreSpec(
-            "",
-            allow_non_restored=given.allow_non_restored,
-            fork=kind is UpgradeKind.SHADOW,
-            uid_map=given.uid_map,
-            reset_sources=given.reset_sources,
-            sink_ahead=given.sink_ahead,
+        Changes(
+            program,
             parallelism=given.parallelism,
-            accept_lost_rows=given.accept_lost_rows,
-            accept_partial=given.accept_partial,
-            offline=given.offline,
-            set_offsets=offsets_of(given.set_offsets),
-            accept_repeated_rows=given.accept_repeated_rows,
+            working_directory=None if program.application is None else here,
         ),
+        restore=RestoreSpec("", options, given.parallelism),
         target=requests.savepoint_target(session, given.target, job),
         timeout=session.timeout(given.timeout),
         health=Health(given.health_batches, given.health_timeout),
         kind=kind,
-    )
-
-
-def _changes(given: NewVersion) -> Changes:
-    application = given.application
-    if application is not None:
-        application = program_file(application, working_directory())
-    home = given.spark_home
-    return Changes(
-        application=application,
-        arguments=given.arguments or None,
-        secret_arguments=given.secret_arguments or None,
-        master=given.master,
-        spark_home=os.path.abspath(os.path.expanduser(home)) if home else None,
-        python=given.python,
-        client_python=given.client_python,
-        conf=given.conf,
-        parallelism=given.parallelism,
-        working_directory=None if application is None else working_directory(),
     )

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 from click.shell_completion import CompletionItem
 
 from flinkish.cli.base import Command, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
-from flinkish.cli.options.program import ProgramOptions, program_of
-from flinkish.cli.options.restore import RestoreArguments, restore_of
+from flinkish.cli.options.program import named_by
 from flinkish.cli.session import Session
 from flinkish.client import check_origin
-from flinkish.client.program import Program
-from flinkish.client.restoring import Restore
+from flinkish.client.restoring import settings
+from flinkish.messages.launch import Program
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 
 
 @dataclass(frozen=True)
-class OriginOptions(ProgramOptions, RestoreArguments):
+class OriginOptions:
     """The parsed options of a command with these words."""
+
+    savepoint: str | None
+    restore: RestoreOptions
+    parallelism: int | None
+    program: Program
 
     def settings(self) -> dict[str, str | None]:
         """Return the options that are settings too, by their keys."""
-        count = None if self.parallelism is None else str(self.parallelism)
-        return {**restore_of(self).settings(), "parallelism.default": count}
+        return settings(self.savepoint, self.restore, self.parallelism)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Origin:
     """A parsed command line: what to restore (a savepoint, or ``job``) with which program."""
 
     program: Program
-    restore: Restore
+    savepoint: str | None
     job: JobRecord | None
 
 
@@ -72,15 +76,14 @@ def origin_and_program(function: F) -> F:
 
 def origin_of(session: Session, given: OriginOptions) -> Origin:
     """Find the savepoint or job, and the program, that a command's arguments name."""
+    program = given.program
     word, rest = check_origin.split_words(
-        given.words,
+        program.arguments,
         session.config,
         named=given.savepoint is not None,
-        has_program=bool(given.program or given.module),
+        has_program=bool(program.application or program.module),
     )
     origin = None if word is None else check_origin.find_origin(session, word)
-    restore = restore_of(given)
-    if isinstance(origin, str):
-        restore = replace(restore, savepoint=origin)
+    savepoint = origin if isinstance(origin, str) else given.savepoint
     job = origin if isinstance(origin, JobRecord) else None
-    return Origin(program_of(replace(given, words=rest)), restore, job)
+    return Origin(named_by(rest, program), savepoint, job)

@@ -1,62 +1,34 @@
-"""The options of ``run`` and ``info`` about a program: one list of options, and their record."""
+"""The options of ``run`` and ``info`` about a program."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import click
 
-from flinkish.cli.options.arguments import F, complete_file
-from flinkish.client.program import Program
+from flinkish.cli.options.arguments import F, complete_file, packed, take
 from flinkish.errors import UsageError
 from flinkish.launch.deploy_mode import DEPLOY_MODE
-from flinkish.messages.launch import LEAST_PARALLELISM
+from flinkish.messages.launch import LEAST_PARALLELISM, Program
 
 
-@dataclass(frozen=True)
-class ProgramOptions:
-    """The parsed options of this module; the names are those of ``flinkish info --help``."""
-
-    words: tuple[str, ...]
-    parallelism: int | None
-    master: str | None
-    deploy_mode: str | None
-    program: str | None
-    module: str | None
-    py_files: tuple[str, ...]
-    archives: tuple[str, ...]
-    python: str | None
-    client_python: str | None
-    jars: tuple[str, ...]
-    packages: tuple[str, ...]
-    spark_home: str | None
-    conf: Mapping[str, str]
-    secret_arguments: tuple[str, ...]
+def _program_of(options: dict[str, Any]) -> Program:
+    """Return the program of the options; all words are its arguments so far."""
+    mode = options.pop("deploy_mode")
+    options["application"] = options.pop("program") or None
+    options["module"] = options["module"] or None
+    options["arguments"] = options.pop("words")
+    options["conf"] = {**options["conf"], **({} if mode is None else {DEPLOY_MODE: mode})}
+    return take(Program, options)
 
 
-def program_of(options: ProgramOptions) -> Program:
-    """Return the program that the options and words name, with its Spark."""
-    application, arguments = options.program or None, options.words
-    mode = {} if options.deploy_mode is None else {DEPLOY_MODE: options.deploy_mode}
-    if not (options.program or options.module):
-        application, arguments = (*options.words, None)[0], options.words[1:]
-    return Program(
-        application=application,
-        module=options.module or None,
-        arguments=arguments,
-        secret_arguments=options.secret_arguments,
-        master=options.master,
-        spark_home=options.spark_home,
-        python=options.python,
-        client_python=options.client_python,
-        py_files=options.py_files,
-        archives=options.archives,
-        jars=options.jars,
-        packages=options.packages,
-        conf={**options.conf, **mode},
-    )
+def named_by(words: tuple[str, ...], program: Program) -> Program:
+    """Return a program with its words: the first is its file, unless an option names it."""
+    if not (program.application or program.module):
+        return replace(program, application=(*words, None)[0], arguments=words[1:])
+    return replace(program, arguments=words)
 
 
 def pairs(
@@ -207,7 +179,11 @@ _OPTIONS = (
 
 
 def program_options(function: F) -> F:
-    """Add the options that select the program and its Spark, in the help's order."""
+    """Add the options for the program and its Spark, in the help's order.
+
+    The command gets them as the argument ``program``, whose arguments are its ``words``.
+    """
+    function = packed(function, "program", _program_of)
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         function = option(function)
     return function

@@ -1,52 +1,16 @@
-"""The options of ``run -s`` and ``check`` about a restore: one list of options, their record."""
+"""The options of ``run -s``, ``check`` and ``upgrade`` about a restore."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import click
 
-from flinkish.cli.options.arguments import F, words_of
-from flinkish.client.restoring import Restore, check_uid_map, not_a_pair
+from flinkish.cli.options.arguments import F, packed, take, words_of
+from flinkish.client.restoring import check_uid_map, not_a_pair
 from flinkish.client.set_offsets import pair_of
-from flinkish.messages.launch import SINK_MODES, VERIFY_LEVELS
-
-
-@dataclass(frozen=True)
-class RestoreArguments:
-    """The parsed options of this module; the names are those of ``flinkish check --help``."""
-
-    savepoint: str | None
-    allow_non_restored: bool
-    fork: bool
-    uid_map: tuple[tuple[str, str], ...]
-    reset_sources: tuple[str, ...]
-    sink_ahead: str | None
-    accept_lost_rows: bool
-    accept_partial: tuple[str, ...]
-    offline: bool
-    set_offsets: tuple[tuple[str, str], ...]
-    accept_repeated_rows: bool
-    verify: str | None
-
-
-def restore_of(options: RestoreArguments, *, claim_mode: str | None = None) -> Restore:
-    """Return the restore that the options request; ``claim_mode`` is the flag, if given."""
-    return Restore(
-        savepoint=options.savepoint,
-        allow_non_restored=options.allow_non_restored,
-        claim_mode=claim_mode,
-        fork=options.fork,
-        uid_map=options.uid_map,
-        reset_sources=options.reset_sources,
-        sink_ahead=options.sink_ahead,
-        accept_lost_rows=options.accept_lost_rows,
-        accept_partial=options.accept_partial,
-        offline=options.offline,
-        set_offsets=options.set_offsets,
-        accept_repeated_rows=options.accept_repeated_rows,
-        verify=options.verify,
-    )
+from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
 
 def _uid_map(
@@ -159,30 +123,34 @@ _verify_option = click.option(
 )
 
 
+#: What a new program does with the state.
+_OPTIONS = (
+    _allow_non_restored_option,
+    _uid_map_option,
+    _reset_source_option,
+    _set_offsets_option,
+    sink_ahead_option,
+    _accept_lost_rows_option,
+    _accept_repeated_rows_option,
+    _accept_partial_option,
+    _offline_option,
+)
+
+
 def new_program_options(function: F) -> F:
-    """Add the options that say what a new program does with the state, in the help's order."""
-    function = _offline_option(function)  # decorators apply from the last to the first
-    function = _accept_partial_option(function)
-    function = _accept_repeated_rows_option(function)
-    function = _accept_lost_rows_option(function)
-    function = sink_ahead_option(function)
-    function = _set_offsets_option(function)
-    function = _reset_source_option(function)
-    function = _uid_map_option(function)
-    return _allow_non_restored_option(function)
+    """Add the options about what a new program does with the state, as the argument ``restore``."""
+    return _with(_OPTIONS, function)
 
 
 def restore_options(function: F) -> F:
-    """Add the options that say what is restored and how, in the help's order."""
-    function = _verify_option(function)
-    function = _offline_option(function)
-    function = _accept_partial_option(function)
-    function = _accept_repeated_rows_option(function)
-    function = _accept_lost_rows_option(function)
-    function = sink_ahead_option(function)
-    function = _set_offsets_option(function)
-    function = _reset_source_option(function)
-    function = _uid_map_option(function)
-    function = _fork_option(function)
-    function = _allow_non_restored_option(function)
-    return _savepoint_option(function)
+    """Add the arguments ``savepoint`` and ``restore``: what is restored, and how."""
+    allow, *others = _OPTIONS
+    return _savepoint_option(_with((allow, _fork_option, *others, _verify_option), function))
+
+
+def _with(options: Sequence[Callable[[F], F]], function: F) -> F:
+    """Add options in the help's order; also those of the same fields that ``function`` has."""
+    function = packed(function, "restore", partial(take, RestoreOptions))
+    for option in reversed(options):  # decorators apply from the last to the first
+        function = option(function)
+    return function

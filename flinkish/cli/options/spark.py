@@ -14,9 +14,9 @@ from flinkish.cli.options.program import (
     spark_home_option,
 )
 from flinkish.cli.session import Session
-from flinkish.client.program import Program, own_application
+from flinkish.client.program import own_application
 from flinkish.launch.spark_submit import Installation
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Program
 
 _OPTIONS = (
     master_option,

@@ -32,16 +32,16 @@ class OutputReporter:
             yield
         finally:
             self._is_live = False
-            self._stop()
+            self.stop()
 
     def note(self, text: str) -> None:
         """See :class:`~flinkish.client.reporter.Reporter`."""
-        self._stop()
+        self.stop()
         self._out.note(text)
 
     def warning(self, text: str) -> None:
         """See :class:`~flinkish.client.reporter.Reporter`."""
-        self._stop()
+        self.stop()
         self._out.warning(text)
 
     def progress(self, progress: Progress) -> None:
@@ -60,10 +60,11 @@ class OutputReporter:
     def log(self, text: str) -> None:
         """See :class:`~flinkish.client.reporter.Reporter`; only with ``--debug``."""
         if self._out.debug:
-            self._stop()
+            self.stop()
             copy_log(text, sys.stderr)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Erase the progress, until there is more."""
         if self._status is not None:
             self._status.stop()
             self._status = None

@@ -29,9 +29,9 @@ def engine_is_here() -> bool:
 def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: str) -> None:
     """Create the Spark checkpoint ``target`` as ``recipe`` describes it, with its state rewritten.
 
-    The checkpoint of the recipe is made beside ``target`` and removed at the end. Leftovers of a
-    killed restore to the same place are removed first. On an error nothing is left behind; the
-    errors are those of :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint` and
+    The checkpoint of the recipe is made next to ``target`` and removed at the end. Leftovers of a
+    killed restore to the same place are removed first. On an error nothing is left over; the errors
+    are those of :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint` and
     :func:`~flinkish.driver.migration.query_migration.rewrite_restored`.
     """
     from flinkish.driver.migration.query_migration import rewrite_restored
@@ -57,8 +57,8 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
 def _clear_leftovers(final: str, staging: str) -> None:
     """Remove the leftovers of a killed restore from both places.
 
-    While a ``staging`` exists, the restore that made it has not ended, so Spark has never used the
-    ``final`` beside it. On a local disk the staging itself is made under a temporary name.
+    While a ``staging`` exists, the restore that made it has not ended, so Spark has never used its
+    ``final``. On a local disk the staging itself is made under a temporary name.
     """
     if storage.is_directory(staging):
         storage.remove_tree(*storage.split(final))

@@ -33,16 +33,9 @@ _PIECE = 256
 def should_distribute(mode: str, *, master: str, source: str, target: str, size: int) -> bool:
     """Return whether executors carry the files. Pure.
 
-    Parameters
-    ----------
-    mode
-        ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``).
-    master
-        Spark's master; a local one has no executors beyond the driver's own host.
-    source, target
-        Location of one file, and of its destination.
-    size
-        Bytes to move.
+    ``mode`` is ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``). A local
+    ``master`` has no executors beyond the driver's own host. ``source`` and ``target`` are those of
+    one file; ``size`` is in bytes, of all.
     """
     if mode != "auto":
         return mode == "true"
@@ -113,10 +106,7 @@ class SparkTransferer:
 def carry_piece(piece: Sequence[Transfer]) -> list[TransferOutcome] | dict[str, Any]:
     """Carry out one batch of transfers on an executor.
 
-    Returns
-    -------
-    list of TransferOutcome, or dict
-        The outcomes, or the record of the FlinkishError that ended the batch.
+    Returns the outcomes, or the record of the FlinkishError that ended the batch.
     """
     try:
         return list(ThreadedTransferer().carry(piece, total_bytes=0))

@@ -39,37 +39,21 @@ def rewrite_query(
 ) -> list[MigratedOperator]:
     """Write a checkpoint of a saved query with its state rewritten as a migration requests.
 
-    Parameters
-    ----------
-    context
-        A ``SparkContext``.
-    source
-        The query's files.
-    target
-        The new checkpoint.
+    Returns size, rows and digests of each operator's new state.
 
-    Returns
-    -------
-    list of MigratedOperator
-        Size, rows and digests of each operator's new state.
-
-    Raises
-    ------
-    Incompatible
-        The state cannot become what the migration requests.
-    UnsupportedFormat
-        The engine does not read this state.
-    Corrupt
-        A state file is damaged.
-    UsageError
-        A schema of the migration is invalid, or is for a state that does not exist.
+    Raises Incompatible if the state cannot take the requested form, UnsupportedFormat if the engine
+    does not read this state, Corrupt if a state file is damaged, and UsageError if a schema of the
+    migration is invalid, or is for a state that does not exist.
     """
     with in_our_words(query.name):
-        found = read_checkpoint(source, query.batch_id)
+        checkpoint = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
-            *(context, source, target, target_of(migration, found)),
+            context,
+            source,
+            target,
+            target_of(migration, checkpoint),
             batch=query.batch_id,
-            each=changes_of(found, query, migration.schemas),
+            each=changes_of(checkpoint, query, migration.schemas),
             progress=progress,
         )
     uids = {operator.ordinal: operator.uid for operator in query.operators}
@@ -99,15 +83,15 @@ def rewrite_restored(
     target = StorageDirectory(final)
     root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
     with in_our_words():
-        found = read_checkpoint(source)
+        checkpoint = read_checkpoint(source)
         each = {
             operator.ordinal: TargetState(changes=_by_place(operator, evolutions))
-            for operator in found.operators
+            for operator in checkpoint.operators
             if (evolutions := rewrite.evolutions.get(operator.ordinal))
         }
         backend = None
         if rewrite.canonical:
-            provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else found.pins
+            provider = {PIN_PROVIDER: rewrite.provider} if rewrite.provider else checkpoint.pins
             backend = known_backend(provider, "")
         target_state = TargetState(
             partitions=rewrite.partitions,
@@ -140,7 +124,7 @@ def _change(evolution: StoreEvolution) -> FamilyChange:
         defaults={paths[index]: value for index, value in evolution.begins.items()},
         places=evolution.places,
         key_places=evolution.key_places,
-        # The plan has compared what the program and the schemas say of nulls.
+        # The plan has compared the nullability in the program and in the schemas.
         check_nulls=evolution.places is not None,
         recodes={reduce(join_path, path, ""): each for path, each in evolution.recodes.items()},
     )

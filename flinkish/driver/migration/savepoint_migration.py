@@ -57,29 +57,12 @@ def write_rewritten(
 ) -> tuple[SavepointInfo, list[MigratedOperator]]:
     """Write the new savepoint and return it with the new state of each operator.
 
-    Parameters
-    ----------
-    context
-        A ``SparkContext``.
-    migration
-        What becomes of the state, and the directory that gets the new savepoint.
-    scratch
-        Directory for the checkpoints; the caller removes it.
-    job, trigger, transferer
-        See :func:`~flinkish.savepoint.write.writer.write_savepoint`.
+    The caller removes the directory ``scratch`` for the checkpoints. For ``job``, ``trigger`` and
+    ``transferer`` see :func:`~flinkish.savepoint.write.writer.write_savepoint`.
 
-    Raises
-    ------
-    Incompatible
-        The state cannot become what the migration requests.
-    Corrupt
-        A state file is damaged.
-    LaunchFailed
-        This interpreter lacks packages that the engine needs.
-    StorageError
-        The target cannot be written.
-    FlinkishError
-        The Spark job failed.
+    Raises Incompatible if the state cannot take the requested form, Corrupt if a state file is
+    damaged, LaunchFailed if this interpreter lacks packages that the engine needs, StorageError if
+    the target cannot be written, and FlinkishError if the Spark job failed.
     """
     sources: list[QuerySource] = []
     written: list[MigratedOperator] = []
@@ -147,17 +130,12 @@ def _rewrite(
 def told_by_spark(query: str, text: str) -> FlinkishError:
     """Return the error for a Spark job that failed. Pure.
 
-    Parameters
-    ----------
-    query
-        Name of the query whose state was being rewritten.
-    text
-        PySpark's error text. On 3.5 it is a Java stack trace. It can also be only the traceback of
-        the Python worker that failed; that ends in a line of its own: ``OSError: [Errno 28] No
-        space left on device``.
+    ``query`` is the one whose state was being rewritten. ``text`` is PySpark's: on 3.5 a Java stack
+    trace. It can also be only the traceback of the Python worker that failed; that ends in a line
+    of its own: ``OSError: [Errno 28] No space left on device``.
     """
-    found = _RAISED.search(text) or _JAVA.search(text)
-    reason = found.group(1) if found else text.strip().partition("\n")[0]
+    match = _RAISED.search(text) or _JAVA.search(text)
+    reason = match.group(1) if match else text.strip().partition("\n")[0]
     message = f"query {query}: its state could not be rewritten: {reason}"
     hint = "the driver's log has the whole trace"
     return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)

@@ -1,4 +1,4 @@
-"""The values with which Spark begins the buffers of an aggregate function.
+"""The initial values of the buffers of an aggregate function.
 
 A ``DeclarativeAggregate`` has them as expressions, ``initialValues``; an ``ImperativeAggregate``
 puts them into a row, and a ``TypedImperativeAggregate`` makes bytes of them before they reach the
@@ -18,12 +18,9 @@ _NO_METHOD = "does not exist"  # Py4J's message for an unknown method
 
 
 def initial_buffers(jvm: Any, function: Any) -> tuple[Initial | None, ...]:
-    """Return what each of a function's buffers begins with; None where Spark does not say.
+    """Return the initial value of each of a function's buffers; None where Spark hides it.
 
-    Parameters
-    ----------
-    function
-        An ``AggregateFunction`` of a physical plan.
+    ``function`` is an ``AggregateFunction`` of a physical plan.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

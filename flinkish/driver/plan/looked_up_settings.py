@@ -44,7 +44,7 @@ _PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
 #: ``PythonUDF.evalType`` of plain functions: with rows, and with Arrow.
 _PYTHON_TYPES = {100: "false", 101: "true"}
 
-#: Settings of which another value gives other keys or values, for what cannot be read.
+#: Settings that may change keys or values, for expressions that cannot be read.
 DECIDING = (
     *(TIME_ZONE, ANSI, TIME_PARSER, COMPLEX_TO_STRING, SIZE_OF_NULL, MAP_DEDUP),
     *(PRECISION_LOSS, IGNORE_NULL_FIELDS, TIMESTAMP_TYPE),
@@ -64,7 +64,7 @@ class LookedUp:
 
 @dataclass(frozen=True)
 class _Lookup:
-    """How an expression has the value of a setting: by itself (``kept``), or from the session.
+    """Where an expression gets a setting's value: its own copy (``kept``), or the session.
 
     ``argument`` is its place among the arguments of the call that replaces the expression.
     """
@@ -95,12 +95,9 @@ _TIMESTAMP_TYPES = {"TIMESTAMP_LTZ": "timestamp", "TIMESTAMP_NTZ": "timestamp_nt
 
 
 def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp]:
-    """Yield the settings that an expression looks up itself, with their values.
+    """Yield the settings that an expression reads itself, with their values.
 
-    Parameters
-    ----------
-    name
-        The simple name of its class.
+    ``name`` is the simple name of its class.
     """
     call = name == "StaticInvoke"
     meant = str(expression.staticObject().getSimpleName()).rstrip("$") if call else name
@@ -122,16 +119,10 @@ def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp
 def parsing(
     format: str, options: Mapping[str, str], session: Session, *, moments: bool
 ) -> Iterator[LookedUp]:
-    """Yield the settings by which a format's text is parsed.
+    """Yield the settings that affect how a format's text is parsed.
 
-    Parameters
-    ----------
-    format
-        ``csv``, ``json`` or ``xml``.
-    options
-        The options of the reader, by their names in lower case.
-    moments
-        Whether timestamps or dates are read.
+    ``format`` is ``csv``, ``json`` or ``xml``. ``options`` are those of the reader, by their names
+    in lower case. With ``moments`` timestamps or dates are read.
     """
     policy = session(TIME_PARSER)
     if not moments or policy is None:
@@ -150,14 +141,9 @@ def parsing(
 def writing(
     options: Mapping[str, str], session: Session, *, nulls: bool, moments: bool
 ) -> Iterator[LookedUp]:
-    """Yield the settings by which JSON is written.
+    """Yield the settings that affect how JSON is written.
 
-    Parameters
-    ----------
-    nulls
-        Whether a field may be null.
-    moments
-        Whether timestamps or dates are written.
+    With ``nulls`` a field may be null; with ``moments`` timestamps or dates are written.
     """
     if nulls and "ignorenullfields" not in options:
         yield from _session(IGNORE_NULL_FIELDS, session)
@@ -167,14 +153,10 @@ def writing(
 
 
 def fractions(name: str, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """Return the digits of a result's fraction with PRECISION_LOSS and without it. Pure.
+    """Return a result's fraction digits with and without PRECISION_LOSS. Pure.
 
-    Parameters
-    ----------
-    name
-        ``Add``, ``Divide``, ``Multiply`` or ``Subtract``.
-    one, other
-        The digits of the decimals, and those of their fractions.
+    ``name`` is ``Add``, ``Divide``, ``Multiply`` or ``Subtract``; ``one`` and ``other`` are the
+    digits of the decimals, and of their fractions.
     """
     (digits, scale), (digits_2, scale_2) = one, other
     if name == "Multiply":

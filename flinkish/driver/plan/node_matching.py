@@ -18,7 +18,7 @@ def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[i
     (``StreamingGlobalLimitStrategy``). A join keeps state when both sides are streams.
     """
     aggregates = _aggregates_below(nodes)
-    found = []
+    positions = []
     for position, node in enumerate(nodes):
         if node.name == "Join":
             stateful = len(node.children) > 1
@@ -27,8 +27,8 @@ def stateful_positions(nodes: Sequence[LogicalNode], output_mode: str) -> list[i
         else:
             stateful = node.name in STATEFUL
         if stateful:
-            found.append(position)
-    return found
+            positions.append(position)
+    return positions
 
 
 def match_stateful(
@@ -39,15 +39,8 @@ def match_stateful(
     Where the optimizer has removed stateful nodes (the outer one of two limits), the others are
     matched if kinds and traces allow exactly one way to do so.
 
-    Returns
-    -------
-    tuple
-        ``nodes``, and the physical operators by the position of their node.
-
-    Raises
-    ------
-    Incompatible
-        The two plans do not match, or match in more than one way.
+    Returns ``nodes``, and the physical operators by the position of their node. Raises Incompatible
+    if the two plans do not match, or match in more than one way.
     """
     stateful = stateful_positions(nodes, output_mode)
     ways = _embeddings(nodes, stateful, physical)

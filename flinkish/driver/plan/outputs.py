@@ -19,14 +19,10 @@ _TABLE_FORMATS = frozenset({"delta", "iceberg"})
 
 @dataclass(frozen=True)
 class Output:
-    """Where a query writes to.
+    """Where a query writes.
 
-    Attributes
-    ----------
-    place
-        A location without links, or the name of a table.
-    is_table
-        Whether it is a table, to which several queries may write.
+    ``place`` is a location without links, or the name of a table, to which several queries may
+    write.
     """
 
     place: str
@@ -34,11 +30,11 @@ class Output:
 
 
 def output_of(sink: NewSink, session: Any) -> Output | None:
-    """Return where a query writes to; None for a sink of which that is not known."""
+    """Return where a query writes; None for a sink whose output is unknown."""
     kind = (sink.format or "").lower()
     if kind in _TABLE_FORMATS:
-        known = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
-        return None if known is None else Output(one_name(known), True)
+        location = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
+        return None if location is None else Output(one_name(location), True)
     if kind and kind not in _FILE_FORMATS:
         return None
     path = sink.path
@@ -66,12 +62,12 @@ def _place_to_be(table: str, session: Any) -> str | None:
 
 
 def same_place(one: str, other: str) -> bool:
-    """Return whether two locations are one, whichever links lead there."""
+    """Return whether two locations are the same, with links resolved."""
     return one_name(one) == one_name(other)
 
 
 def one_name(location: str) -> str:
-    """Return the one name of a location, whichever links lead there."""
+    """Return the normalised name of a location, with links resolved."""
     try:
         found = storage.locate(location)
     except StorageError:

@@ -5,10 +5,10 @@ Facts used:
 * ``OffsetSeqMetadata.setSessionConf``: the settings that the offset log pins go into the session. A
   setting that the log of an older Spark lacks gets the value it had in that Spark (4.x: keys of
   ``dropDuplicates`` in the old order, nullable outputs ...).
-* ``StreamExecution`` (4.1 on): the number of state partitions has a key of its own, which the log
+* ``StreamExecution`` (4.1 on): the number of state partitions has its own key, which the log
   records as that of the shuffle partitions.
 * ``MicroBatchExecution.logicalPlan`` (4.3): the keys of ``dropDuplicates`` are put into the order
-  that the log pins, whatever the analyzer made of them (``ResolveDeduplicate``).
+  that the log pins, overriding the analyzer's (``ResolveDeduplicate``).
 """
 
 from __future__ import annotations
@@ -39,13 +39,8 @@ _DEDUP = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
 def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
     """Set up a session for planning a query.
 
-    Parameters
-    ----------
-    session
-        The JVM session, a clone that nothing else uses.
-    settings
-        Spark settings to set. If they come from an offset log, missing ones are filled in as Spark
-        does.
+    ``session`` is a JVM session, a clone that nothing else uses. If ``settings`` come from an
+    offset log, missing ones are filled in as Spark does.
     """
     conf = session.conf()
     for key, value in settings.items():
@@ -66,16 +61,13 @@ def configure(jvm: Any, session: Any, settings: Mapping[str, str]) -> None:
 
 
 def pinned_settings(jvm: Any, session: Any) -> dict[str, str]:
-    """Return the settings of a session that Spark would pin for a query that it starts.
+    """Return the settings that Spark would pin for a query of this session.
 
-    Parameters
-    ----------
-    session
-        The JVM session, which :func:`configure` has set up.
+    ``session`` is the JVM session, which :func:`configure` has set up.
     """
     metadata = streaming_object(jvm, "OffsetSeqMetadata").apply(0, 0, session.conf())
-    found: dict[str, str] = json.loads(metadata.json())["conf"]
-    return found
+    settings: dict[str, str] = json.loads(metadata.json())["conf"]
+    return settings
 
 
 def _takes_sql_conf(metadata: Any) -> bool:

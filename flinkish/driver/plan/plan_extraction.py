@@ -45,25 +45,12 @@ from flinkish.state.declared import DeclaredStates, to_text
 class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
-    Attributes
-    ----------
-    ordinal
-        Spark's ``operatorId``.
-    kind
-        Spark's name for it (``stateStoreSave`` ...).
-    key
-        Its node in the graph.
-    partitions
-        Number of its state partitions.
-    files
-        Metadata and schemas that Spark 4.x writes below ``state/<ordinal>`` while it plans, by
-        relative path; empty on 3.5. Paths inside the files are those of the planning directory.
-    name
-        The name of its node.
-    meaning
-        What the columns of its state mean to the program.
-    typed
-        The typed states that the program declared for it.
+    ``ordinal`` is Spark's ``operatorId``, ``kind`` Spark's name for it (``stateStoreSave`` ...),
+    ``key`` its node in the graph and ``name`` that node's name. ``files`` are the metadata and
+    schemas that Spark 4.x writes below ``state/<ordinal>`` while it plans, by relative path; empty
+    on 3.5. Paths inside the files are those of the planning directory. ``meaning`` is what the
+    columns of its state mean to the program, ``typed`` the typed states that the program declared
+    for it.
     """
 
     ordinal: int
@@ -82,24 +69,14 @@ class PlannedOperator(Identified):
 class PlannedSource(Identified):
     """A source of a planned query: one line of Spark's offset log.
 
-    A DataFrame that occurs twice in a union is two sources with one directory. What a WITH clause
-    reads is one source, however often the clause is used.
+    A DataFrame that occurs twice in a union is two sources with one directory. A relation in a WITH
+    clause is one source, however often the clause is used.
 
-    Attributes
-    ----------
-    entry
-        Its line in the log (0, 1 ...).
-    directory
-        Its directory below ``sources/``; where Spark knows sources by name, also the key of its
-        line.
-    key
-        Its node in the graph.
-    signature
-        What it reads, as ``format[what]``; identifies a source without a uid.
-    feeds
-        Ordinals of the stateful operators downstream of it.
-    options
-        See :class:`~flinkish.driver.plan.plan_sources.Relation`.
+    ``entry`` is its line in the log (0, 1 ...). ``directory`` is below ``sources/``; where Spark
+    knows sources by name, also the key of its line. ``key`` is its node in the graph. ``signature``
+    is what it reads, as ``format[what]``, and identifies a source without a uid. ``feeds`` are the
+    ordinals of the stateful operators downstream of it. For ``options`` see
+    :class:`~flinkish.driver.plan.plan_sources.Relation`.
     """
 
     entry: int
@@ -115,21 +92,10 @@ class PlannedSource(Identified):
 class PlannedQuery:
     """The operators of a query.
 
-    Attributes
-    ----------
-    graph
-        All operators.
-    identities
-        Identities by the graph's keys.
-    operators
-        The stateful operators, by ordinal.
-    notes
-        Sentences for the user, such as those on uids that occur more than once.
-    tokens
-        Tokens of the ``uid()`` calls by the graph's keys. The same token in two places (also of two
-        queries) is one DataFrame with a uid that is used twice.
-    sources
-        The sources, in the order of Spark's offset log.
+    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys; the same token
+    in two places, also of two queries, is one DataFrame with a uid that is used twice.
+    ``operators`` are the stateful ones, by ordinal. ``notes`` are sentences for the user, such as
+    those on uids that occur more than once. ``sources`` are in the order of Spark's offset log.
     """
 
     name: str | None
@@ -159,35 +125,16 @@ def extract_plan(
 ) -> PlannedQuery:
     """Plan a query as Spark would run it, without running a job or reading data.
 
-    Parameters
-    ----------
-    df
-        The streaming DataFrame of a classic session.
-    output_mode
-        ``append``, ``update`` or ``complete``.
-    query_name
-        The name that the program gave the query, or None.
-    hasher
-        The version whose ids become ``PlannedOperator.operator_id``.
-    require_uids
-        Refuse operators without a uid (``pipeline.auto-generate-uids=false``).
-    sink
-        Kind of the sink, such as ``kafka sink``.
-    location
-        The place where the program starts the query, ``file:line``.
-    settings
-        Spark settings to plan with; the session itself stays unchanged. Settings that an offset log
-        pins are applied as Spark applies them at a restart
-        (:mod:`flinkish.driver.plan.pinned_planning`).
+    ``df`` is of a classic session. ``hasher`` is the version whose ids become
+    ``PlannedOperator.operator_id``. ``require_uids`` refuses operators without a uid
+    (``pipeline.auto-generate-uids=false``). ``sink`` is its kind, such as ``kafka sink``.
+    ``location`` is where the program starts the query, ``file:line``. ``settings`` are those to
+    plan with; the session itself stays unchanged. Settings that an offset log pins are applied as
+    Spark applies them at a restart (:mod:`flinkish.driver.plan.pinned_planning`).
 
-    Raises
-    ------
-    MissingUid, DuplicateUid, HashCollision, InvalidUid
-        The uids break the rules.
-    Incompatible
-        Spark's plan cannot be read.
-    AnalysisException
-        Spark does not support the query (the error that its start would raise).
+    Raises MissingUid, DuplicateUid, HashCollision or InvalidUid if the uids break the rules;
+    Incompatible if Spark's plan cannot be read; AnalysisException if Spark does not support the
+    query (the error that its start would raise).
     """
     reader = PlanReader(df, output_mode, settings)
     logical = [_placed(node) for node in reader.logical()]
@@ -305,7 +252,7 @@ def assemble(
 
 
 def _with_serializers(meaning: StateSemantics, typed: DeclaredStates | None) -> StateSemantics:
-    """Return the meaning with the snapshots of the program's serializers: of a state that begins.
+    """Return the meaning with the snapshots of the program's serializers, for new state.
 
     A restore replaces them where the state has values of other serializers.
     """
@@ -372,15 +319,8 @@ def check_across_queries(
     State follows a uid from one query of a job to another, so two stateful operators must not share
     one. One DataFrame that two queries write is not the user's mistake.
 
-    Returns
-    -------
-    list of str
-        Notes for the user on uids of such DataFrames.
-
-    Raises
-    ------
-    DuplicateUid, HashCollision
-        Two operators share a uid or an id; the error names both.
+    Returns notes for the user on uids of such DataFrames. Raises DuplicateUid or HashCollision,
+    which name both operators.
     """
     notes = []
     for other, query in others:

@@ -86,26 +86,13 @@ _INDEX_TAG = "flinkish.index"
 class LogicalNode:
     """One streaming node of an analyzed plan; parts that are not streaming are left out.
 
-    Attributes
-    ----------
-    name
-        Spark's class.
-    step
-        It is the top of one of the program's DataFrames.
-    hidden_output
-        It is the projection that Spark puts over a USING join.
-    exchange
-        It redistributes its input.
-    label
-        Words that distinguish it from others of its kind, such as grouping columns.
-    source, source_name, entry
-        Of a source: its format, the name given by ``.name("x")``, and its line in the offset log.
-    location
-        ``file:line`` where Spark knows it.
-    typed
-        The typed states that the program declared for it.
-    children
-        Positions in the plan.
+    ``name`` is Spark's class. A ``step`` is the top of one of the program's DataFrames.
+    ``hidden_output`` is the projection that Spark puts over a USING join. An ``exchange``
+    redistributes its input. ``label`` has words that distinguish it from others of its kind, such
+    as grouping columns. ``source``, ``source_name`` and ``entry`` are a source's format, the name
+    given by ``.name("x")``, and its line in the offset log. ``location`` is ``file:line`` if Spark
+    knows it. ``typed`` are the typed states that the program declared for it, ``children``
+    positions in the plan.
     """
 
     name: str
@@ -126,16 +113,10 @@ class LogicalNode:
 class PhysicalOperator:
     """One stateful operator as Spark will run it.
 
-    Attributes
-    ----------
-    kind
-        Spark's own name for it.
-    link
-        Position in the analyzed plan of the node it came from, if the optimizer kept the trace.
-    files
-        Files that planning wrote (4.x), by path relative to ``state/<ordinal>``.
-    meaning
-        What the columns of its state mean to the program.
+    ``kind`` is Spark's name for it. ``link`` is the position in the analyzed plan of the node it
+    came from, if the optimizer kept the trace. ``files`` are those that planning wrote (4.x), by
+    path relative to ``state/<ordinal>``. ``meaning`` is what the columns of its state mean to the
+    program.
     """
 
     ordinal: int
@@ -148,17 +129,10 @@ class PhysicalOperator:
 
 
 class PlanReader:
-    """Reads the plans of one DataFrame that is to be written as a stream.
+    """Reads the plans of one DataFrame that will be written as a stream.
 
-    Parameters
-    ----------
-    settings
-        Spark settings of the session that the DataFrame is planned in.
-
-    Attributes
-    ----------
-    relations
-        The sources of the analyzed plan.
+    ``settings`` are those of the session that the DataFrame is planned in, ``relations`` the
+    sources of the analyzed plan.
     """
 
     def __init__(
@@ -229,7 +203,7 @@ class PlanReader:
             # transformWithState reads the checkpoint back at once and needs this batch's offsets.
             os.makedirs(os.path.join(directory, "offsets"))
             open(os.path.join(directory, "offsets", "0"), "wb").close()
-            found = []
+            operators = []
             execution = self._execution(f"file://{state}")
             plan = execution.executedPlan()
             plans = (self._plan, read_tree(execution.optimizedPlan()))
@@ -240,7 +214,7 @@ class PlanReader:
                 tagged = link.get().getTagValue(index) if link.isDefined() else link
                 files = os.path.join(state, str(ordinal))
                 written = files_below(files)
-                found.append(
+                operators.append(
                     PhysicalOperator(
                         ordinal=ordinal,
                         kind=kind,
@@ -253,7 +227,7 @@ class PlanReader:
                         meaning=with_properties(meaning.read(kind, node), written),
                     )
                 )
-        return tuple(sorted(found, key=lambda operator: operator.ordinal))
+        return tuple(sorted(operators, key=lambda operator: operator.ordinal))
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -327,22 +301,13 @@ def executed_operators(df_or_session: Any, execution: Any) -> tuple[tuple[int, s
 
     The caller compares them with the operators of the query's plan. Reads no partitions or schemas.
 
-    Parameters
-    ----------
-    df_or_session
-        The classic DataFrame or session of the query.
-    execution
-        Its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None. If Spark has
-        not yet made its plan, the call waits for it, or makes it here.
-
-    Raises
-    ------
-    Incompatible
-        This Spark keeps its classes in unknown packages.
+    ``execution`` is its ``StreamExecution.lastExecution`` (an ``IncrementalExecution``), not None.
+    If Spark has not yet made its plan, the call waits for it, or makes it here. Raises Incompatible
+    if this Spark has its classes in unknown packages.
     """
     session = getattr(df_or_session, "sparkSession", df_or_session)
-    found = _stateful(session._jvm, execution.executedPlan())
-    return tuple(sorted((ordinal, kind) for ordinal, kind, _ in found))
+    operators = _stateful(session._jvm, execution.executedPlan())
+    return tuple(sorted((ordinal, kind) for ordinal, kind, _ in operators))
 
 
 def _stateful(jvm: Any, plan: Any) -> Iterator[tuple[int, str, Any]]:

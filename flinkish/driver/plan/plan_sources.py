@@ -40,22 +40,12 @@ _SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 
 @dataclass(frozen=True)
 class Relation:
-    """One place of a plan where a source is read.
+    """An occurrence of a source in a plan.
 
-    Attributes
-    ----------
-    entry
-        Its line in the offset log.
-    directory
-        Its directory below ``sources/``.
-    format
-        ``file``, ``rate``, ``kafka`` ...
-    signature
-        What it reads, as ``format[what]``.
-    name
-        The name that the program gave it by ``readStream.name("x")`` (Spark 4.2 on).
-    options
-        Those of :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
+    ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
+    ``format`` ``file``, ``rate``, ``kafka`` ..., ``signature`` what it reads, as ``format[what]``.
+    ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those of
+    :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
     """
 
     entry: int
@@ -69,11 +59,8 @@ class Relation:
 def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
     """Return the sources of an analyzed plan in Spark's order, and tag each for :func:`entry_of`.
 
-    Parameters
-    ----------
-    plan
-        The plan as Spark starts the query with it, so with its WITH clauses; not shared with
-        others.
+    ``plan`` is as Spark starts the query with it, including its WITH clauses, and must not be
+    shared.
     """
     key = tag_key(jvm, _ENTRY_TAG)
     nameable = find_class(jvm, f"{_CATALYST}.streaming.HasStreamingSourceIdentifyingName")
@@ -113,16 +100,8 @@ def signature(
 
     The same input has the same signature in any session.
 
-    Parameters
-    ----------
-    format_
-        The format, such as ``kafka``.
-    options
-        The source's options; only those that identify what is read are used.
-    path
-        The path, if the source itself states what it reads.
-    table
-        The name of the table it reads.
+    Of ``options`` only those that identify what is read are used. ``path`` is given if the source
+    itself states what it reads.
     """
     given = {name.lower(): value for name, value in options.items()}
     if path is not None:
@@ -195,30 +174,30 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
         parts = [str(catalog.get().name())] if catalog.isDefined() else []
         return signature("table", {}, table=".".join([*parts, str(node.identifier().get())]))
     options = node.extraOptions()
-    found = {name: options.get(name) for name in _READ}
+    options_read = {name: options.get(name) for name in _READ}
     return signature(
         format_,
-        {name: str(value) for name, value in found.items() if value is not None},
+        {name: str(value) for name, value in options_read.items() if value is not None},
         table=_table_name(format_, str(node.table().name())),
     )
 
 
 def _deciding(class_name: str, format_: str) -> Collection[str]:
-    """Return the names of the options of a source that a restore looks at."""
+    """Return the names of the options of a source that matter to a restore."""
     # The source of a catalog's table has its name for a format. Iceberg's are of version 2.
     by_name = ICEBERG_OPTIONS if class_name == "StreamingRelationV2" else ()
     return SOURCE_OPTIONS.get(format_, by_name)
 
 
 def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, str]:
-    """Return the options of a source that decide what becomes of its position."""
+    """Return the options of a source that decide how its position is restored."""
     if not names:
         return {}
     if class_name == "StreamingRelation":
         return _scala_options(node.dataSource().options(), names)
     options = node.extraOptions()  # case-insensitive
-    found = {name: options.get(name) for name in names}
-    return {name: str(value) for name, value in found.items() if value is not None}
+    values = {name: options.get(name) for name in names}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _table_name(format_: str, name: str) -> str | None:
@@ -235,10 +214,10 @@ def _table_name(format_: str, name: str) -> str | None:
 def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:
     """Return these options of a Scala map: by default those that identify what is read."""
     wanted = {name.lower() for name in names}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     iterator = options.iterator()
     while iterator.hasNext():
         pair = iterator.next()
         if str(pair._1()).lower() in wanted:
-            found[str(pair._1())] = str(pair._2())
-    return found
+            values[str(pair._1())] = str(pair._2())
+    return values

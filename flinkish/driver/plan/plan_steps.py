@@ -35,10 +35,7 @@ _VERBS = {
 class Steps:
     """The operators among the nodes of a plan, and the edges between them.
 
-    Parameters
-    ----------
-    stateful
-        Positions of the stateful nodes.
+    ``stateful`` are the positions of the stateful nodes.
     """
 
     def __init__(self, nodes: Sequence[LogicalNode], stateful: frozenset[int]) -> None:

@@ -33,16 +33,9 @@ def new_query(
 ) -> NewQuery:
     """Describe a starting query to the planner of its restore.
 
-    Parameters
-    ----------
-    planned
-        The planned query; None when it cannot be planned.
-    facts
-        The program's settings of its writer.
-    settings
-        The session's values of the settings that the savepoint pins.
-    modules
-        The modules whose classes a snapshot of typed state may name.
+    ``planned`` is None if it cannot be planned. ``facts`` are the program's settings of its writer,
+    ``settings`` the session's values of the settings that the savepoint pins. Snapshots of typed
+    state may name classes of ``modules``.
     """
     sink, own = new_sink(facts, session), own_location(facts, session)
     if planned is None:
@@ -87,7 +80,7 @@ def new_query(
 
 
 def new_sink(facts: WriterFacts, session: Any) -> NewSink:
-    """Describe the sink of a starting query: where it writes to, as far as its catalog knows."""
+    """Describe the sink of a starting query: where it writes, if its catalog knows."""
     problem = why_not_savepointable(facts)
     place, unreadable = with_format(facts.place, session), ""
     try:
@@ -123,14 +116,14 @@ def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, in
 
 def _upstream(planned: PlannedQuery, key: int) -> set[int]:
     """Return the keys of an operator and of all operators upstream of it."""
-    found: set[int] = set()
+    keys: set[int] = set()
     stack = [key]
     while stack:
         current = stack.pop()
-        if current not in found:
-            found.add(current)
+        if current not in keys:
+            keys.add(current)
             stack += planned.graph.by_key[current].in_edges
-    return found
+    return keys
 
 
 def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
@@ -185,10 +178,8 @@ def lasting_operators(
 def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> list[dict[str, Any]]:
     """Return the sources for a savepoint, one for each line of the offset log.
 
-    Parameters
-    ----------
-    descriptions
-        Spark's descriptions, from the query's progress; the only facts there are without a plan.
+    ``descriptions`` are Spark's, from the query's progress; without a plan there are no other
+    facts.
     """
     if planned is None:
         return [{"description": text} for text in descriptions]

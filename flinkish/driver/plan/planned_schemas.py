@@ -53,14 +53,14 @@ def files_below(directory: str) -> dict[str, bytes]:
     Hadoop's checksum files are left out. Metadata of version 2 (transformWithState) contains the
     path it was written to.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for parent, _, names in os.walk(directory):
         for name in names:
             if name.startswith(".") and name.endswith(".crc"):
                 continue
             path = os.path.join(parent, name)
-            found[os.path.relpath(path, directory).replace(os.sep, "/")] = fs.read_bytes(path)
-    return dict(sorted(found.items()))
+            files[os.path.relpath(path, directory).replace(os.sep, "/")] = fs.read_bytes(path)
+    return dict(sorted(files.items()))
 
 
 def _schema_file(directory: str, store: str, metadata: OperatorMetadata) -> str:

@@ -12,14 +12,11 @@ from flinkish.state.snapshots import DEFAULT_MODULES
 
 
 def snapshot_modules(configured: str | None) -> tuple[str, ...]:
-    """Return the modules whose classes are imported when a savepoint names them.
+    """Return the modules whose classes are imported if a savepoint names them.
 
-    Parameters
-    ----------
-    configured
-        ``engine.snapshot-modules``: names, separated by commas. None for the program itself and
-        what is importable from its directory and from what was sent with it, as opposed to what is
-        installed.
+    ``configured`` is ``engine.snapshot-modules``, separated by commas. None means the program
+    itself, and what is importable from its directory and from what was sent with it, as opposed to
+    what is installed.
     """
     if configured is not None:
         names = [name.strip() for name in configured.split(",")]
@@ -30,7 +27,7 @@ def snapshot_modules(configured: str | None) -> tuple[str, ...]:
 
 
 def _is_installed(entry: str) -> bool:
-    """Return whether an entry of the import path has what is installed: Python, Spark, packages."""
+    """Return whether an entry of the import path has installed software: Python, packages."""
     import pyspark
 
     path = os.path.abspath(entry or os.getcwd())

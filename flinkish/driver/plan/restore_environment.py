@@ -25,6 +25,7 @@ from flinkish.errors import (
     TableError,
 )
 from flinkish.messages.calls import KnownWriter
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.kafka_topics import ask_for
@@ -51,7 +52,6 @@ from flinkish.restore.plan.table_commits import (
     drift,
     rollback_target,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery
@@ -63,16 +63,9 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*
 class DriverRestoreEnvironment:
     """The look-ups of a restore planner inside a driver.
 
-    Parameters
-    ----------
-    other_runs
-        Returns all other jobs that ever ran a Spark query id.
-    under_other_ids
-        Returns the jobs that went back to an earlier batch of it, under another query id.
-    offline
-        Whether no broker is asked.
-    writers
-        Returns the places that queries of other jobs write to, which have not ended.
+    ``other_runs`` returns all other jobs that ever ran a Spark query id, ``under_other_ids`` those
+    that went back to an earlier batch of it under another query id, ``writers`` the outputs of
+    queries of other jobs that have not ended. With ``offline`` no broker is asked.
     """
 
     def __init__(
@@ -120,7 +113,7 @@ class DriverRestoreEnvironment:
                 return taken
         job_at = None
         if offer.live and _is_own(offer.query.sink, new.sink):
-            job_at = newest_planned_batch(offer.origin.root)  # after the sink: never behind it
+            job_at = newest_planned_batch(offer.origin.root)  # read after the sink, so never older
         query = Continuation(
             recipe.batch_id,
             identity.keep,
@@ -186,7 +179,7 @@ class DriverRestoreEnvironment:
     def files(
         self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
     ) -> FileReading | None:
-        """Look where the files are that a file source has read."""
+        """Find the files that a file source has read."""
         options = {name.lower(): value for name, value in source.options.items()}
         path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
         if not path:
@@ -203,7 +196,7 @@ class DriverRestoreEnvironment:
                 gone_on=self._gone_on(offer),
             )
         except FlinkishError as error:
-            log(f"{source.describe()}: its files were not looked for: {error.message}")
+            log(f"{source.describe()}: its files were not checked: {error.message}")
             return None
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
@@ -240,7 +233,7 @@ class DriverRestoreEnvironment:
         try:
             return ask_table(new.session, source, saved)
         except TableError as error:
-            log(f"{source.describe()}: its table was not asked: {error.message}")
+            log(f"{source.describe()}: its table was not read: {error.message}")
             return None
 
 
@@ -276,7 +269,7 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
 
 
 def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPosition | None:
-    """Return the newest batch of a sink by which it would skip; None if it records none."""
+    """Return the newest batch that a sink records, up to which it skips, if it records one."""
     kind, shown = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
         return SinkPosition(kind, shown, by_query_id=True, unreadable=sink.unreadable)
@@ -299,9 +292,9 @@ def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPos
 
 
 def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str | None]:
-    """Return where a query is about to begin, and its query id if it has one.
+    """Return where a query is about to start, and its query id if it has one.
 
-    Raises StorageError where its checkpoint cannot be read from here.
+    Raises StorageError if its checkpoint cannot be read from here.
     """
     try:
         root = storage.locate(location)
@@ -316,10 +309,10 @@ def beginning(name: str, stateful: bool, location: str) -> tuple[Beginning, str 
 def _since(
     table: Table, reading: TableReading, offer: RestorableQuery, recorded: int | None, batch_id: int
 ) -> tuple[Drift, RollbackTarget | None]:
-    """Return what others have done to a table since the savepoint, and the way back if asked for.
+    """Return foreign commits to a table since the savepoint, and the rollback if requested.
 
-    A table that has nothing of the saved query, and is not the one that the savepoint recorded, is
-    another one. That of a job that goes on is as the job leaves it.
+    A table without commits of the saved query that is not the one in the savepoint is another
+    table. The table of a running job is taken as the job will leave it.
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id

@@ -78,7 +78,7 @@ _PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml
 _NOTHING, _DATES, _ALL = range(3)
 #: Python functions that get times as the session's zone shows them are all but those of rows.
 _OF_ROWS = 100
-#: Expressions that turn errors into nulls, whatever the mode.
+#: Expressions that turn errors into nulls in any mode.
 _TRIES = frozenset({"TryEval"})
 
 
@@ -86,12 +86,8 @@ _TRIES = frozenset({"TryEval"})
 class ReadColumn:
     """A column of a file source.
 
-    Attributes
-    ----------
-    format
-        The format of the files.
-    options
-        The options of its reader, by their names in lower case.
+    ``format`` is that of the files; ``options`` are those of its reader, by their names in lower
+    case.
     """
 
     format: str
@@ -109,20 +105,12 @@ class _Need:
 
 
 class DependenceReader:
-    """Reads on which settings the expressions of one query depend.
+    """Determines on which settings the expressions of one query depend.
 
-    Parameters
-    ----------
-    jvm
-        Spark's JVM.
-    defined
-        The expressions that define an attribute, by its number, of every plan of the query.
-    columns
-        The columns of file sources, by the number of their attribute.
-    setting
-        Returns the session's value of a setting; None where this Spark does not know it.
-    text
-        Returns an expression as the program wrote it.
+    ``defined`` has the expressions that define an attribute, by its number, of every plan of the
+    query; ``columns`` those of file sources, by the number of their attribute. ``setting`` returns
+    the session's value of a setting, or None if this Spark does not know it; ``text`` an expression
+    as the program wrote it.
     """
 
     def __init__(
@@ -146,12 +134,8 @@ class DependenceReader:
     def of(self, part: str, expression: Any, *, finds: bool) -> Iterator[Dependence]:
         """Yield what an expression depends on, down to the columns of the sources.
 
-        Parameters
-        ----------
-        part
-            The part of the state that it gives, for messages.
-        finds
-            Whether state is found or dropped by it: it is a key, or the event time.
+        ``part`` names the part of the state that it gives, for messages. With ``finds`` state is
+        looked up or dropped by it: it is a key, or the event time.
         """
         from py4j.protocol import Py4JError
 
@@ -171,7 +155,7 @@ class DependenceReader:
                 yield Dependence(need.setting, need.value, part, need.expression, certain)
 
     def _every(self) -> Iterator[_Need]:
-        """Yield every setting on which a part may depend that cannot be read."""
+        """Yield every setting on which an unreadable part may depend."""
         for setting in DECIDING:
             value = self._setting(setting)
             if value is not None:
@@ -211,23 +195,23 @@ class DependenceReader:
         return tuple(dict.fromkeys([*self._own(name, expression, times=times), *below]))
 
     def _all(self, expressions: Iterable[Any], *, times: int) -> tuple[_Need, ...]:
-        found = [need for each in expressions for need in self._needs(each, times=times)]
-        return tuple(dict.fromkeys(found))
+        needs = [need for each in expressions for need in self._needs(each, times=times)]
+        return tuple(dict.fromkeys(needs))
 
     def _attribute(self, attribute: Any, *, times: int) -> tuple[_Need, ...]:
         number = int(attribute.exprId().id())
         key = number, times
         if key not in self._known:
             self._known[key] = ()  # in case its definition contains it
-            found = self._all(self._defined.get(number, ()), times=times)
+            needs = self._all(self._defined.get(number, ()), times=times)
             column = self._columns.get(number)
             if column is not None and number not in self._defined:
-                found = tuple(self._read(column, attribute, times=times))
-            self._known[key] = found
+                needs = tuple(self._read(column, attribute, times=times))
+            self._known[key] = needs
         return self._known[key]
 
     def _field(self, expression: Any, *, times: int) -> tuple[_Need, ...]:
-        """Return what a field of a struct needs: not what the other fields need."""
+        """Return what a field of a struct depends on, without the other fields."""
         child, ordinal = expression.child(), int(expression.ordinal())
         times = min(times, _moments(expression))
         made = [child]
@@ -276,8 +260,8 @@ class DependenceReader:
         yield from self._looked_up(name, expression)
         if name in _PARSERS:
             moments = min(times, _moments(expression)) != _NOTHING
-            found = parsing(_PARSERS[name], _options(expression), self._setting, moments=moments)
-            yield from _shown(found, self._text(expression))
+            settings = parsing(_PARSERS[name], _options(expression), self._setting, moments=moments)
+            yield from _shown(settings, self._text(expression))
         elif name == "StructsToJson":
             yield from self._written(expression, expression, expression.child().dataType())
         elif name == "Invoke":
@@ -287,7 +271,7 @@ class DependenceReader:
             yield from self._session(TIME_ZONE, expression) if any(times_passed) else ()
 
     def _called(self, call: Any) -> Iterator[_Need]:
-        """Yield what a call needs that the optimizer has put in the place of ``to_json``."""
+        """Yield the dependences of a call that the optimizer substituted for ``to_json``."""
         evaluator = _evaluator(call)
         if evaluator is None:
             return
@@ -300,13 +284,13 @@ class DependenceReader:
         """Yield what an expression needs that writes JSON, with the options of ``holder``."""
         nulls = '"nullable":true' in str(written.json())
         moments = bool(_moments_of(written))
-        found = writing(_options(holder), self._setting, nulls=nulls, moments=moments)
-        yield from _shown(found, self._text(expression))
+        settings = writing(_options(holder), self._setting, nulls=nulls, moments=moments)
+        yield from _shown(settings, self._text(expression))
 
     def _looked_up(self, name: str, expression: Any) -> Iterator[_Need]:
-        found = list(looked_up(name, expression, self._setting))
-        if found:
-            yield from _shown(found, self._text(expression))
+        settings = list(looked_up(name, expression, self._setting))
+        if settings:
+            yield from _shown(settings, self._text(expression))
 
     def _session(self, setting: str, expression: Any) -> Iterator[_Need]:
         value = self._setting(setting)
@@ -347,7 +331,7 @@ class DependenceReader:
 
 
 def read_columns(node: Any, name: str) -> ReadColumn | None:
-    """Return how a leaf of a plan reads its columns; None where its class is no file source's."""
+    """Return how a leaf of a plan reads its columns; None if it is not a file source."""
     if name != "StreamingRelation":
         return None
     source = node.dataSource()
@@ -356,12 +340,12 @@ def read_columns(node: Any, name: str) -> ReadColumn | None:
 
 def _options(holder: Any) -> dict[str, str]:
     """Return the options of a reader, by their names in lower case."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     iterator = holder.options().iterator()
     while iterator.hasNext():
         pair = iterator.next()
-        found[str(pair._1()).lower()] = str(pair._2())
-    return found
+        options[str(pair._1()).lower()] = str(pair._2())
+    return options
 
 
 def _certain_of(options: Mapping[str, str]) -> bool | None:
@@ -391,7 +375,7 @@ def _parsing(expression: Any, pattern: Any) -> bool | None:
 
 
 def _parses(name: str, expression: Any) -> bool:
-    """Return whether an expression uses its formatter: not for times that are none of text."""
+    """Return whether an expression uses its formatter, which only text needs."""
     if name not in ("ToUnixTimestamp", "UnixTimestamp"):
         return True
     return str(expression.children().apply(0).dataType().simpleString()) == "string"
@@ -408,7 +392,7 @@ def _adding(interval: Any) -> bool | None:
 
 
 def _ansi(name: str, expression: Any) -> str | None:
-    """Return ``true`` or ``false`` where the result depends on the ANSI mode, else None."""
+    """Return ``true`` or ``false`` if the result depends on the ANSI mode, else None."""
     if name == "Cast":
         before = str(expression.child().dataType().simpleString())
         if not may_fail(before, str(expression.dataType().simpleString())):
@@ -475,7 +459,7 @@ def _times_in(expressions: Iterable[Any]) -> Iterator[Any]:
 
 
 def _shows_fields(name: str, expression: Any) -> bool:
-    """Return whether an expression shows a time as it is in the zone."""
+    """Return whether an expression's result depends on a time's fields in the time zone."""
     if name == "Cast":
         return str(expression.dataType().simpleString()) in ("string", "date")
     return name in _FIELDS or name == "DateFormatClass"
@@ -512,7 +496,7 @@ def moments_in(type_: str) -> frozenset[str]:
 
 
 def _evaluator(call: Any) -> Any | None:
-    """Return what writes JSON where the optimizer has put a call of it; None for another call."""
+    """Return the JSON writer that an optimized call invokes; None for another call."""
     target = call.targetObject()
     value = target.value() if target.getClass().getSimpleName() == "Literal" else None
     if value is None or not hasattr(value, "getClass"):

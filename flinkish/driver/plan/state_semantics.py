@@ -63,14 +63,8 @@ _BETWEEN = re.compile(
 class MeaningReader:
     """Reads the meaning of the stateful operators of one query.
 
-    Parameters
-    ----------
-    jvm
-        Spark's JVM.
-    plans
-        The plans that define its attributes: the analyzed and the optimized one.
-    setting
-        Returns the session's value of a setting; None where this Spark does not know it.
+    ``plans`` define its attributes: the analyzed and the optimized one. ``setting`` returns the
+    session's value of a setting, or None if this Spark does not know it.
     """
 
     def __init__(
@@ -147,8 +141,8 @@ class MeaningReader:
         if kind == "dedupe":
             return self._timed(node.keyExpressions(), node)
         if kind == "dedupeWithinWatermark":
-            found = self._timed(node.keyExpressions(), node)
-            return replace(found, delay_ms=_delay_ms(node.child()))
+            meaning = self._timed(node.keyExpressions(), node)
+            return replace(meaning, delay_ms=_delay_ms(node.child()))
         if kind == "symmetricHashJoin":
             return self._join(node)
         if kind.startswith(_GROUPED):
@@ -157,8 +151,8 @@ class MeaningReader:
 
     def _timed(self, keys: Any, node: Any) -> StateSemantics:
         """Return the meaning of state that is found by keys, and expires by the event time."""
-        found = self._keyed(keys)
-        return self._depending(found, self._event_times(items(node.children())))
+        meaning = self._keyed(keys)
+        return self._depending(meaning, self._event_times(items(node.children())))
 
     def _depending(self, meaning: StateSemantics, *more: Iterable[Dependence]) -> StateSemantics:
         """Return the meaning with further settings on which it depends."""
@@ -201,7 +195,7 @@ class MeaningReader:
         return StateSemantics(known, {ONLY: values}, initial={ONLY: initial}, settings=settings)
 
     def _join(self, node: Any) -> StateSemantics:
-        found = StateSemantics(
+        meaning = StateSemantics(
             keys={
                 "left": self._columns(items(node.leftKeys())),
                 "right": self._columns(items(node.rightKeys())),
@@ -213,7 +207,7 @@ class MeaningReader:
             traits={JOIN_TYPE: str(node.joinType().sql()).lower()},
         )
         return self._depending(
-            found,
+            meaning,
             self._dependences.always(),
             self._keys(items(node.leftKeys()), "left"),
             self._keys(items(node.rightKeys()), "right"),
@@ -223,7 +217,7 @@ class MeaningReader:
 
     def _buffers(self, partial: Any) -> tuple[Column, ...]:
         """Return one column for each buffer attribute of the aggregates."""
-        found: list[Column] = []
+        columns: list[Column] = []
         for expression in items(partial.aggregateExpressions()):
             function = expression.aggregateFunction()
             attributes = items(function.aggBufferAttributes())
@@ -236,8 +230,8 @@ class MeaningReader:
                 self._text(expression, follow=True) + suffix,
                 ", ".join(inputs) if opaque else "",
             )
-            found += [column] * len(attributes)
-        return _told_apart(found)
+            columns += [column] * len(attributes)
+        return _told_apart(columns)
 
     def _columns(self, expressions: Sequence[Any]) -> tuple[Column, ...]:
         return _told_apart(
@@ -310,18 +304,10 @@ def _told_apart(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> StateSemantics:
-    """Return the meaning with the properties that ``transformWithState`` writes when planned. Pure.
+    """Add the properties that ``transformWithState`` writes when planned. Pure.
 
-    Parameters
-    ----------
-    files
-        The files below ``state/<ordinal>``, by relative path. Operators of other kinds write no
-        properties.
-
-    Raises
-    ------
-    Incompatible
-        The properties have an unknown form (a newer Spark).
+    ``files`` are those below ``state/<ordinal>``, by relative path; operators of other kinds write
+    no properties. Raises Incompatible if the properties have an unknown form (a newer Spark).
     """
     newest = max(
         (path for path in files if re.fullmatch(r"_metadata/v2/\d+", path)),

@@ -21,12 +21,9 @@ from flinkish.state.snapshots import DEFAULT_MODULES
 class Planning:
     """Plans every query of one job.
 
-    Parameters
-    ----------
-    options
-        flinkish's configuration, of which ``execution.stream-graph-hasher.version``,
-        ``pipeline.auto-generate-uids``, ``state.migration`` and ``engine.snapshot-modules`` are
-        used. A bad value raises InvalidConfiguration.
+    ``options`` are flinkish's configuration; ``execution.stream-graph-hasher.version``,
+    ``pipeline.auto-generate-uids``, ``state.migration`` and ``engine.snapshot-modules`` are used. A
+    bad value raises InvalidConfiguration.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -51,8 +48,8 @@ class Planning:
     def snapshot_modules(self, planned: PlannedQuery | None) -> tuple[str, ...]:
         """Return the modules whose classes a snapshot of typed state may name.
 
-        Asked while the program runs, as its own modules are among them. They are looked for only
-        where a query has such state.
+        Called while the program runs, because its own modules are among them. They are looked up
+        only if a query has such state.
         """
         if planned is None or all(op.typed is None for op in planned.operators):
             return DEFAULT_MODULES
@@ -91,18 +88,14 @@ class Planning:
     def plan_to_run(
         self, name: str, writer: Any, facts: WriterFacts, settings: Mapping[str, str]
     ) -> tuple[PlannedQuery | None, list[str]]:
-        """Plan a query that is to run, as :meth:`plan` does, and add a note on missing uids.
+        """Plan a query that is about to run, as :meth:`plan`; add a note on missing uids.
 
-        If flinkish cannot read the plan, that is no reason to refuse a query that Spark can run,
-        unless uids are required. The plan is then None: the query's state is known by position
-        only, and a note tells the user.
+        A plan that flinkish cannot read is no reason to refuse a query that Spark can run, unless
+        uids are required. The plan is then None: the query's state is known by position only, and a
+        note tells the user.
 
-        Raises
-        ------
-        MissingUid, DuplicateUid, HashCollision, InvalidUid
-            The uids break the rules.
-        AnalysisException
-            Spark does not support the query.
+        Raises MissingUid, DuplicateUid, HashCollision or InvalidUid if the uids break the rules,
+        and AnalysisException if Spark does not support the query.
         """
         from pyspark.errors import AnalysisException
 

@@ -27,7 +27,7 @@ class WriterFacts:
 
     @property
     def bounded(self) -> bool:
-        """True when the query ends by itself after it has read the available input."""
+        """True if the query ends on its own after it has read the available input."""
         return bool(self.trigger.get("once") or self.trigger.get("availableNow"))
 
     @property
@@ -48,7 +48,7 @@ class WriterFacts:
 
     @property
     def place(self) -> SinkPlace:
-        """Where the query writes to, as the program gives it."""
+        """Where the query writes, as the program specifies it."""
         return SinkPlace(self.format, self.path or self.options.get("path"), self.table)
 
     def describe_sink(self, session: Any) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def own_location(facts: WriterFacts, session: Any) -> str | None:
 def interval_seconds(text: str) -> float | None:
     """Return the seconds of a trigger's interval, such as ``1 minute 30 seconds``; None if unknown.
 
-    Only what Spark and flinkish read alike is known: numbers with units up to days.
+    Only what Spark and flinkish parse in the same way is known: numbers with units up to days.
     """
     words = text.lower().removeprefix("interval ").split()
     if not words or len(words) % 2:

@@ -59,20 +59,11 @@ _POLL = 0.1  # seconds
 class Actions:
     """Carries out requests, one at a time.
 
-    Parameters
-    ----------
-    runtime
-        The job.
-    savepoint_timeout
-        Seconds that a savepoint waits for the queries and their first batches together, where its
-        request sets no other limit.
-    quiesce_timeout
-        Seconds that ``stop`` waits for running batches, where its request sets no lower limit.
-    cancel_grace
-        Seconds that a plain cancel waits for running batches before it interrupts them.
-    distributed
-        Who copies a savepoint's files; see
-        :func:`flinkish.driver.migration.file_transfer.should_distribute`.
+    The times are in seconds. ``savepoint_timeout`` is the limit for waiting for queries and their
+    first batches, if the request sets none; ``quiesce_timeout`` limits how long ``stop`` waits for
+    running batches, if the request sets no lower limit; a plain cancel interrupts batches after
+    ``cancel_grace``. ``distributed`` decides who copies a savepoint's files; see
+    :func:`flinkish.driver.migration.file_transfer.should_distribute`.
     """
 
     def __init__(
@@ -191,7 +182,9 @@ class Actions:
                 check_drainable(queries)
                 draining = True
                 drain(
-                    *(self._runtime, queries, self._limit.deadline),
+                    self._runtime,
+                    queries,
+                    self._limit.deadline,
                     lambda: self._check_not_cancelled(request),
                 )
             info = self._write_at_the_end(request, queries, trigger, left)
@@ -206,7 +199,7 @@ class Actions:
             raise
 
     def _end_at_a_boundary(self, request: Request, active: Sequence[ManagedQuery]) -> None:
-        """Let the running batches end; raise GivenUp when one does not in time."""
+        """Let the running batches end; GivenUp if one does not end in time."""
         begun = time.monotonic()
         try:
             quiesce(
@@ -237,7 +230,7 @@ class Actions:
         trigger: str,
         left: tuple[LeftOut, ...],
     ) -> SavepointResult:
-        """Write the savepoint that a job ends with.
+        """Write the last savepoint of a job.
 
         If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
         error says so.
@@ -261,7 +254,7 @@ class Actions:
     ) -> FlinkishError:
         """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
         log(f"no canonical savepoint: {error.message}")
-        what = f"no canonical savepoint could be made, and the job goes on: {error.message}"
+        what = f"no canonical savepoint could be made, and the job continues: {error.message}"
         facts = {}
         try:
             path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
@@ -365,7 +358,10 @@ class Actions:
         transferer = SparkTransferer(session, self._distributed)
         if format_ == FORMAT_CANONICAL:
             info = save_canonical(
-                *(session.sparkContext, target, saved, sources),
+                session.sparkContext,
+                target,
+                saved,
+                sources,
                 trigger=trigger,
                 reporter=reporter,
                 deadline=deadline,
@@ -374,7 +370,9 @@ class Actions:
             )
         else:
             info = write_savepoint(
-                *(target, saved, sources),
+                target,
+                saved,
+                sources,
                 trigger=trigger,
                 reporter=reporter,
                 deadline=deadline,
@@ -387,7 +385,7 @@ class Actions:
 
 
 def _wanted(request: Request) -> SavepointArguments:
-    """Return the savepoint that a request asks for; it is not a plain cancel."""
+    """Return the savepoint that a request demands; it is not a plain cancel."""
     assert request.savepoint is not None, request.kind
     return request.savepoint
 
@@ -397,18 +395,17 @@ def _names(queries: Sequence[ManagedQuery]) -> str:
 
 
 def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommittedBatch:
-    """Return the error of a savepoint for whose queries there was no first batch in time."""
+    """Return the error of a savepoint whose queries had no first batch in time."""
     idle = [q for q in waiting if not (spark_jvm.in_trigger(q.jsq) or spark_jvm.has_input(q.jsq))]
     busy = [query for query in waiting if query not in idle]
     reasons = [
         *([f"no input was found for {_names(idle)}"] if idle else []),
-        *([f"the first batch of {_names(busy)} is not through"] if busy else []),
+        *([f"the first batch of {_names(busy)} has not finished"] if busy else []),
     ]
     return NoCommittedBatch(
-        f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, the "
-        "job goes on",
-        hint="see what its queries do with: flinkish status JOB; then try again, or "
-        f"{limit.advice}",
+        f"no batch was committed within {limit.seconds:g} s ({'; '.join(reasons)}): given up, "
+        "the job continues",
+        hint=f"see its queries with: flinkish status JOB; then try again, or {limit.advice}",
     )
 
 
@@ -426,16 +423,16 @@ def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
     ]
     return GivenUp(
         f"the program has not started all its queries within {limit.seconds:g} s "
-        f"({'; '.join(facts)}): given up, the job goes on",
-        hint=f"a savepoint is of all queries; try again, or {limit.advice}",
+        f"({'; '.join(facts)}): given up, the job continues",
+        hint=f"a savepoint covers all queries; try again, or {limit.advice}",
     )
 
 
 def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
-    """Return the error of a stop whose savepoint is there when nobody waits for it any more."""
+    """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
-        f"the savepoint was not complete within {limit.seconds:g} s: given up, the job goes on; it "
-        f"is kept at {info.path}",
+        f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "
+        f"continues; it is kept at {info.path}",
         hint=limit.advice,
         savepoint=info.path,
     )
@@ -445,16 +442,16 @@ def no_query() -> WrongState:
     """Return the error of a savepoint of a job without a query."""
     return WrongState(
         "the job has no streaming query",
-        hint="a savepoint is of streaming queries; a batch program has no state to keep",
+        hint="a savepoint holds the state of streaming queries; a batch program has none",
     )
 
 
 def _undrained(error: BaseException) -> FlinkishError:
-    """Return the failure of a job that began to drain, and has no savepoint of it."""
+    """Return the failure of a job that started to drain, and has no savepoint."""
     return ProgramFailed(
-        f"the job was being drained, and cannot go on after that: {error}",
-        hint="save what it left with: flinkish savepoint JOB TARGET; or start it again from an "
-        "earlier savepoint",
+        f"the job was being drained, and cannot continue after that: {error}",
+        hint="save its remaining state with: flinkish savepoint JOB TARGET; or start it again from "
+        "an earlier savepoint",
     )
 
 
@@ -531,7 +528,7 @@ class _RequestReporter:
         self._pace = Pace()
 
     def waits(self, for_what: str) -> None:
-        """Say what the driver waits for, if that is not said already."""
+        """Report what the driver waits for, if that was not reported already."""
         if self._facts.get("phase") != for_what:
             self.phase(for_what)
 

@@ -24,12 +24,8 @@ _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems un
 class Agent:
     """Serves one job until :meth:`close`.
 
-    Parameters
-    ----------
-    heartbeat_interval
-        Seconds between heartbeats.
-    shutdown_grace
-        Seconds that the program may run on after its job was stopped or cancelled.
+    ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
+    may continue after its job was stopped or cancelled.
     """
 
     def __init__(
@@ -160,5 +156,5 @@ def finish_now(runtime: Runtime, leave: Callable[[int], None] = os._exit) -> Non
     state = runtime.ending or JobState.FAILED
     ended = WrongState(f"the job is {state.value}")
     runtime.registry.abandon(runtime.job_id, ended.to_record())
-    runtime.registry.transition(runtime.job_id, state, "its program did not end by itself")
+    runtime.registry.transition(runtime.job_id, state, "its program did not end on its own")
     leave(0)

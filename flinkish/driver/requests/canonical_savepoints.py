@@ -1,9 +1,9 @@
 """Canonical savepoints of the running job: its cut, rewritten by its own application.
 
-The cut is taken as for a native savepoint, into a scratch directory beside the target. So the
+The cut is taken as for a native savepoint, into a scratch directory next to the target. So the
 queries can continue (and Spark can trim files) while the engine reads it. The engine's Spark jobs
-run in the job group of the calling thread and in a scheduler pool of their own, which takes effect
-where the application schedules fairly (``spark.scheduler.mode=FAIR``).
+run in the job group of the calling thread and in their own scheduler pool, which takes effect if
+the application schedules fairly (``spark.scheduler.mode=FAIR``).
 """
 
 from __future__ import annotations
@@ -77,18 +77,11 @@ def save_canonical(
 ) -> SavepointInfo:
     """Take a canonical savepoint of ``job`` below the directory ``target``.
 
-    Parameters not listed here are those of
-    :func:`~flinkish.savepoint.write.writer.write_savepoint`. The errors are those of that function
-    and of :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`. On an error
-    nothing is left behind.
-
-    Parameters
-    ----------
-    context
-        The job's ``SparkContext``.
-    give_up
-        Called now and then, from another thread; raises a FlinkishError to end the work. This
-        function then raises that error.
+    Other parameters are those of :func:`~flinkish.savepoint.write.writer.write_savepoint`.
+    ``give_up`` is called regularly, from another thread; to end the work it raises a FlinkishError,
+    which this function then raises. Errors are those of that function and of
+    :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten`; on an error nothing is
+    left over.
     """
     started = monotonic()
     with scratch_directory(target, job.job_id, job.owner) as scratch:
@@ -141,7 +134,7 @@ def background(context: Any) -> Iterator[str]:
 
 
 class _Watch:
-    """Reports progress, and cancels the group's jobs when the work is to end."""
+    """Reports progress, and cancels the group's jobs when the work must end."""
 
     def __init__(
         self, context: Any, group: str, reporter: RowsReporter, give_up: Callable[[], None]

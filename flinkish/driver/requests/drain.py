@@ -1,9 +1,9 @@
-"""Drain the queries of a job that is being stopped: emit what waits for the watermark.
+"""Drain the queries of a job that is being stopped: emit results that wait for the watermark.
 
 As ``flink stop --drain`` (MAX_WATERMARK): after its last batch each query runs one more, over the
-same offsets, with the watermark at its maximum. Input that arrived meanwhile is not touched. A
-drained query treats all later rows as late, so its savepoint is for the record, or for a program
-that begins anew behind it; a restore warns.
+same offsets, with the watermark at its maximum. Input that has arrived since is not read. A drained
+query treats all later rows as late, so its savepoint is for the record, or for a program that
+starts again with later input; a restore warns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POLL = 0.1
 
 
 def check_drainable(queries: Sequence[ManagedQuery]) -> None:
-    """Refuse to drain queries of which one has a batch that was planned and not committed.
+    """Refuse to drain if a query has a batch that was planned and not committed.
 
     Such a batch is run again first, with its own watermark. Raises WrongState.
     """
@@ -41,7 +41,7 @@ def check_drainable(queries: Sequence[ManagedQuery]) -> None:
             raise WrongState(
                 f"query '{query.name}' has begun batch {(committed or 0) + 1} and not committed "
                 "it, so it cannot be drained now",
-                hint="let it run until its batches are through, or stop without --drain",
+                hint="let it run until its batches are finished, or stop without --drain",
             )
 
 
@@ -53,19 +53,11 @@ def drain(
 ) -> list[str]:
     """Run the last batch of each quiesced query that has a watermark; return their names.
 
-    Parameters
-    ----------
-    queries
-        All have ended at a batch boundary, with a committed batch.
-    deadline
-        When to give up, by ``time.monotonic``.
-    interrupted
-        Called while it waits; raises when the wait should be given up.
+    All queries have ended at a batch boundary, with a committed batch. ``deadline`` is by
+    ``time.monotonic``. ``interrupted`` is called during the wait and raises to end it.
 
-    Raises
-    ------
-    FlinkishError
-        A batch failed, or took too long. Some queries may be drained by then: none may go on.
+    Raises FlinkishError if a batch failed, or took too long. Some queries may be drained by then:
+    none may be resumed.
     """
     done = []
     for query in queries:
@@ -112,4 +104,4 @@ def _run_once(
         raise ProgramFailed(f"the last batch of query '{query.name}' failed: {error[:400]}")
     after = newest_committed_batch(query.checkpoint)
     if after != batch:
-        raise FlinkishError(f"query '{query.name}' was to run batch {batch} and is at {after}")
+        raise FlinkishError(f"query '{query.name}' should have run batch {batch} and is at {after}")

@@ -13,17 +13,11 @@ _ADVICE_ASKED = "give it longer with --timeout"
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """The time that a savepoint's waits have: for queries, first batches, the running batch.
+    """The limit for a savepoint's waits: for queries, first batches, the running batch.
 
-    Attributes
-    ----------
-    seconds
-        As it is told.
-    deadline
-        When they are over, by ``time.monotonic``.
-    is_asked
-        Whether the request sets it: then nobody waits for its result any more, and a job must not
-        be stopped for it later.
+    ``seconds`` is for messages, ``deadline`` by ``time.monotonic``. If the request sets it
+    (``is_asked``), nobody waits for the result afterwards, and a job must not be stopped for it
+    later.
     """
 
     seconds: float
@@ -37,7 +31,7 @@ class TimeLimit:
 
     @property
     def advice(self) -> str:
-        """What gives a request more time, for a hint."""
+        """How to give a request more time, for a hint."""
         return _ADVICE_ASKED if self.is_asked else _ADVICE
 
     def for_batch(self, most: float) -> float:
@@ -59,12 +53,7 @@ def limit_of(request: Request, default: float, *, now: float) -> TimeLimit:
 
     One that the request sets counts from its creation, because its client counts from there.
 
-    Parameters
-    ----------
-    default
-        Seconds, where the request sets none.
-    now
-        The time of the registry.
+    ``default`` is in seconds, if the request sets no limit. ``now`` is the time of the registry.
     """
     assert request.savepoint is not None, request.kind
     asked = request.savepoint.timeout

@@ -1,4 +1,4 @@
-"""What a savepoint records of the topics that its Kafka sources read."""
+"""What a savepoint records about the topics that its Kafka sources read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _PATIENCE = 2.0
 def with_topics(
     records: Sequence[Mapping[str, Any]], planned: PlannedQuery | None
 ) -> list[dict[str, Any]]:
-    """Return the records of a query's sources, with what tells their topics from others.
+    """Return the records of a query's sources, with the identities of their topics.
 
-    A later restore learns from it that a topic was made again
-    (:mod:`flinkish.restore.plan.kafka_identity`). Where the broker cannot be asked it is left out.
+    A later restore recognises by these that a topic was recreated
+    (:mod:`flinkish.restore.plan.kafka_identity`). They are left out if the broker cannot be
+    reached.
     """
     if planned is None:
         return [dict(record) for record in records]
@@ -30,7 +31,10 @@ def with_topics(
         topics: dict[str, Any] = {}
         if kind_of(source.signature) == "kafka":
             asked = NewSource(
-                *(source.entry, source.directory, source.signature, ()),
+                source.entry,
+                source.directory,
+                source.signature,
+                (),
                 uid=source.uid,
                 options=source.options,
             )

@@ -28,7 +28,7 @@ def ended_without_commit(query: ManagedQuery) -> bool:
 def has_committed(query: ManagedQuery) -> bool:
     """Return whether ``query`` has committed a batch.
 
-    Raises Corrupt when it has, and its checkpoint has no commit.
+    Raises Corrupt if it has, and its checkpoint has no commit.
     """
     if newest_committed_batch(query.checkpoint) is not None:
         return True
@@ -41,7 +41,7 @@ def has_committed(query: ManagedQuery) -> bool:
     raise Corrupt(
         f"query '{query.name}' has committed batch {batch}, and its checkpoint "
         f"{query.checkpoint} was removed, or its commits were",
-        hint="its state is lost, and the savepoint would be without it: end the job with a plain "
+        hint="its state is lost, and the savepoint would lack it: end the job with a plain "
         "flinkish cancel and start it from an earlier savepoint, or put the checkpoint back",
         query=query.name,
         path=query.checkpoint,

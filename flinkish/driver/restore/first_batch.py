@@ -116,7 +116,17 @@ class FirstBatch:
         Called on the query's own thread, at the event of its start.
         """
         self.start(jsq, held=True)
-        spark_jvm.let_start_return(jsq)
+        try:
+            spark_jvm.let_start_return(jsq)
+        except RuntimeError as error:  # another Spark's StreamExecution: better no batch at all
+            self.end()
+            self._refuse(
+                Incompatible(
+                    f"query '{self.name}' cannot be held before its first batch: {error}",
+                    hint="report it with the version of Spark; the savepoint is untouched",
+                )
+            )
+            return
         self.is_at_start = True
         self._released.wait()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
@@ -39,12 +39,11 @@ from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.new_offsets import parse_target
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.positions import SET, check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
-from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.state_migration import StateRewrite
@@ -54,9 +53,6 @@ from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
-
-if TYPE_CHECKING:
-    from flinkish.restore.plan.sinks import SinkMode
 
 
 @dataclass(frozen=True)
@@ -104,13 +100,14 @@ class Restorer:
         self._offers = offers_here(spec, _origin(registry, spec))
         self._planner = RestorePlanner(
             self._offers,
-            options_of(spec, planning),
+            spec.options,
             DriverRestoreEnvironment(
                 self._others.runs,
                 under_other_ids=self._others.runs_under_other_ids,
-                offline=spec.offline,
+                offline=spec.options.offline,
                 writers=self._others.writers,
             ),
+            settings_of(spec, planning),
         )
 
     @staticmethod
@@ -285,7 +282,7 @@ class Restorer:
             left = replace(left, queries=())
         if not left or self._agreed:
             return notes
-        if not self._spec.allow_non_restored:
+        if not self._spec.options.allow_non_restored:
             error: FlinkishError = left.error()
             error.data.setdefault("plan", encode_fields(self.restore_plan()))
             raise error
@@ -309,7 +306,11 @@ class Restorer:
         committed
             Newest committed batch by query name.
         """
-        if self._claimed or self._spec.claim_mode != "claim" or not self._offers.is_savepoint:
+        if (
+            self._claimed
+            or self._spec.options.claim_mode != "claim"
+            or not self._offers.is_savepoint
+        ):
             return
         if not self._agreed and self.non_restored():
             return
@@ -356,7 +357,7 @@ def lost_origin(registry: Registry, job: JobRecord, spec: RestoreSpec) -> LostOr
     job
         A job that is started again, of which :meth:`Restorer.resumed` is None.
     """
-    if spec.claim_mode == "claim" or spec.allow_non_restored:
+    if spec.options.claim_mode == "claim" or spec.options.allow_non_restored:
         return None
     found = resumed_runs(registry, job)
     if found.began_with is None and not any(run.queries for run in found.runs[1:]):
@@ -395,7 +396,7 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSourc
 
     if job is None:
         return fit_offers(open_restore_source(spec.path), spark)
-    return fit_offers(open_job(job, drops=spec.allow_non_restored), spark)
+    return fit_offers(open_job(job, drops=spec.options.allow_non_restored), spark)
 
 
 def plan_start(
@@ -450,25 +451,16 @@ def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
         log(f"query '{new.name}': {plan.sink.path} is at version {plan.sink.rollback_to} again")
 
 
-def options_of(spec: RestoreSpec, planning: Planning) -> RestoreOptions:
-    """Convert the user's options of a restore to those of the planner."""
+def settings_of(spec: RestoreSpec, planning: Planning) -> PlanningSettings:
+    """Return what the plan of a restore depends on besides the user's options."""
     from pyspark import __version__ as spark
 
-    return RestoreOptions(
-        spark=spark,
-        allow_non_restored=spec.allow_non_restored,
-        fork=spec.fork,
-        uid_map={new: old for old, new in spec.uid_map},
-        reset_sources=spec.reset_sources,
-        set_offsets=tuple((name, parse_target(text)) for name, text in spec.set_offsets),
-        accept_repeated_rows=spec.accept_repeated_rows,
-        sink_ahead=cast("SinkMode | None", spec.sink_ahead),
+    return PlanningSettings(
         parallelism=spec.parallelism,
         hasher=planning.hasher,
-        accept_lost_rows=spec.accept_lost_rows,
-        accept_partial=spec.accept_partial,
         executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
         migrates_lazily=planning.migrates_lazily,
+        spark=spark,
     )
 
 
@@ -487,21 +479,21 @@ def check_names(
     """
     left = left or NonRestored()
     if not left.has_positions:
-        check_reset(spec.reset_sources, queries)
-        check_reset([name for name, _ in spec.set_offsets], queries, option=SET)
+        check_reset(spec.options.reset_sources, queries)
+        check_reset([name for name, _ in spec.options.set_offsets], queries, option=SET)
     uids = {op.uid for query in queries for op in query.operators or ()}
     uids |= {source.uid for query in queries for source in query.sources or ()}
     operators = [op for query in queries for op in query.operators or ()]
-    for name in spec.accept_partial:
+    for name in spec.options.accept_partial:
         to_come = left.may_be_of(name) or any(
-            new == name and left.may_give(old) for old, new in spec.uid_map
+            new == name and left.may_give(old) for old, new in spec.options.uid_map
         )
         if not to_come and not any(op.answers_to(name) for op in operators):
             raise UsageError(
                 f"the program has no operator {name!r}, for which a part of the answer is accepted",
                 hint=f"{ACCEPT_PARTIAL} UID; see the program's uids with: flinkish info APP.py",
             )
-    for old, new in spec.uid_map:
+    for old, new in spec.options.uid_map:
         if new not in uids and not left.may_give(old):
             raise UsageError(
                 f"the program has no operator with uid {new!r}, to which the uid map gives {old!r}",

@@ -165,7 +165,7 @@ class StartJudge:
         found = standing(self._registry, self._job.name, but=self._job.job_id)
         if found is None or self._job.state is JobState.RESTARTING:
             return None
-        if found.job.launch.restore is None or found.job.launch.restore.fork:
+        if found.job.launch.restore is None or found.job.launch.restore.options.fork:
             return None  # a fork lets the original go on
         query = next((each for each in found.queries if each.name == begins.query), None)
         batch = None if query is None else newest_batch(query)

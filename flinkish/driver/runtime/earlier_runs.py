@@ -1,8 +1,8 @@
-"""The queries of a job as its last driver left them, for a driver that is started again.
+"""The queries of a job as its last driver left them, for a restarted driver.
 
-A job that is started again (RESTARTING) goes on in place: each query in the checkpoint that it had,
-from its newest committed batch, with the same query id. Nothing is copied, and the savepoint that
-the job once began with is only needed for queries that were not started before.
+A restarted job (RESTARTING) resumes in place: each query in its previous checkpoint, from its
+newest committed batch, with the same query id. Nothing is copied, and the savepoint that the job
+was once restored from is only needed for queries that were not started before.
 """
 
 from __future__ import annotations
@@ -28,21 +28,11 @@ from flinkish.savepoint.format.contents import OperatorFacts
 class EarlierRun:
     """The newest run of one query in an earlier driver of the job.
 
-    Attributes
-    ----------
-    checkpoint
-        Its checkpoint, a local path or a URL.
-    plan
-        Its part of the plan of the restore that the job began with.
-    restored_batch
-        The batch of the savepoint that it was restored at; None if it was not.
-    meanings
-        The meaning of its operators' state, by ordinal, where it is known.
-    history_shift
-        That of its history batches (:mod:`flinkish.restore.plan.history`).
-    own
-        The program's own checkpoint location, as it was written; empty for none, None if it is not
-        known.
+    ``plan`` is its part of the plan of the restore that the job began with, ``restored_batch`` the
+    batch of the savepoint if it was restored. ``meanings`` are those of its operators' state, by
+    ordinal, where known. ``history_shift`` is that of its history batches
+    (:mod:`flinkish.restore.plan.history`). ``own`` is the program's own checkpoint location, as it
+    was written; empty for none, None if unknown.
     """
 
     name: str
@@ -65,42 +55,34 @@ class EarlierRun:
     @property
     def places(self) -> frozenset[str]:
         """The names of the program's own checkpoint location; none if it is not known."""
-        found = {self.own, one_name(self.own)} if self.own else set()
+        locations = {self.own, one_name(self.own)} if self.own else set()
         if self.own != "" and self.restored_batch is None:
-            found.add(one_name(self.checkpoint))  # where Spark found it
-        return frozenset(found)
+            locations.add(one_name(self.checkpoint))  # where Spark found it
+        return frozenset(locations)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:
-        """Return the refusal of an unnamed query that begins at another location than this one.
+        """Refuse an unnamed query that starts at another location than this one, or return None.
 
-        Parameters
-        ----------
-        name
-            The name that it was given, by its number: that of this run.
-        own, place
-            Its own location, as the program writes it, and the one name of that.
+        ``name`` is the numbered name that it was given: that of this run. ``own`` is its location
+        as the program writes it, ``place`` the normalised form.
         """
         is_known = self.own is not None or self.restored_batch is None
         if not is_known or not self.places.isdisjoint((own, place)):
             return None
         return ConsentNeeded(
-            f"the unnamed query with the checkpointLocation {own} would go on as '{name}' in "
-            f"{self.checkpoint}, which is that of another location",
-            hint="name the queries with queryName; or start the program anew, with flinkish run",
+            f"the unnamed query with the checkpointLocation {own} would resume as '{name}' in "
+            f"{self.checkpoint}, which belongs to another location",
+            hint="name the queries with queryName; or start a new job, with flinkish run",
             reasons=["query-unknown"],
         )
 
     def read_settings(self) -> dict[str, str]:
-        """Return the Spark settings that the checkpoint pins, and the one that it does not.
+        """Return the Spark settings that the checkpoint pins, and ``checkpointFormatVersion``.
 
-        ``checkpointFormatVersion`` is not in the offset log, and Spark before 4.3 needs it again.
+        The latter is not in the offset log, and Spark before 4.3 needs it again.
 
-        Raises
-        ------
-        NoCommittedBatch
-            The query had committed a batch, and the checkpoint is gone.
-        Corrupt, UnsupportedFormat
-            Its logs cannot be read.
+        Raises NoCommittedBatch if the query had committed a batch and the checkpoint is gone, and
+        Corrupt or UnsupportedFormat if its logs cannot be read.
         """
         entries = newest_entries(self.checkpoint)
         if entries is None:
@@ -133,10 +115,14 @@ def _planned(query: QueryStatus) -> int:
 
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
     """Return the run that a query's last status, and what its driver knew of it, describe."""
-    known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
+    operators = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
-        *(query.name, query.checkpoint_dir, query.batch_id, query.plan, query.restored_batch),
-        meanings={each.ordinal: each.meaning for each in known if each.meaning is not None},
+        query.name,
+        query.checkpoint_dir,
+        query.batch_id,
+        query.plan,
+        query.restored_batch,
+        meanings={each.ordinal: each.meaning for each in operators if each.meaning is not None},
         query_id=query.query_id,
         own=query.own_location,
         history_shift=saved_shift(facts.sink if facts is not None else {}) or _planned(query),

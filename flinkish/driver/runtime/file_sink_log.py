@@ -1,7 +1,7 @@
-"""The log of a file sink, made to go on from the batch that its query goes on from.
+"""Complete the log of a file sink up to the batch from which its query resumes.
 
-Read and written by the sink's own objects in the JVM, so that it is found wherever Spark writes,
-with the program's credentials, and where a catalog has placed a new table.
+It is read and written by the sink's own objects in the JVM: so it is found wherever Spark writes,
+with the program's credentials, even if a catalog has placed a new table.
 """
 
 from __future__ import annotations
@@ -26,15 +26,11 @@ def file_sink_log_ready(
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
-    Nothing is done for another sink, nor for a query that begins at batch 0. The query waits
-    meanwhile, and has not planned a batch.
+    Nothing is done for other sinks, or for a query that starts at batch 0. The query waits until
+    then, and has not planned a batch.
 
-    Parameters
-    ----------
-    format
-        The one that the program passed to ``DataStreamWriter.format``.
-    checkpoint
-        Where the query's checkpoint is or will be; None if Spark chooses it.
+    ``format`` is the one that the program passed to ``DataStreamWriter.format``. ``checkpoint`` is
+    where the query's checkpoint is or will be; None if Spark chooses it.
     """
     if not keeps_log(format) or not _may_have_batches(checkpoint):
         yield
@@ -54,15 +50,8 @@ def file_sink_log_ready(
 def complete_log(jsq: Any) -> str | None:
     """Write the entries that the log of a query's file sink lacks for the query's next batch.
 
-    Parameters
-    ----------
-    jsq
-        The JVM's query, which has not planned a batch yet.
-
-    Returns
-    -------
-    str or None
-        What was done, as a clause; None if nothing had to be.
+    ``jsq`` is the JVM's query, which has not planned a batch yet. Returns what was done, as a
+    clause, or None.
     """
     execution = spark_jvm.stream_execution(jsq)
     sink = execution.sink()
@@ -84,13 +73,13 @@ def complete_log(jsq: Any) -> str | None:
     newest = max((n for name in names if (n := batch_of(name)) is not None), default=None)
     had = "had no batch" if newest is None else f"had the batches up to {newest}"
     return (
-        f"the log of the file sink {sink_log.metadataPath().getParent()} {had}: it got empty "
-        f"entries, with which Spark can go on at batch {next_batch}"
+        f"the log of the file sink {sink_log.metadataPath().getParent()} {had}: it was given "
+        f"empty entries, so that Spark can continue at batch {next_batch}"
     )
 
 
 def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) -> None:
-    """Write entries that are not there yet: without files, or with all that the log has."""
+    """Write missing entries: without files, or with all files that the log has."""
     header = f"v{sink_log.VERSION()}".encode()
     known = None
     for batch in batches:

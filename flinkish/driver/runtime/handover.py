@@ -1,9 +1,9 @@
-"""Hold the program of a handover before its first query, until the job before it has been stopped.
+"""Hold the new program of a handover before its first query, until the old job has been stopped.
 
-``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job goes
-on. What takes long is done meanwhile: the JVM, the session, the program up to its first query, and
-a batch of that query on a copy of the old job's state, for which Spark loads its classes and
-compiles the query. The job is then CREATED, and waits for the path of the savepoint, which the
+``flinkish upgrade in-place --handover`` starts the driver of the new program while the old job
+still runs. The slow steps are done in that time: the JVM, the session, the program up to its first
+query, and a batch of that query on a copy of the old job's state, for which Spark loads its classes
+and compiles the query. The job is then CREATED, and waits for the path of the savepoint, which the
 upgrade writes into its record.
 """
 
@@ -28,7 +28,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 _POLL = 0.02
 #: Seconds until a registry that was unavailable is asked again.
 _UNAVAILABLE = 1.0
-#: One batch on the copy. One that takes longer is given up, and is no failure.
+#: One batch on the copy. One that takes longer is given up, which is not a failure.
 _LIMITS = RehearsalLimits(batches=1, patience=60.0)
 
 
@@ -39,19 +39,12 @@ def await_turn(
     facts: WriterFacts,
     is_over: Callable[[], bool],
 ) -> RestoreSpec:
-    """Get ready for a query that is about to be started, and wait for the savepoint it restores.
+    """Prepare a query that is about to start, and wait for the savepoint that it restores.
 
-    Parameters
-    ----------
-    is_over
-        Whether the job was canceled meanwhile.
+    ``is_over`` returns whether the job was canceled meanwhile.
 
-    Raises
-    ------
-    SystemExit
-        The job has ended: its program has nothing more to do.
-    FlinkishError
-        The query could not go on from the old job; this one fails, the old one goes on.
+    Raises SystemExit if the job has ended, and FlinkishError if the query could not be restored
+    from the old job: then this job fails, and the old one continues.
     """
     job = registry.job(job_id)
     assert job.launch.restore is not None
@@ -60,7 +53,7 @@ def await_turn(
     if is_over():
         raise SystemExit(0)
     registry.transition(job_id, JobState.CREATED, "its program is at its first query")
-    log("the program is held at its first query until the job before it is stopped")
+    log("the program is held at its first query until the old job is stopped")
     return _await_savepoint(registry, job_id, is_over)
 
 
@@ -74,7 +67,7 @@ def _get_ready(
 ) -> None:
     before = [each for each in registry.upgrades_of(job.job_id) if each.new_job_id == job.job_id]
     if not before or job.checkpoint_dir is None:
-        raise WrongState("the job was to take over from another one, and no upgrade says which")
+        raise WrongState("the job should take over from another one, but no upgrade records which")
     old = registry.job(before[-1].job_id)
     name = str(facts.query_name or Names(job.checkpoint_dir).generate(None, None))
     directory = storage.join(job.checkpoint_dir, ".rehearsal")
@@ -82,14 +75,14 @@ def _get_ready(
     begun = time.monotonic()
     rehearsal = Rehearsal(spec, job_origin(registry, old), job.launch.options, directory)
     try:
-        found = rehearsal.run(name, writer, facts, noop, _LIMITS, is_over)
+        rehearsed = rehearsal.run(name, writer, facts, noop, _LIMITS, is_over)
     finally:
         rehearsal.close()
-    if found.error is not None and not found.late:
+    if rehearsed.error is not None and not rehearsed.late:
         raise ProgramFailed(
-            f"query '{name}' failed in a batch on a copy of the job's state: {found.error}"
+            f"query '{name}' failed in a batch on a copy of the job's state: {rehearsed.error}"
         )
-    what = "has run a batch" if found.batches else "has run no batch"
+    what = "has run a batch" if rehearsed.batches else "has run no batch"
     log(f"the query {what} on a copy of the state, in {time.monotonic() - begun:.1f} s")
 
 

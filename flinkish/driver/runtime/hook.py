@@ -233,8 +233,9 @@ class Hook:
 def refuse_connect(options: Any, environ: Any, runtime: Runtime) -> None:
     """Fail the job when the session to be built is a Spark Connect session.
 
-    A Connect client has no JVM beside it, so neither the plan nor a batch boundary can be accessed.
-    The conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to 4.3.
+    A Connect client has no JVM of its own, so neither the plan nor a batch boundary can be
+    accessed. The conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to
+    4.3.
     """
     mode = str(options.get("spark.api.mode") or environ.get("SPARK_API_MODE") or "").lower()
     remote = options.get("spark.remote") or environ.get("SPARK_REMOTE")

@@ -54,15 +54,8 @@ _END_GRACE = 10.0  # seconds that a batch gets when the program has ended before
 class Runtime:
     """The state of one job in its driver.
 
-    Parameters
-    ----------
-    registry
-        The control plane.
-    job
-        The job's record, in state INITIALIZING or CREATED; RESTARTING for a job that goes on where
-        its last driver has left it.
-    checkpoint_root
-        Directory under which the job's queries get their checkpoints.
+    ``job`` is in state INITIALIZING or CREATED; RESTARTING if it resumes where its last driver
+    stopped. The job's queries get their checkpoints below ``checkpoint_root``.
     """
 
     def __init__(self, registry: Registry, job: JobRecord, checkpoint_root: str) -> None:
@@ -87,7 +80,7 @@ class Runtime:
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
-        mode = job.launch.sink_ahead if spec is None else spec.sink_ahead
+        mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
         self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
         self._preparer = Preparer(
             checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge, lost
@@ -165,9 +158,9 @@ class Runtime:
         self._gate.restarted(query)
 
     def run_once(self, query: ManagedQuery) -> None:
-        """Start a quiesced query for the one batch that its log has planned; it ends behind it.
+        """Start a quiesced query for the one batch that its log has planned; it ends after that.
 
-        Its trigger is lost by this: it does not go on afterwards.
+        It loses its trigger by this, and does not continue afterwards.
         """
         once = query.gateway_jvm.org.apache.spark.sql.streaming.Trigger.Once()
         query.writer._jwrite.trigger(once)  # the JVM's writer changes itself
@@ -183,16 +176,16 @@ class Runtime:
             self._gate.changed.notify_all()
 
     def fail(self, error: FlinkishError) -> None:
-        """Record an error that fails the job, whatever the program does about it."""
+        """Record an error that fails the job, even if the program handles it."""
         with self._gate.changed:
             self.fatal = self.fatal or error
 
     def statuses(self) -> list[QueryStatus]:
         """Return the present status of every query (asks the JVM).
 
-        Not of one that is being started again: that its last run has ended would be taken for the
-        end of what it holds by now. Nor of one whose table has to go back first: a driver that is
-        killed before that has not begun with it, and the next one restores it anew.
+        Queries that are being restarted are left out: the end of their last run would release their
+        present claims. So are those whose table must be rolled back first: if the driver is killed
+        before that, they have not started, and the next driver restores them again.
         """
         left = {*self._starting}
         if self.restorer is not None:
@@ -234,13 +227,11 @@ class Runtime:
     def _taking(self, name: str, session: Any) -> Iterator[list[Any]]:
         """Start query ``name`` inside the block, which appends Spark's handle of it.
 
-        Before, the queries that have ended are reported: what they held is free for this one. What
-        it has taken is given up if Spark does not start it.
+        Before, the queries that have ended are reported: what they held is free for this one. Its
+        own claims are released if Spark does not start it.
 
-        Raises
-        ------
-        UsageError
-            A query of the name runs in another session. Spark only looks at the names of its own.
+        Raises UsageError if a query of the name runs in another session; Spark only checks the
+        names of its own.
         """
         with self._reporting:
             if self._is_taken(name, session):
@@ -273,14 +264,14 @@ class Runtime:
         )
 
     def _give_up(self, name: str) -> None:
-        """Give up what a query has taken that does not start, unless a run of it is at work."""
+        """Release the claims of a query that does not start, unless a run of it is active."""
         runs = [query for query in self.queries() if query.name == name]
         if any(query.quiesced or not spark_jvm.has_ended(query.jsq) for query in runs):
             return
         try:
             self.registry.claim_resources(self.job_id, name, [])
         except FlinkishError as error:  # what kept the query from starting is what counts
-            log(f"query '{name}' has not started, and may hold its output still: {error.message}")
+            log(f"query '{name}' has not started, and may still hold its output: {error.message}")
 
     @property
     def is_held(self) -> bool:
@@ -305,33 +296,32 @@ class Runtime:
         Names it, gives it a checkpoint (a restored one in a restored job), starts it, and makes the
         job RUNNING.
 
-        Raises
-        ------
-        SystemExit
-            The job has been stopped or cancelled; the program has nothing more to do.
-        FlinkishError
-            The restore is refused; the job will fail with this error.
+        Raises SystemExit if the job has been stopped or cancelled, and FlinkishError if the restore
+        is refused; the job then fails with this error.
         """
         self._hold(writer, facts)
         with self._start_after_requests(str(facts.query_name or "without a name")):
             return self._start_query(writer, facts, begin)
 
     def _hold(self, writer: Any, facts: WriterFacts) -> None:
-        """Hold the program while the savepoint that it restores is not taken yet (a handover)."""
+        """Hold the program until the savepoint that it restores is taken (a handover)."""
         with self._hold_lock:
             if not self.is_held:
                 return
             self.session_created(writer._spark)
             try:
                 spec = await_turn(
-                    *(self.registry, self.job_id, writer, facts),
+                    self.registry,
+                    self.job_id,
+                    writer,
+                    facts,
                     is_over=lambda: self.ending is not None,
                 )
                 planning = Planning(self.launch.options)
                 restorer = Restorer(self.registry, self.job_id, spec, planning)
                 others = OtherJobs(self.registry, self.job_id, spec.path)
                 job = self.registry.job(self.job_id)
-                self._judge = StartJudge(self.registry, job, others, spec.sink_ahead)
+                self._judge = StartJudge(self.registry, job, others, spec.options.sink_ahead)
             except FlinkishError as error:
                 self.fail(error)
                 raise
@@ -345,7 +335,7 @@ class Runtime:
 
     @contextmanager
     def _start_after_requests(self, name: str) -> Iterator[None]:
-        """Start a query inside the block, which begins when no request is in flight."""
+        """Start a query inside the block, which is entered when no request is in flight."""
         with ExitStack() as starting:
             with self._gate.changed:
                 self._gate.settle()
@@ -416,7 +406,7 @@ class Runtime:
         )
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
-        """Do what follows when queries that were held may run."""
+        """Carry out the steps that are due when held queries may run."""
         self._beat()  # with those that were not reported while their tables had to go back
         self._running_if_started()
 
@@ -444,9 +434,9 @@ class Runtime:
         self._running_if_started()
 
     def program_asks(self) -> None:
-        """Do what follows when the program asks for the state of a query.
+        """React to the program asking for the state of a query.
 
-        A query that is held makes no progress, so a program that polls would wait for ever.
+        A held query makes no progress, so a program that polls would wait forever.
         """
         self.restore_gate.settle()
         self.start_phase.asked()
@@ -460,14 +450,14 @@ class Runtime:
     def await_query(
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """Run ``StreamingQuery.awaitTermination`` behind the gate."""
+        """Run ``StreamingQuery.awaitTermination``, subject to the gate."""
         self._program_waits()
         return self._gate.await_query(query, wait, timeout)
 
     def await_any(
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """Run ``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
+        """Run ``StreamingQueryManager.awaitAnyTermination``, subject to the gate."""
         self._program_waits()
         return self._gate.await_any(manager, wait, timeout)
 

@@ -10,10 +10,7 @@ from collections.abc import Collection
 class Names:
     """Assigns query names and directories; thread-safe, as programs start queries in threads.
 
-    Parameters
-    ----------
-    root
-        Directory under which the job's queries get their checkpoints.
+    ``root`` is the directory for the checkpoints of the job's queries.
     """
 
     def __init__(self, root: str) -> None:
@@ -34,12 +31,9 @@ class Names:
     def generate(self, location: str | None, retried: str | None) -> str:
         """Return a name for an unnamed query: ``query-1``, ``query-2`` ... in the order of starts.
 
-        Parameters
-        ----------
-        location
-            The program's own checkpoint location; the same location again is the same query.
-        retried
-            Name of an unnamed query that failed and has not been started again since.
+        ``location`` is the program's own checkpoint location; the same location again is the same
+        query. ``retried`` is the name of an unnamed query that failed and has not been started
+        again since.
         """
         with self._lock:
             if location is not None and location in self._by_location:
@@ -60,12 +54,9 @@ class Names:
     def directory(self, name: str, *, fresh: bool) -> str:
         """Return the checkpoint directory for a new run of ``name``.
 
-        Parameters
-        ----------
-        fresh
-            True for the first run, and when the previous run ended well: a new start under the same
-            name is then another query to Spark (it would get a temporary checkpoint). A query that
-            failed and is started again continues from its checkpoint.
+        ``fresh`` is True for the first run, and if the previous run ended well: a new start under
+        the same name is then another query to Spark (it would get a temporary checkpoint). A query
+        that failed and is started again continues from its checkpoint.
         """
         with self._lock:
             if fresh:
@@ -87,15 +78,11 @@ class Names:
         *,
         reserved: bool = False,
     ) -> None:
-        """Count on from the run of ``name`` that an earlier driver of the job has left.
+        """Continue the numbering from the run of ``name`` in an earlier driver of the job.
 
-        Parameters
-        ----------
-        places
-            The program's own location of that query, as it may be written: there it is the same
-            query, in whichever order the queries start.
-        reserved
-            No query without a location of its own has this name.
+        ``places`` are the spellings of the program's own location of that query: there it is the
+        same query, in whichever order the queries start. With ``reserved`` no query without its own
+        location gets this name.
         """
         start = os.path.basename(checkpoint.rstrip("/"))
         rest = start.removeprefix(f"{directory_name(name)}-")

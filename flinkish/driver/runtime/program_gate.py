@@ -1,4 +1,4 @@
-"""The gate that holds the program back while a request is in flight, and the queries behind it.
+"""The gate that holds the program while a request is in flight, and the queries that it guards.
 
 The *gate* is the rule that makes a ``stop`` one action: from the moment a request quiesces the
 queries until it has its result, ``awaitTermination`` does not return, ``isActive`` stays true and
@@ -22,10 +22,7 @@ _AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
 class ProgramGate:
     """Knows the job's queries and the requests in flight, and makes the program wait for these.
 
-    Attributes
-    ----------
-    changed
-        The condition that guards this state and what its users decide by it.
+    The condition ``changed`` guards this state and the decisions that its users take from it.
     """
 
     def __init__(self) -> None:
@@ -53,7 +50,7 @@ class ProgramGate:
             self._by_run[query.run_id] = query
 
     def resumed(self) -> None:
-        """Note that quiesced queries go on, which ends no wait of the program."""
+        """Note that quiesced queries continue, which does not end the program's waits."""
         with self.changed:
             self._resumes += 1
 
@@ -80,7 +77,7 @@ class ProgramGate:
     def await_query(
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """Run ``StreamingQuery.awaitTermination`` behind the gate."""
+        """Run ``StreamingQuery.awaitTermination``, subject to the gate."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._rebind(query)
@@ -99,7 +96,7 @@ class ProgramGate:
     def await_any(
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """Run ``StreamingQueryManager.awaitAnyTermination`` behind the gate."""
+        """Run ``StreamingQueryManager.awaitAnyTermination``, subject to the gate."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             resumes = self._resumes

@@ -42,21 +42,11 @@ from flinkish.restore.plan.left_out import LostOrigin
 class Prepared:
     """A query that is ready to be started.
 
-    Attributes
-    ----------
-    location
-        Its checkpoint location; None for the program's own, which Spark gets as the program wrote
-        it.
-    restored_batch
-        The restored batch; None if the query was not restored just now.
-    planned
-        Its plan; None if it could not be read.
-    notes
-        Messages for the user.
-    plan
-        Its part of the restore plan.
-    own
-        The program's own checkpoint location, as it wrote it; None if it gives none.
+    ``location`` is its checkpoint location; None for the program's own, which Spark gets as the
+    program wrote it. ``restored_batch`` is None if the query was not restored just now. ``planned``
+    is None if the plan could not be read. ``notes`` are messages for the user. ``plan`` is its part
+    of the restore plan. ``own`` is the program's own checkpoint location, as it wrote it, if it
+    sets one.
     """
 
     name: str
@@ -72,16 +62,10 @@ class Prepared:
 class Preparer:
     """Prepares the queries of one job.
 
-    Parameters
-    ----------
-    queries
-        Returns the newest run of each query started so far.
-    earlier
-        The queries of the job's last driver, by name, when the job is started again.
-    judge
-        Judges the starts of queries that are not restored; None lets all of them start.
-    lost
-        What the job began with, when that is gone and may have had further queries.
+    ``queries`` returns the newest run of each query started so far. ``earlier`` are the queries of
+    the job's last driver, by name, if the job is restarted. ``judge`` decides on the starts of
+    queries that are not restored; None lets all of them start. ``lost`` is what the job was
+    restored from, if that is gone and may have had further queries.
     """
 
     def __init__(
@@ -105,7 +89,7 @@ class Preparer:
         #: name.
         self._restored: dict[str, tuple[str | None, str]] = {}
         self._earlier = dict(earlier or {})
-        #: Spark settings of the queries that go on in place, by query name.
+        #: Spark settings of the queries that resume in place, by query name.
         self._settings: dict[str, Mapping[str, str]] = {}
         #: Local properties of the tasks, by query name.
         self._properties: dict[str, Mapping[str, str]] = {}
@@ -114,31 +98,21 @@ class Preparer:
             self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
     def name_of(self, facts: WriterFacts, session: Any) -> str:
-        """Return the name of a query that is about to start; an unnamed one is given one.
+        """Return the name of a query that is about to start; unnamed ones get one.
 
-        Raises
-        ------
-        ConsentNeeded
-            An unnamed query would be given the checkpoint of another.
+        Raises ConsentNeeded if an unnamed query would be given the checkpoint of another.
         """
         if facts.query_name is None:
             return self._generated(own_location(facts, session), session)
         return self._names.given(str(facts.query_name))
 
     def prepare(self, name: str, writer: Any, facts: WriterFacts) -> Prepared:
-        """Do everything that can be refused before Spark is asked.
+        """Do everything that can be refused before Spark starts the query.
 
-        Parameters
-        ----------
-        name
-            That of :meth:`name_of`.
+        ``name`` is from :meth:`name_of`.
 
-        Raises
-        ------
-        FlinkishError
-            The uids break the rules, or the restore or the start is refused.
-        AnalysisException
-            Spark does not support the query.
+        Raises FlinkishError if the uids break the rules, or the restore or the start is refused,
+        and AnalysisException if Spark does not support the query.
         """
         session = writer._spark
         own = own_location(facts, session)
@@ -166,10 +140,7 @@ class Preparer:
     def _generated(self, own: str | None, session: Any) -> str:
         """Return the name of a query that the program does not name.
 
-        Raises
-        ------
-        ConsentNeeded
-            A query of another location had the name in the job's last driver.
+        Raises ConsentNeeded if a query of another location had the name in the job's last driver.
         """
         place = own
         if own is not None and not self._names.knows(own):
@@ -195,7 +166,7 @@ class Preparer:
         if self._judge is None:
             return prepared
         notes = self._judge.admit(
-            *(prepared.name, prepared.planned, facts, session, location), again=again
+            prepared.name, prepared.planned, facts, session, location, again=again
         )
         for note in notes:
             log(note)
@@ -212,22 +183,15 @@ class Preparer:
                 key: value for key, value in settings.items() if key == SETTING_CHECKPOINT_FORMAT
             }
         history.remember(run.query_id, run.history_shift)
-        log(f"query '{run.name}' goes on in {run.checkpoint}")
+        log(f"query '{run.name}' resumes in {run.checkpoint}")
         prepared = replace(prepared, location=run.location, plan=run.plan)
         return self._continued(prepared, run.meanings)
 
     def _continued(self, prepared: Prepared, known: Mapping[int, StateSemantics]) -> Prepared:
-        """Return a query that goes on with the typed states of its checkpoint.
+        """Return a query that continues with the typed states of its checkpoint.
 
-        Parameters
-        ----------
-        known
-            The meaning of the state in the checkpoint, by ordinal.
-
-        Raises
-        ------
-        ConsentNeeded
-            Settings on which the state depends have changed.
+        ``known`` is the meaning of the state in the checkpoint, by ordinal. Raises ConsentNeeded if
+        settings on which the state depends have changed.
         """
         if prepared.planned is None:
             return prepared
@@ -242,7 +206,7 @@ class Preparer:
         return self._typed(prepared, resolve_in_place(prepared.planned, known, modules))
 
     def _typed(self, prepared: Prepared, states: TypedStates) -> Prepared:
-        """Return a query with its typed states as they go on."""
+        """Return a query with its typed states as restored."""
         planned = prepared.planned
         if planned is None:
             return prepared
@@ -260,15 +224,8 @@ class Preparer:
     def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
 
-        Parameters
-        ----------
-        prepared
-            The query; its ``location`` is the program's own.
-
-        Raises
-        ------
-        ConsentNeeded
-            What the query may have to go on from is gone.
+        The query's ``location`` is the program's own. Raises ConsentNeeded if what the query may
+        have to be restored from is gone.
         """
         name, own = prepared.name, prepared.location
         with self._lock:
@@ -341,12 +298,12 @@ class Preparer:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Return the refusal of another query under the name of one that goes on elsewhere."""
+    """Return the refusal of another query under the name of one that resumes elsewhere."""
     if first is not None and (first == own or same_place(first, own)):
         return None
     return ConsentNeeded(
         f"query '{name}' starts with the checkpointLocation {own}; under this name the job has "
-        f"gone on with a query that has {'none' if first is None else first}",
+        f"resumed a query that has {'none' if first is None else first}",
         hint="give each query a queryName of its own",
         reasons=["query-unknown"],
     )

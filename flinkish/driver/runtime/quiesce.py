@@ -1,10 +1,10 @@
-"""Ending queries at a batch boundary, and by harder means when that takes too long.
+"""Ending queries at a batch boundary, or by harder means if that takes too long.
 
 The stop methods, softest first (the one that was used is part of a request's result):
 
-* ``quiesce``: the running batch commits, and no other starts, whatever the sink.
+* ``quiesce``: the running batch commits, and no other starts, with any sink.
 * ``stop``: ``StreamingQuery.stop()`` in the middle of a batch. A restore replays the batch. Spark
-  may leave incomplete state of the *uncommitted* version behind, which a savepoint never includes.
+  may leave incomplete state of the *uncommitted* version, which a savepoint never includes.
 
 Setting a query's state to TERMINATED lets its batch finish, but on Spark 4.x not at any moment.
 ``MicroBatchExecution.runBatch`` checks the state once more between planning and execution, and
@@ -42,18 +42,11 @@ def quiesce(
 ) -> None:
     """End every query (JVM ``StreamingQuery`` objects) at its next batch boundary.
 
-    Parameters
-    ----------
-    timeout
-        Seconds to wait for running batches.
-    interrupted
-        Called about once a second; raises when the wait should be given up.
+    ``timeout`` is in seconds, for running batches. ``interrupted`` is called about once a second
+    and raises to end the wait.
 
-    Raises
-    ------
-    GivenUp
-        A batch still ran after ``timeout`` seconds. The end has been taken back for the queries
-        that still ran; the caller restarts those that ended.
+    Raises GivenUp if a batch still ran after ``timeout`` seconds. The end has then been taken back
+    for the queries that still ran; the caller restarts those that ended.
     """
     deadline = time.monotonic() + timeout
     for query in queries:
@@ -128,7 +121,7 @@ def _declare_locked(jvm: Any, query: Any, deadline: float) -> bool:
 
 
 def stop_hard(queries: Sequence[Any]) -> None:
-    """Interrupt whatever runs: the hardest stop method inside the driver."""
+    """Interrupt everything that runs: the hardest stop method inside the driver."""
     for query in queries:
         if not spark_jvm.has_ended(query):
             query.stop()

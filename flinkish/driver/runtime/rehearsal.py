@@ -1,8 +1,8 @@
-"""Run batches of a query on a copy of the state of a savepoint, or of a job that goes on.
+"""Run batches of a query on a copy of the state of a savepoint, or of a running job.
 
-The query gets a checkpoint of its own, made as a restore makes it, with a query id of its own. Its
-sources are read from the saved positions on. Nothing is written but into the directory of the
-rehearsal. Listeners of the program's session see the query.
+The query gets its own checkpoint, made as in a restore, and its own query id. Its sources are read
+from the saved positions. Only the directory of the rehearsal is written. Listeners of the program's
+session see the query.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from flinkish.driver.restore.restorer import (
     make_restored,
     new_query_id,
     offers_here,
-    options_of,
     plan_start,
     planning_settings,
     session_settings,
+    settings_of,
 )
 from flinkish.driver.restore.typed_formats import (
     local_properties,
@@ -51,23 +51,16 @@ _NO_INPUT = 2.0
 _REPORTED = 2.0
 #: Attempts to copy the state of a job that trims its checkpoint meanwhile.
 _ATTEMPTS = 3
-#: The most characters of Spark's error that are told.
+#: The maximum number of characters of Spark's error that are shown.
 _ERROR = 400
 
 
 class Rehearsal:
     """The queries of one program on copies of the state of a savepoint or a job.
 
-    Parameters
-    ----------
-    spec
-        The restore.
-    job
-        The job whose state is copied, instead of that of the savepoint.
-    options
-        flinkish's configuration of the program.
-    directory
-        The directory for the copies, on storage that the executors see.
+    ``spec`` is the restore; ``job`` is the job whose state is copied, instead of that of the
+    savepoint. ``options`` are flinkish's configuration of the program. ``directory`` is for the
+    copies, on storage that the executors see.
     """
 
     def __init__(
@@ -88,8 +81,9 @@ class Rehearsal:
     def _read(self) -> RestorePlanner:
         return RestorePlanner(
             offers_here(self._spec, self._job),
-            options_of(self._spec, self._planning),
-            DriverRestoreEnvironment(lambda _: (), offline=self._spec.offline),
+            self._spec.options,
+            DriverRestoreEnvironment(lambda _: (), offline=self._spec.options.offline),
+            settings_of(self._spec, self._planning),
         )
 
     def run(
@@ -103,17 +97,11 @@ class Rehearsal:
     ) -> RehearsedQuery:
         """Run batches of a query that the program is about to start.
 
-        Parameters
-        ----------
-        jwriter
-            The JVM's writer that starts it, with the sink of the rehearsal.
-        is_over
-            Whether the rehearsal is given up.
+        ``jwriter`` is the JVM's writer that starts it, with the sink of the rehearsal. ``is_over``
+        returns whether the rehearsal was given up.
 
-        Raises
-        ------
-        FlinkishError
-            The query could not go on from that state: the refusal of the restore.
+        Raises FlinkishError, the refusal of the restore, if the query could not be restored from
+        that state.
         """
         session = writer._spark
         target = storage.join(self._directory, directory_name(name))
@@ -157,7 +145,7 @@ class Rehearsal:
             except (Corrupt, FilesVanished) as error:
                 if self._job is None or attempt == _ATTEMPTS:
                     raise
-                log(f"copying the state again, as the job has gone on: {error.message}")
+                log(f"copying the state again, because the job has continued: {error.message}")
                 self.planner = self._read()
             else:
                 known = {} if planned is None else task_properties(planned, typed_states_of(plan))
@@ -181,26 +169,30 @@ def _watch(
     while True:
         newest = newest_committed_batch(checkpoint)
         following = first if newest is None else max(newest + 1, first)
-        found = RehearsedQuery(name, restored, _batches(jsq, first, following))
-        has_ended = spark_jvm.has_ended(jsq)  # asked first: a query that ends has its error by then
+        rehearsed = RehearsedQuery(name, restored, _batches(jsq, first, following))
+        has_ended = spark_jvm.has_ended(jsq)  # read first: a query that ends has its error by then
         error = spark_jvm.error_of(jsq)
         if error is not None:
-            return replace(found, error=error[:_ERROR], failed_batch=following)
+            return replace(rehearsed, error=error[:_ERROR], failed_batch=following)
         now = time.monotonic()
-        enough = limits.max_rows is not None and found.input_rows >= limits.max_rows
+        enough = limits.max_rows is not None and rehearsed.input_rows >= limits.max_rows
         if following - first >= limits.batches or enough or has_ended or is_over():
             enough_since = now if enough_since is None else enough_since
-            if len(found.batches) >= following - first or now - enough_since > _REPORTED:
-                return found
+            if len(rehearsed.batches) >= following - first or now - enough_since > _REPORTED:
+                return rehearsed
             time.sleep(_POLL)
             continue
         waits = spark_jvm.waits_for_input(jsq)
         idle = (idle or now) if waits else None
         if idle is not None and now - idle > _NO_INPUT:
-            return found
+            return rehearsed
         if now - begun > limits.patience:
             late = f"the batch was not finished within {limits.patience:g} s"
-            return found if waits else replace(found, error=late, failed_batch=following, late=True)
+            return (
+                rehearsed
+                if waits
+                else replace(rehearsed, error=late, failed_batch=following, late=True)
+            )
         time.sleep(_POLL)
 
 
@@ -209,13 +201,13 @@ def _batches(jsq: Any, first: int, following: int) -> tuple[RehearsedBatch, ...]
 
     A trigger without input is reported under the number of the batch before it.
     """
-    found: dict[int, RehearsedBatch] = {}
+    batches: dict[int, RehearsedBatch] = {}
     for report in jsq.recentProgress():
         progress = json.loads(report.json())
         number = int(progress["batchId"])
         if first <= number < following and "addBatch" in progress.get("durationMs", {}):
-            found[number] = _batch(progress)
-    return tuple(found[number] for number in sorted(found))
+            batches[number] = _batch(progress)
+    return tuple(batches[number] for number in sorted(batches))
 
 
 def _batch(progress: Mapping[str, Any]) -> RehearsedBatch:

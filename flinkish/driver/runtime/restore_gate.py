@@ -1,19 +1,20 @@
 """Holds the queries of a restored job before their first batch until all state has an owner.
 
-So it does until each name in an option (``--reset-source`` and others) has been found in a query.
+It also holds them until each name in an option (``--reset-source`` and others) has been found in a
+query.
 
-A program starts its queries one after the other. Whether it takes all state of the savepoint is
+A program starts its queries one after the other. Whether it restores all state of the savepoint is
 known only when it has started the last one: it then waits for its queries, asks for the status of
 one, or does neither for a while. Until then the started queries are held, so a refused restore has
-processed nothing, and changed nothing outside the job: a table goes back to the savepoint
-(``--sink-ahead rollback``), and the log of a file sink is completed, only when nothing refuses the
-start any more, and before the first batch.
+processed nothing, and changed nothing outside the job: a table is rolled back to the savepoint
+(``--sink-ahead rollback``), and the log of a file sink is completed, only when the start can no
+longer be refused, and before the first batch.
 
-A program that waits for a bounded query starts others behind it, which are not known before. What
-is judged then are the queries that it has started; only their tables go back, and they run. Later
-ones are judged, and their tables go back, at the program's next wait. Not all at the first: a later
-query's table may be what the earlier one writes to, or may be read only after that one, and the
-plan for it is made of the table as it then is.
+A program that waits for a bounded query may start others after it, which are unknown before. Then
+the queries that it has started are judged; only their tables are rolled back, and they run. Later
+ones are judged, and their tables rolled back, at the program's next wait, not at the first: the
+earlier query may write to a later query's table, or must finish before that is read, and the plan
+depends on the table at that time.
 """
 
 from __future__ import annotations
@@ -43,14 +44,8 @@ _END_GRACE = 10.0
 class RestoreGate:
     """The gate of one job; without a ``restorer`` it is always open.
 
-    Parameters
-    ----------
-    queries
-        Returns the newest run of every query.
-    fail
-        Records the error that the job fails with.
-    let_go
-        Called with the queries that may run, once they may.
+    ``queries`` returns the newest run of every query. ``fail`` records the error that the job fails
+    with. ``let_go`` is called with the queries that may run, once they may.
     """
 
     def __init__(
@@ -90,7 +85,7 @@ class RestoreGate:
     def watching(self, prepared: Prepared, session: Any) -> Iterator[Callable[[Any], None]]:
         """Watch the start of a query; yield a function to call with the JVM's query once it runs.
 
-        From its start the query is held if state, or a name in an option, waits for another. If it
+        The query is held from its start if state, or a name in an option, has no owner yet. If it
         was given state, its plan is compared before its first commit.
         """
         held = self._restorer is not None and (
@@ -124,7 +119,7 @@ class RestoreGate:
             raise
 
     def open(self) -> None:
-        """Let all held queries continue, but for those whose tables have to go back first."""
+        """Let all held queries continue, except those whose tables must be rolled back first."""
         left = frozenset[str]() if self._restorer is None else self._restorer.to_roll_back()
         for watch in self._watches:
             if watch.name not in left:
@@ -137,20 +132,15 @@ class RestoreGate:
 
         Called when the program starts no other query for now.
 
-        Raises
-        ------
-        NonRestoredState
-            State has no owner, and ``-n`` was not given.
-        UsageError
-            An option names what no query has or can still have.
-        TableError
-            A table cannot go back to the savepoint.
+        Raises NonRestoredState if state has no owner and ``-n`` was not given, UsageError if an
+        option names something that no query has or can still have, and TableError if a table cannot
+        be rolled back to the savepoint.
         """
         if self._restorer is None or (self._settled and not self.closed):
             return
         self._wait_for_starts(self._restorer)
         queries = self._queries()
-        # After a query that ends by itself the program may start others.
+        # After a query that ends on its own the program may start others.
         more = any(query.facts.bounded for query in queries)
         try:
             notes = self._restorer.check(more_to_come=more)
@@ -168,8 +158,8 @@ class RestoreGate:
     def _wait_for_starts(self, restorer: Restorer) -> None:
         """Wait for queries that other threads of the program start.
 
-        A program with threads may wait for one query while it starts the next. No table goes back
-        while Spark may still refuse to start its query.
+        A program with threads may wait for one query while it starts the next. No table is rolled
+        back while Spark may still refuse to start its query.
         """
         while self._held_since is not None and (
             restorer.is_waiting() or (self._starting and restorer.to_roll_back())
@@ -181,12 +171,7 @@ class RestoreGate:
     def settle_late(self, interrupt: Callable[[], None]) -> None:
         """Settle, after a while, for a program that does not wait for its queries.
 
-        Called regularly.
-
-        Parameters
-        ----------
-        interrupt
-            Ends a program whose restore is refused.
+        Called regularly. ``interrupt`` ends a program whose restore is refused.
         """
         if self._held_since is None or time.monotonic() - self._held_since < _HOLD_LIMIT:
             return
@@ -196,10 +181,10 @@ class RestoreGate:
             interrupt()
 
     def check_at_end(self) -> None:
-        """Raise NonRestoredState when a program that ended well has left state behind.
+        """Raise NonRestoredState if a program that ended well has not restored all state.
 
-        Raises UsageError for a name in an option that nothing has, if no query has run; else that
-        is noted.
+        Raises UsageError for a name in an option that matches nothing, if no query has run;
+        otherwise it is noted.
         """
         if self._restorer is None:
             return
@@ -219,7 +204,7 @@ class RestoreGate:
             watch.give_up()
 
     def end_or_open(self) -> None:
-        """Let held queries be ended by a request: those whose tables have not gone back run never.
+        """Let a request end held queries; those whose tables were not rolled back never run.
 
         Their first batch would be written to a table that has later ones.
         """
@@ -251,7 +236,7 @@ class RestoreGate:
 
 
 def _keep_from_batches(jsq: Any, deadline: float) -> None:
-    """Make sure that a held query, which is being stopped, does nothing when it is released.
+    """Make sure that a held query that is being stopped does nothing when it is released.
 
     Its logs are taken from it only when it has read them: at the lock, or at the deadline.
     """

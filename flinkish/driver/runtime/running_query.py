@@ -24,25 +24,13 @@ from flinkish.storage import locate
 class ManagedQuery:
     """A started query: the program's handle, and everything needed to start it again.
 
-    Attributes
-    ----------
-    facts, root_uri
-        The writer's settings and the checkpoint, as Spark resolved it, of this query; the program
-        may use the writer for another query later.
-    begin
-        Calls PySpark's own ``start`` or ``toTable`` on the kept writer.
-    handle
-        The object that the program holds; a restart rebinds its ``_jsq``.
-    planned
-        Its plan; None if it could not be read.
-    notes
-        Messages for the user.
-    plan
-        Its part of the restore plan.
-    own
-        The program's own checkpoint location, as it wrote it; None if it gives none.
-    recorded
-        Its facts that the registry already has.
+    ``facts`` and ``root_uri`` are the writer's settings and the checkpoint, as Spark resolved it,
+    of this query; the program may use the writer for another query later. ``begin`` calls PySpark's
+    own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
+    holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
+    ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
+    program's own checkpoint location, as it wrote it, if it sets one. ``recorded`` are its facts
+    that the registry already has.
     """
 
     name: str
@@ -129,7 +117,7 @@ def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
 
 
 def batch_end(progress: Mapping[str, Any]) -> str | None:
-    """Return when the batch of a progress report ended, in ISO 8601; None if it does not say. Pure.
+    """Return when the batch of a progress report ended, in ISO 8601; None if unknown. Pure.
 
     Spark reports when the batch was triggered (UTC) and how long it took.
     """
@@ -170,7 +158,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
 
 
 def _waits_for_input(query: ManagedQuery) -> bool | None:
-    """Return whether the query waits for input; None if that cannot be told of its trigger."""
+    """Return whether the query waits for input; None if its trigger does not show it."""
     if query.facts.trigger_interval is None:
         return None
     return not query.quiesced and spark_jvm.waits_for_input(query.jsq)

@@ -2,9 +2,9 @@
 
 Spark calls ``StreamingQueryListener.onQueryStarted`` on the query's own thread. Neither that thread
 nor ``start`` continues before the call returns (``StreamExecution.runStream``,
-``StreamingQueryManager.startQuery``: no lock is held meanwhile; 3.5 to 4.3). A call that lasts can
-let ``start`` return meanwhile (:func:`~flinkish.driver.spark.jvm.let_start_return`). Calls of one
-query come in the order in which their blocks were entered, each when the one before has returned.
+``StreamingQueryManager.startQuery``: no lock is held meanwhile; 3.5 to 4.3). A long call can let
+``start`` return earlier (:func:`~flinkish.driver.spark.jvm.let_start_return`). Calls of one query
+come in the order in which their blocks were entered, each when the one before has returned.
 """
 
 from __future__ import annotations

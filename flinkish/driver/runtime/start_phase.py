@@ -1,10 +1,10 @@
-"""The time in which a program starts its queries: which of them a savepoint of the job must have.
+"""The phase in which a program starts its queries, all of which a savepoint must include.
 
-A program starts its queries one after the other, and says nowhere how many there will be. It has
-started them all when it waits for one of them, when it ends, or when as many run as ``run
---queries N`` announced. Until then the job is not RUNNING, and a savepoint waits. A program that
-does none of this (it sleeps in a loop) counts as started after a quiet time; its job is then
-*incomplete* for a while: it may yet start a query that a savepoint does not have.
+A program starts its queries one after the other, without announcing their number. It has started
+them all when it waits for one of them, when it ends, or when as many run as ``run --queries N``
+announced. Until then the job is not RUNNING, and a savepoint waits. A program that does none of
+this (it sleeps in a loop) counts as started after a quiet time; its job is then *incomplete* for a
+while: it may still start a query that a savepoint does not include.
 """
 
 from __future__ import annotations
@@ -28,12 +28,8 @@ COMPLETE = 600.0
 class StartPhase:
     """Follows the starts of one job's queries; thread-safe.
 
-    Parameters
-    ----------
-    announced
-        The number of queries that the program starts; None if it is not known.
-    clock
-        Returns seconds (``time.monotonic``).
+    ``announced`` is the number of queries that the program starts, if known. ``clock`` returns
+    seconds (``time.monotonic``).
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class StartPhase:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the program has said, or shown for long enough, that no query is missing."""
+        """Whether all announced queries have started, or the program was quiet long enough."""
         if self._announced is not None:
             return self.missing == 0
         quiet = self._last is not None and self._clock() - self._last >= COMPLETE
@@ -99,7 +95,7 @@ class StartPhase:
             self._over = self._certain = True
 
     def asked(self) -> None:
-        """Record that the program asks for the state of a query: repeatedly, it waits for it."""
+        """Record that the program asks for the state of a query; doing so repeatedly is a wait."""
         if self._quiet_for(ASKED):
             self.waited()
 

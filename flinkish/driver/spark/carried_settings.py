@@ -12,15 +12,12 @@ from flinkish.launch.carried_job import JAR, remove
 
 
 def arrive(environ: MutableMapping[str, str]) -> None:
-    """Set what this driver's JVM has not been given, and remove the file the driver came in.
+    """Set what this driver's JVM was not given, and remove the file that brought the driver.
 
     A ``SparkConf`` reads the JVM's system properties (``SparkConf.loadFromSystemProperties``). The
-    jar by which the job came is in ``spark.jars``: Spark would give it to every executor.
+    jar that brought the job is in ``spark.jars``: Spark would give it to every executor.
 
-    Raises
-    ------
-    StorageError
-        The file cannot be removed.
+    Raises StorageError if the file cannot be removed.
     """
     settings = json.loads(environ.pop(SETTINGS_VARIABLE, "null"))
     if settings is not None:

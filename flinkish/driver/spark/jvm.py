@@ -85,7 +85,7 @@ def waits_for_lock(jsq: Any) -> bool:
 def forbid_batches(jsq: Any) -> None:
     """Make it impossible for the query to plan or commit another batch; the next attempt fails.
 
-    Called for a query that is to end, while its thread is kept from the progress lock. An interrupt
+    Called for a query that must end, while its thread cannot get the progress lock. An interrupt
     alone is not certain to end it: Hadoop's ``Shell.joinThread`` swallows one that comes while a
     log file is written, and Spark 3.5 then runs the whole batch although the state is TERMINATED.
     ``MicroBatchExecution`` cannot add to its logs once it has none (run on 3.5.9, 4.0.5, 4.1.4,
@@ -104,7 +104,7 @@ def forbid_batches(jsq: Any) -> None:
 def let_start_return(jsq: Any) -> None:
     """Let ``start`` return, while the query's own thread still posts the event of its start.
 
-    ``start`` waits for a latch that this thread opens behind that event (3.5 to 4.3).
+    ``start`` waits for a latch that this thread opens after that event (3.5 to 4.3).
     """
     execution = stream_execution(jsq)
     declaring = execution.getClass()
@@ -190,7 +190,7 @@ def has_stages(jsq: Any) -> bool:
     return True
 
 
-#: What stands before the root cause of a query's error.
+#: The text before the root cause of a query's error.
 CAUSED_BY = "\nCaused by: "
 #: Causes of an exception that are followed, at most.
 _CAUSES = 20

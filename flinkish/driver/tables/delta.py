@@ -8,7 +8,7 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 * A commit of a streaming query has ``operation`` ``STREAMING UPDATE`` and, in
   ``operationParameters``, ``queryId`` and ``epochId`` (the batch).
 * ``DeltaTable.restoreToVersion`` commits the files of that version (``RESTORE``, parameter
-  ``version``). Transactions stay as they are: the sink goes on skipping the batches that it had.
+  ``version``). Transactions stay as they are: the sink continues to skip the batches that it had.
 * Delta refuses to do anything in a session without its extension and catalog, so that a program
   that writes to Delta has both.
 """
@@ -27,7 +27,7 @@ from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 #: Operations that leave the rows, the schema and the properties of a table as they are.
 _MAINTENANCE = frozenset({"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "VACUUM START"})
-#: Operations that put other rows in place of all, whatever their mode.
+#: Operations that replace all rows, in any mode.
 _REPLACING = frozenset(
     {"CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE"}
     | {"REPLACE TABLE AS SELECT", "TRUNCATE", "CLONE"}
@@ -39,14 +39,9 @@ _HISTORY = 10_000
 
 
 class DeltaTable:
-    """A table of Delta Lake.
+    """A Delta Lake table.
 
-    Parameters
-    ----------
-    session
-        The session of the query.
-    location
-        The path or URL of the table.
+    ``session`` is the query's; ``location`` is the path or URL of the table.
     """
 
     def __init__(self, session: Any, location: str) -> None:
@@ -60,7 +55,7 @@ class DeltaTable:
             return bool(self._tables.isDeltaTable(self._jsession, self._location))
 
     def read(self, query_id: str) -> TableReading:
-        """Return what the table has of a query; TableError when it cannot be read."""
+        """Return what the table has recorded of a query; TableError if it cannot be read."""
         with self._errors():
             snapshot = self._log_and_snapshot()._2()
             newest = snapshot.transactions().get(query_id)
@@ -75,7 +70,7 @@ class DeltaTable:
     def history(
         self, version: int | None = None, *, back_to: int | None = None
     ) -> Sequence[TableCommit]:
-        """See :class:`~flinkish.driver.tables.table.Table`; TableError as :meth:`read`."""
+        """Return the commits that lead to a version; TableError as :meth:`read`."""
         count = _HISTORY
         if back_to is not None:
             with self._errors():
@@ -89,16 +84,13 @@ class DeltaTable:
         with self._errors():
             history = self._tables.forPath(self._jsession, self._location).history(count)
             columns = self._jvm.PythonUtils.toSeq(["operation", "operationParameters"])
-            found = history.select("version", columns).toJSON().collectAsList()
-            return [json.loads(row) for row in found]
+            rows = history.select("version", columns).toJSON().collectAsList()
+            return [json.loads(row) for row in rows]
 
     def answer(self, position: DeltaPosition, options: Mapping[str, str]) -> DeltaAnswer:
-        """Return what the table has of what a source is to read; TableError as :meth:`read`.
+        """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
 
-        Parameters
-        ----------
-        options
-            Those of the source.
+        ``options`` are those of the source.
         """
         if not self.exists():
             return DeltaAnswer(None)
@@ -137,15 +129,11 @@ def lineage(
 ) -> tuple[TableCommit, ...]:
     """Return the commits of a history that lead to a version. Pure.
 
-    A ``RESTORE`` continues the version that it goes back to: those between are no part of it,
-    unless another one goes back to one of them.
+    A ``RESTORE`` continues the version that it goes back to: the commits between are not part of
+    the lineage, unless another ``RESTORE`` goes back to one of them.
 
-    Parameters
-    ----------
-    rows
-        ``version``, ``operation`` and ``operationParameters`` of each commit, oldest first.
-    version
-        The newest unless given.
+    ``rows`` are ``version``, ``operation`` and ``operationParameters`` of each commit, oldest
+    first. ``version`` is the newest by default.
     """
     commits: dict[int, TableCommit] = {}
     parents: dict[int, int | None] = {}

@@ -6,17 +6,17 @@ Facts used, run on Spark 3.5.9 and 4.0.5 with Iceberg 1.10.1 and on 4.1.4 with 1
   the batch into the summary of each snapshot, also of a batch without rows and in complete mode. It
   leaves out the commit of a batch that is not above that of the newest ancestor of the current
   snapshot with the same query id. The batch was computed by then: its state is written.
-* The ancestors are all that it knows. After ``rollbackTo`` it commits the same batches again, and
-  when the query's snapshots were expired too, so that their rows are there twice.
+* It knows only the ancestors. After ``rollbackTo``, and after the query's snapshots have expired,
+  it commits the same batches again, so that their rows are there twice.
 * ``rollbackTo`` goes back to an ancestor of the current snapshot, and commits no new snapshot.
   ``setCurrentSnapshot`` takes any snapshot that the table still has, also one that was undone.
 * Maintenance (``rewrite_data_files``, ``rewrite_manifests``) has the operation ``replace``. It has
-  no query id, and the newest one is found behind it.
-* ``commit`` looks at the current snapshot also where it writes to a branch (``table.branch_x``, on
-  4.1.4 the name of another table; ``spark.wap.branch``). There it leaves out nothing, and what is
-  written again is there twice.
-* The sink never makes a table by ``format("iceberg").start(...)``. What it takes is the name of a
-  table, and with a slash in it a path of ``HadoopTables``.
+  no query id; the newest one is on an older ancestor.
+* ``commit`` examines the current snapshot even if it writes to a branch (``table.branch_x``, on
+  4.1.4 the name of another table; ``spark.wap.branch``). There it skips nothing, and rows written
+  again are there twice.
+* The sink never creates a table for ``format("iceberg").start(...)``. The argument is the name of a
+  table, or, with a slash in it, a path of ``HadoopTables``.
 """
 
 from __future__ import annotations
@@ -41,14 +41,9 @@ _REPLACE = "replace"
 
 
 class IcebergTable:
-    """A table of Iceberg.
+    """An Iceberg table.
 
-    Parameters
-    ----------
-    session
-        The session of the query.
-    place
-        The name of the table, or its path or URL.
+    ``session`` is the query's; ``place`` is the name of the table, or its path or URL.
     """
 
     def __init__(self, session: Any, place: str) -> None:
@@ -64,7 +59,7 @@ class IcebergTable:
             return bool(self._session.catalog.tableExists(self._place))
 
     def read(self, query_id: str) -> TableReading:
-        """Return what the table has of a query; TableError when it cannot be read."""
+        """Return what the table has recorded of a query; TableError if it cannot be read."""
         with self._errors():
             table = self._load()
             self._refuse_branch(table)
@@ -80,23 +75,20 @@ class IcebergTable:
     def history(
         self, version: int | None = None, *, back_to: int | None = None
     ) -> Sequence[TableCommit]:
-        """See :class:`~flinkish.driver.tables.table.Table`; TableError as :meth:`read`."""
-        found: list[TableCommit] = []
+        """Return the commits that lead to a version; TableError as :meth:`read`."""
+        commits: list[TableCommit] = []
         with self._errors():
             for snapshot in self._ancestors(self._load(), version):
                 whole = snapshot.get("parent-snapshot-id") is None
-                found.append(replace(commit_of(snapshot), is_first=whole))
-                if found[-1].version == back_to:
+                commits.append(replace(commit_of(snapshot), is_first=whole))
+                if commits[-1].version == back_to:
                     break
-        return tuple(reversed(found))
+        return tuple(reversed(commits))
 
     def answer(self, position: IcebergPosition, options: Mapping[str, str]) -> IcebergAnswer:
-        """Return what the table has of the position of a source; TableError as :meth:`read`.
+        """Return what the table still has for a source at ``position``; TableError as :meth:`read`.
 
-        Parameters
-        ----------
-        options
-            The source's.
+        ``options`` are those of the source.
         """
         with self._errors():
             table = self._load()
@@ -134,13 +126,13 @@ class IcebergTable:
         if oldest is not None and oldest.get("parent-snapshot-id") is not None:
             raise TableError(
                 f"the table {self._place}: the snapshots before {oldest['snapshot-id']} were "
-                "expired, and no later one is of the query; what it has of the query's batches it "
-                "does not know, and writes again"
+                "expired, and no later one is of the query; it cannot tell which of the query's "
+                "batches it has, and writes them again"
             )
         return None
 
     def _refuse_branch(self, table: Any) -> None:
-        """Raise TableError where the query writes to a branch, whose batches the sink ignores."""
+        """Raise TableError if the query writes to a branch, whose batches the sink ignores."""
         _, named, branch = self._place.rpartition(".branch_")
         if not named or str(table.name()).endswith(f".branch_{branch}"):
             audited = str(table.properties().get("write.wap.enabled")).lower() == "true"
@@ -168,7 +160,7 @@ class IcebergTable:
             snapshot = None if parent is None else table.snapshot(parent)
 
     def _load(self) -> Any:
-        """Return the table as it is now; a catalog may have kept an older look at it."""
+        """Return the current table; a catalog may have cached an older version."""
         if is_path(self._place):
             return self._paths.load(self._place)
         spark = self._jvm.org.apache.iceberg.spark.Spark3Util

@@ -24,17 +24,11 @@ _PATH_TABLE = re.compile(r"delta\.`(?P<path>[^`]+)`")
 
 @dataclass(frozen=True)
 class SinkPlace:
-    """Where a query writes to.
+    """Where a query writes.
 
-    Attributes
-    ----------
-    format
-        None for the session's default format (``spark.sql.sources.default``).
-    path
-        Its location, as the program gives it or as the catalog has it; None if it has none, or
-        the table does not exist yet.
-    table
-        The name of the table that the program gives (``toTable``).
+    ``format`` is None for the session's default format (``spark.sql.sources.default``). ``path`` is
+    its location, from the program or from the catalog; None if it has none, or the table does not
+    exist yet. ``table`` is the name that the program gives (``toTable``).
     """
 
     format: str | None
@@ -58,11 +52,11 @@ def with_format(place: SinkPlace, session: Any) -> SinkPlace:
 
 
 def resolve(place: SinkPlace, session: Any) -> SinkPlace:
-    """Return a place with the format and location that its catalog has of a table.
+    """Return a place with the table's format and location from its catalog.
 
     Without a table it has the format of :func:`with_format`.
 
-    Raises TableError when the catalog cannot be asked, or a table has to be there and is not.
+    Raises TableError if the catalog cannot be read, or a required table does not exist.
     """
     place = with_format(place, session)
     named = _is_iceberg(place) and place.path is not None and not is_path(place.path)
@@ -81,7 +75,7 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
 
 
 def _describe(session: Any, table: str) -> Mapping[str, str]:
-    """Return what a catalog says of a table; empty when there is none."""
+    """Return what a catalog records about a table; empty if there is none."""
     with table_errors(table, "its catalog"):
         if not session.catalog.tableExists(table):
             return {}
@@ -107,20 +101,11 @@ def _is_iceberg(place: SinkPlace) -> bool:
 def facts_at(
     place: SinkPlace, session: Any, query_id: str, batch_id: int
 ) -> tuple[dict[str, Any], str]:
-    """Return what a savepoint records of the table of a sink, and why its version is not in it.
+    """Return what a savepoint records about a sink's table, and why its version is missing.
 
-    Parameters
-    ----------
-    place
-        As the program gives it.
-    batch_id
-        The batch of the savepoint. ``table_version`` is the table's newest version that has nothing
-        of a later batch, ``table_id`` the id of that table.
-
-    Returns
-    -------
-    tuple
-        The facts, and a text; empty where the version is known or there is none.
+    ``place`` is as the program gives it; ``batch_id`` is that of the savepoint. ``table_version``
+    is the table's newest version without anything of a later batch, ``table_id`` the id of that
+    table. The text is empty if the version is known or there is none.
     """
     described: dict[str, Any] = {}
     try:

@@ -1,4 +1,4 @@
-"""Tables that queries read, and what they have of a saved position."""
+"""Tables that queries read, and what they still have for a saved position."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 
 def ask_table(session: Any, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-    """Return what the table of a source has of its position.
+    """Return what the table of a source still has for its position.
 
-    The form of the position says of which format the table is, as by name all look alike.
-
-    Returns
-    -------
-    SourceAnswer or None
-        None for a source that reads no table, or one that cannot be asked.
-
-    Raises
-    ------
-    TableError
-        The table cannot be read.
+    The form of the position shows the format of the table; table names do not. Returns None for a
+    source that does not read a table, or one that cannot be asked. Raises TableError if the table
+    cannot be read.
     """
     delta = parse_delta_position(saved.offset)
     if delta is not None:

@@ -1,4 +1,4 @@
-"""What is asked of a table that a query writes to, whatever its format, and how it fails."""
+"""The interface of tables (Delta, Iceberg), and the conversion of their errors."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 
 class Table(Protocol):
-    """A table that a query writes to; opened for one look.
+    """A table that a query writes to; opened for a single use.
 
-    All methods raise :class:`~flinkish.errors.TableError` where the table cannot be read or cannot
-    do it.
+    All methods raise :class:`~flinkish.errors.TableError` if the table cannot be read or does not
+    support them.
     """
 
     def exists(self) -> bool:
         """Return whether there is a table."""
 
     def read(self, query_id: str) -> TableReading:
-        """Return what the table has of a query."""
+        """Return what the table has recorded of a query."""
 
     def history(
         self, version: int | None = None, *, back_to: int | None = None
     ) -> Sequence[TableCommit]:
         """Return the commits that lead to a version, oldest first.
 
-        They reach back as far as the table still has them, or a bound.
+        They reach back as far as the table still has them, up to a limit.
 
-        Parameters
-        ----------
-        version
-            The present one unless given; there are no commits where the table does not have it.
-        back_to
-            A version before which nothing is of interest.
+        ``version`` is the present one by default; if the table does not have it, there are no
+        commits. Versions before ``back_to`` are of no interest.
         """
 
     def roll_back(self, version: int) -> None:
@@ -44,14 +40,10 @@ class Table(Protocol):
 
 @contextmanager
 def table_errors(table: str, product: str) -> Iterator[None]:
-    """Turn the errors of a table's own classes into TableError, with the first line of theirs.
+    """Turn the errors of a table's own classes into TableError, with their first line.
 
-    Parameters
-    ----------
-    table
-        Its path or name.
-    product
-        The name of the table format, whose classes may be missing in the session.
+    ``table`` is its path or name, ``product`` the name of the table format, whose classes may be
+    missing in the session.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException

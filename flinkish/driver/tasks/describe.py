@@ -20,9 +20,9 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import (
     check_names,
     offers_here,
-    options_of,
     plan_start,
     planning_settings,
+    settings_of,
 )
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
@@ -71,12 +71,9 @@ _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": F
 
 
 class Description:
-    """Replaces the runtime behind the hook.
+    """Replaces the runtime that the hook calls.
 
-    Attributes
-    ----------
-    queries
-        The planned queries, as pairs of name and plan.
+    ``queries`` are the planned queries, as pairs of name and plan.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -118,13 +115,14 @@ class Description:
         self._spec = question.spec
         self._planner = RestorePlanner(
             offers_here(self._spec, question.job),
-            options_of(self._spec, self._planning),
+            self._spec.options,
             DriverRestoreEnvironment(
                 known_runs,
                 under_other_ids=partial(known_runs, other_id=True),
-                offline=self._spec.offline,
+                offline=self._spec.options.offline,
                 writers=lambda: question.writers,
             ),
+            settings_of(self._spec, self._planning),
         )
 
     def found(self) -> Described:
@@ -179,7 +177,7 @@ class Description:
         self._session = None
 
     def fail(self, error: FlinkishError) -> None:
-        """Record an error that counts whatever the program does about it."""
+        """Record an error, even if the program handles it."""
         self._fatal = self._fatal or error
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
@@ -278,16 +276,16 @@ def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
 
     ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
     """
-    found = planned.coverage()
+    coverage = planned.coverage()
     return {
         "name": name,
         "operators": [_operator_record(planned, node) for node in planned.graph],
-        "coverage": {"stateful": found.stateful, "with_uid": found.with_uid},
+        "coverage": {"stateful": coverage.stateful, "with_uid": coverage.with_uid},
         "notes": list(planned.notes),
         "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
         "dot": dot(planned.graph, planned.identities, planned.hasher, name),
-        "coverage_message": found.message(),
-        "missing": [_facts(node) for node in found.missing],
+        "coverage_message": coverage.message(),
+        "missing": [_facts(node) for node in coverage.missing],
     }
 
 
@@ -326,7 +324,7 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
 
 
 def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
-    """Return the typed states of an operator; those of a map's keys have ``#key`` behind."""
+    """Return the typed states of an operator; those of a map's keys have the suffix ``#key``."""
     return [
         {
             "name": name,

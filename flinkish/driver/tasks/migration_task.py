@@ -1,6 +1,6 @@
 """Migration: a driver without a program that makes a new savepoint from an old one.
 
-``flinkish migrate`` asks it for that (:class:`~flinkish.messages.migration.Migration`).
+``flinkish migrate`` requests it (:class:`~flinkish.messages.migration.Migration`).
 :func:`~flinkish.driver.migration.savepoint_migration.write_rewritten` does the work.
 """
 
@@ -33,16 +33,9 @@ def main(migration: Migration, options: Mapping[str, str], call_path: str) -> in
 def migrate(migration: Migration, progress_path: str) -> MigrationResult:
     """Write the new savepoint and return it with the new state of each operator.
 
-    Raises
-    ------
-    SavepointNotFound
-        There is no savepoint at the old path.
-    Corrupt
-        The old savepoint or one of its state files is damaged.
-    Incompatible
-        The state cannot become what the migration requests.
-    StorageError
-        The target cannot be written.
+    Raises SavepointNotFound, Corrupt if the old savepoint or one of its state files is damaged,
+    Incompatible if the state cannot take the requested form, and StorageError if the target cannot
+    be written.
     """
     savepoint = open_savepoint(migration.path)
     check_files(savepoint)

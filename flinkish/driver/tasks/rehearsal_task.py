@@ -1,9 +1,9 @@
 """Rehearse mode: the user's program runs, and its queries run a few batches on copies of state.
 
-``flinkish rehearse`` asks the driver for it (:class:`~flinkish.messages.calls.RehearsalTask`).
-``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one
-query after the other, and return a query that has ended. The rest of the program runs unchanged, to
-its end. Output of a file sink goes into the directory of the rehearsal.
+``flinkish rehearse`` requests it (:class:`~flinkish.messages.calls.RehearsalTask`).
+``DataStreamWriter.start`` and ``toTable`` run the query to the end of its rehearsal, one query
+after the other, and return a query that has ended. The rest of the program runs unchanged, to its
+end. Output of a file sink goes into the directory of the rehearsal.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ def main(
     Writes a :class:`~flinkish.messages.rehearsals.Rehearsed` and returns the driver's exit status.
     """
     error: FlinkishError | None
-    status, found = 0, None
+    status, answer = 0, None
     program: RehearsedProgram | None = None
     try:
         program = RehearsedProgram(task, options)
         outcome = program.run(lambda: run_program(argv))
         error, status = program.failure(outcome), outcome.status
         if error is None:
-            found = program.answer()
+            answer = program.answer()
     except FlinkishError as refused:
         error = refused
     finally:
         if program is not None:
             program.close()
-    write_answer(call_path, found, error)
+    write_answer(call_path, answer, error)
     if program is not None:
         program.stop_session()
     return status or (0 if error is None else 1)
 
 
 class RehearsedProgram(Description):
-    """Replaces the runtime behind the hook, and runs each query that is started."""
+    """Replaces the runtime that the hook calls, and runs each query that is started."""
 
     def __init__(self, task: RehearsalTask, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._task = task
         self._spec = task.question.spec
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
-        # In its own directory: it shows a purge that somebody is at work there.
+        # In its own directory: it shows a purge that the directory is in use.
         self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
         self._rehearsed: list[RehearsedQuery] = []
 
@@ -97,7 +97,7 @@ class RehearsedProgram(Description):
         return ended_query(name)
 
     def answer(self) -> Rehearsed:
-        """Return what became of the queries, and the plan of the restore."""
+        """Return the outcomes of the queries, and the plan of the restore."""
         return Rehearsed(
             tuple(self._rehearsed), self._rehearsal.planner.restore_plan(complete=True)
         )
@@ -122,5 +122,5 @@ class RehearsedProgram(Description):
         what = f"the table {facts.table}" if facts.table is not None else f"a {format_} sink"
         raise UsageError(
             f"query '{name}' writes to {what}, which a rehearsal cannot redirect",
-            hint="let the output of all queries go nowhere, with --sink noop",
+            hint="discard the output of all queries with --sink noop",
         )

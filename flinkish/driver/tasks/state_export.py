@@ -1,6 +1,6 @@
 """State as data: a driver without a program that selects or exports rows of a savepoint's state.
 
-``flinkish state`` asks for it (:class:`~flinkish.messages.calls.StateTask`); it is only read.
+``flinkish state`` requests it (:class:`~flinkish.messages.calls.StateTask`); state is only read.
 """
 
 from __future__ import annotations
@@ -43,16 +43,9 @@ def _session() -> Any:
 def run(session: Any, task: StateTask) -> StateAnswer:
     """Carry out a task and return its result.
 
-    Raises
-    ------
-    UsageError
-        There is no such state, Spark refuses the condition, or the target exists.
-    Corrupt, UnsupportedFormat
-        The state cannot be read.
-    StorageError
-        The target cannot be written.
-    LaunchFailed
-        This interpreter lacks packages that reading state needs.
+    Raises UsageError if there is no such state, Spark refuses the condition, or the target exists;
+    Corrupt or UnsupportedFormat if the state cannot be read; StorageError if the target cannot be
+    written; LaunchFailed if this interpreter lacks packages that reading state needs.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -100,8 +93,8 @@ def _select(session: Any, state: SavedState, task: StateTask) -> StateAnswer:
     from flinkish.engine.tables.spark_frames import json_rows
 
     limit = task.limit
-    found = json_rows(_frame(session, state, task).limit(limit + 1))
-    return StateAnswer(tuple(found[:limit]), len(found) > limit)
+    rows = json_rows(_frame(session, state, task).limit(limit + 1))
+    return StateAnswer(tuple(rows[:limit]), len(rows) > limit)
 
 
 def _export(session: Any, state: SavedState, task: StateTask, target: str) -> int:

@@ -40,23 +40,9 @@ _EMPTY: Final = pa.scalar(b"", pa.binary())
 def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
     """Encode rows, each of which has one value of each part.
 
-    Parameters
-    ----------
-    parts
-        Types, and Arrow arrays of these types without nulls. If a part is an array of structs, its
-        elements may not be null.
-    count
-        The number of rows.
-
-    Returns
-    -------
-    bytes
-        The rows' bytes, one row after another, as in a block.
-
-    Raises
-    ------
-    CannotEncode
-        A value is null where the schema allows no nulls, or the rows have 2 GiB or more.
+    ``parts`` are types and Arrow arrays of these types without nulls; elements of arrays of structs
+    may not be null. The rows follow one another as in a block. Raises CannotEncode for a null that
+    the schema does not allow, and for 2 GiB or more.
     """
     present = np.ones(count, bool)
     segments: list[Segment] = []
@@ -199,8 +185,8 @@ def _words(array: Any, width: int) -> Any:
     """Return the numbers of Arrow's buffer; null values may be any number."""
     if not len(array):
         return np.zeros(0, f"<i{width}")
-    found = np.frombuffer(array.buffers()[1], f"<i{width}")
-    return found[array.offset : array.offset + len(array)]
+    words = np.frombuffer(array.buffers()[1], f"<i{width}")
+    return words[array.offset : array.offset + len(array)]
 
 
 def _hidden(array: Any, present: Any) -> Any:
@@ -214,8 +200,8 @@ def _offsets(array: Any) -> Any:
     """Return where each of an array's binaries begins, and where the last one ends."""
     if not len(array):
         return np.zeros(1, np.int32)
-    found = np.frombuffer(array.buffers()[1], np.int32)
-    return found[array.offset : array.offset + len(array) + 1]
+    offsets = np.frombuffer(array.buffers()[1], np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1]
 
 
 def _join(segments: list[Segment], count: int) -> Any:

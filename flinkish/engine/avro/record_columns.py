@@ -39,13 +39,9 @@ _INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 class Wire:
     """The wire form of a type.
 
-    Attributes
-    ----------
-    schema
-        The wire schema of a value.
-    from_python
-        Converts the values that fastavro decoded to an Arrow array. It raises ValueError, TypeError
-        or OverflowError if a value is not of the type.
+    ``schema`` is the wire schema of a value. ``from_python`` converts the values that fastavro
+    decoded to an Arrow array; it raises ValueError, TypeError or OverflowError if a value is not of
+    the type.
     """
 
     schema: Any
@@ -55,12 +51,7 @@ class Wire:
 def compile_wire(data_type: DataType, names: Iterator[str]) -> Wire:
     """Return the wire form of a type, including nested types.
 
-    Parameters
-    ----------
-    data_type
-        The type.
-    names
-        Names for its records; they must be unique in a schema.
+    ``names`` are for its records; they must be unique in a schema.
     """
     parts = as_struct(data_type)
     if parts is not None:

@@ -92,12 +92,7 @@ def unique_names(
 
     A field whose name needs no cleaning has priority for that name.
 
-    Parameters
-    ----------
-    names
-        The names of a struct's fields, in order.
-    clean
-        Applied to each name first.
+    ``clean`` is applied to each name first.
     """
     originals = list(names)
     taken = {name for name in originals if clean(name) == name}
@@ -117,18 +112,9 @@ def unique_names(
 def avro_schema(struct: Struct, name: str) -> dict[str, Any]:
     """Return the Avro record schema of a state schema.
 
-    Parameters
-    ----------
-    struct
-        The state schema.
-    name
-        The record's full name. Nested records are named by their path below it.
-
-    Returns
-    -------
-    dict
-        A schema for ``json.dumps`` and ``fastavro.parse_schema``. Nullable fields are unions of
-        null and their type, with null as the default.
+    The result suits ``json.dumps`` and ``fastavro.parse_schema``. Nullable fields are unions of
+    null and their type, with null as the default. ``name`` is the record's full name; nested
+    records are named by their path below it.
     """
     return _record(struct, ".".join(avro_name(part) for part in name.split(".")))
 
@@ -138,15 +124,8 @@ def spark_struct(schema: Any) -> Struct:
 
     If the ``spark.`` properties are lost, the result follows the Avro types alone.
 
-    Parameters
-    ----------
-    schema
-        The Avro schema, as ``json.loads`` returns it.
-
-    Raises
-    ------
-    UnknownType
-        The schema is not a record, or has something that :func:`avro_schema` never produces.
+    Raises UnknownType if the schema is not a record, or has something that :func:`avro_schema`
+    never produces.
     """
     parsed = _parse(schema)
     if not isinstance(parsed, Struct):
@@ -158,12 +137,12 @@ def _record(struct: Struct, name: str) -> dict[str, Any]:
     fields = []
     names = unique_names((f.name for f in struct.fields), avro_name)
     for field, field_name in zip(struct.fields, names, strict=True):
-        made = {"name": field_name, "type": _type(field.type, f"{name}.{field_name}")}
+        field_schema = {"name": field_name, "type": _type(field.type, f"{name}.{field_name}")}
         if field.nullable:
-            made |= {"type": _optional(made["type"]), "default": None}
+            field_schema |= {"type": _optional(field_schema["type"]), "default": None}
         elif isinstance(field.type, Void):
-            made["spark.nullable"] = False
-        fields.append(made | {"spark.name": field.name})
+            field_schema["spark.nullable"] = False
+        fields.append(field_schema | {"spark.name": field.name})
     return {"type": "record", "name": name, "fields": fields}
 
 
@@ -255,4 +234,4 @@ def _without_null(schema: Any) -> Any:
 
 
 def _unknown(schema: Any) -> UnknownType:
-    return UnknownType(f"the Avro schema {str(schema)[:100]} is none of a state")
+    return UnknownType(f"the Avro schema {str(schema)[:100]} is not a state schema")

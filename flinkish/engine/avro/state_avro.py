@@ -73,16 +73,9 @@ _NAME: Final = "flinkish.row"
 class AvroState(NamedTuple):
     """The content of a canonical file.
 
-    Attributes
-    ----------
-    metadata
-        The metadata given to :func:`write_avro`, and the ``flinkish.`` entries of the file itself.
-    key
-        The schema of the keys.
-    value
-        The schema of the values, or of one record of their lists; None for keys alone.
-    blocks
-        Pairs of a batch of keys and a batch of values (None for keys alone).
+    ``metadata`` has the entries given to :func:`write_avro` and the ``flinkish.`` entries of the
+    file itself. ``value`` is the schema of the values, or of one record of their lists; None for
+    keys alone. ``blocks`` are pairs of a batch of keys and a batch of values (None for keys alone).
     """
 
     metadata: dict[str, str]
@@ -123,40 +116,17 @@ def write_avro(
 ) -> int:
     """Write rows as an Avro object container file.
 
-    Parameters
-    ----------
-    file
-        The target file; it stays open.
-    key
-        The schema of the keys.
-    value
-        The schema of the values, or None for keys alone.
-    batches
-        Pairs of record batches with equal numbers of rows: keys, and values (None for keys alone).
-        Columns are matched by position.
-    codec
-        ``zstandard``, or ``deflate``, which every Avro tool supports.
-    metadata
-        Entries for the file's header; names that begin with ``avro.`` or ``flinkish.`` are
-        reserved.
-    lists
-        True if values are lists of records of ``value``; see :func:`list_column`.
+    Returns the number of rows. ``batches`` are pairs of record batches with equal numbers of rows:
+    keys, and values (None if ``value`` is); columns are matched by position. Every Avro tool
+    supports the codec ``deflate``, few ``zstandard``. Names in ``metadata`` that begin with
+    ``avro.`` or ``flinkish.`` are reserved (ValueError). With ``lists`` values are lists of records
+    of ``value``; see :func:`list_column`.
 
-    Returns
-    -------
-    int
-        The number of rows written.
-
-    Raises
-    ------
-    CannotEncode
-        A batch does not match its schema, has a null where the schema allows none, or has rows too
-        large for a block (2 GiB).
-    ValueError
-        The codec cannot be written, or a name in the metadata is reserved.
+    Raises CannotEncode if a batch does not match its schema, has a null where the schema allows
+    none, or has rows too large for a block (2 GiB).
     """
     if codec not in COMPRESS:
-        raise ValueError(f"the codec {codec} is none of {', '.join(COMPRESS)}")
+        raise ValueError(f"unsupported Avro codec {codec} (supported: {', '.join(COMPRESS)})")
     reserved = [name for name in metadata or {} if name.startswith(("avro.", "flinkish."))]
     if reserved:
         raise ValueError(f"the name {reserved[0]} is reserved in a file's metadata")
@@ -186,33 +156,25 @@ def write_avro(
 def read_avro(file: BinaryIO, name: str) -> AvroState:
     """Read a file of :func:`write_avro`; its blocks are read lazily.
 
-    Parameters
-    ----------
-    file
-        The file, at its start; it must stay open while blocks are read.
-    name
-        The file's name, for errors.
+    ``file`` must stay open while blocks are read; ``name`` is for errors.
 
-    Raises
-    ------
-    StateFormatError
-        The file is damaged, cut short or foreign; also raised while blocks are read. Its offset is
-        that of the damaged block in the file. A file that ends between two blocks looks complete:
-        its number of rows must be recorded elsewhere to detect this.
-    UnsupportedState
-        The file has another version, codec or Avro version.
+    Raises StateFormatError, also while blocks are read, if the file is damaged, cut short or not
+    such a file, and UnsupportedState for another version, codec or Avro version. A file that ends
+    between two blocks looks complete: its number of rows must be recorded elsewhere to detect this.
     """
     container = ContainerReader(file, max_header=_MAX_HEADER, max_block=_MAX_BLOCK)
     header, sync = _header(container, name)
-    found = header.get(FORMAT_KEY)
-    if found is None:
-        raise StateFormatError(name, 0, f"no canonical state: the metadata has no {FORMAT_KEY}")
-    if found != FORMAT:
-        reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
+    version = header.get(FORMAT_KEY)
+    if version is None:
+        raise StateFormatError(name, 0, f"not canonical state: the metadata has no {FORMAT_KEY}")
+    if version != FORMAT:
+        reason = f"version {version} of canonical state: only {FORMAT} is read; use a newer release"
         raise UnsupportedState(name, 0, reason)
     codec = header.get("avro.codec", "null")
     if codec not in DECOMPRESS:
-        raise UnsupportedState(name, 0, f"the codec {codec} is none of {', '.join(DECOMPRESS)}")
+        raise UnsupportedState(
+            name, 0, f"unsupported Avro codec {codec} (supported: {', '.join(DECOMPRESS)})"
+        )
     lists = header.get(LISTS_KEY) == "true"
     key, value = _schemas(header.get("avro.schema", ""), name, lists)
     form = _Form.of(key, value, lists)
@@ -253,7 +215,7 @@ def _schemas(text: str, name: str, lists: bool) -> tuple[Struct, Struct | None]:
     except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
         raise StateFormatError(name, 0, f"the header has no schema of a state: {error}") from error
     if not same:
-        raise StateFormatError(name, 0, "the schema in the header is none of a state")
+        raise StateFormatError(name, 0, "the header's schema is not a state schema")
     return key, value
 
 
@@ -293,20 +255,11 @@ class _Form:
     fastavro reads a block as one record with an array of rows: the number of rows, the rows as in
     the block, and a zero.
 
-    Attributes
-    ----------
-    types
-        The types of keys and values (absent for keys alone): structs, or arrays for lists of
-        records.
-    parts
-        Their wire forms, by their names on the wire.
-    arrows
-        Their Arrow types, by the same names.
-    schema
-        The schema of the record that is a block, as parsed by fastavro.
-    decode_bounded
-        What reads such a record in place of fastavro, and counts elements that take no bytes; None
-        where there are none.
+    ``types`` are those of keys and values (absent for keys alone): structs, or arrays for lists of
+    records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
+    wire. ``schema`` is that of the record that is a block, as parsed by fastavro.
+    ``decode_bounded`` reads such a record in place of fastavro and counts elements that take no
+    bytes; None if there are none.
     """
 
     types: tuple[Struct | Array, ...]

@@ -52,34 +52,13 @@ def rewrite_state(
 ) -> Rewritten:
     """Write new state of a query's operators: ``state/`` in the target, with all its files.
 
-    Parameters
-    ----------
-    context
-        A ``SparkContext`` of the Spark version that will use the state.
-    source
-        The checkpoint with the state.
-    target
-        Where ``state/`` is created.
-    operators
-        The operators to include, of one query.
-    target_state
-        The target state of all operators; its ``ordinal``, ``changes`` and ``name`` are ignored.
-    each
-        Settings of single operators by the old ordinal: ``ordinal``, ``changes`` and ``name``.
-    root
-        The new checkpoint's location as Spark will name it (see
-        :func:`~.state_files.operator_files`).
-    progress
-        Called with the rows and bytes written so far.
+    ``operators`` are of one query. ``target_state`` applies to all of them; its ``ordinal``,
+    ``changes`` and ``name`` come from ``each``, by the old ordinal. ``root`` is the new
+    checkpoint's location as Spark will name it (see :func:`~.state_files.operator_files`).
+    ``progress`` is called with the rows and bytes written so far.
 
-    Raises
-    ------
-    CannotMigrate
-        The target state is not possible; nothing was written.
-    StateFormatError
-        The source is damaged.
-    LostRows
-        The rows written differ from the rows read.
+    Raises CannotMigrate, before anything is written, if the target state is not possible;
+    StateFormatError if the source is damaged; LostRows if the rows written differ from those read.
     """
     target_state = for_spark(target_state, context.version)
     moves = plan_operators(source, operators, target_state, each)
@@ -147,18 +126,22 @@ def rewrite_checkpoint(
     The new checkpoint continues after the same batch. Parameters and errors are those of
     :func:`rewrite_state`; ``batch`` is a committed batch, the newest by default.
     """
-    found = read_checkpoint(source, batch)
+    checkpoint = read_checkpoint(source, batch)
     result = rewrite_state(
-        *(context, source, target, found.operators, target_state),
+        context,
+        source,
+        target,
+        checkpoint.operators,
+        target_state,
         each=each,
         root=root,
         progress=progress,
     )
     for number in numbers_among(source.names(OFFSETS)):
-        if number >= found.batch - 1:  # Spark needs the previous one; later ones are planned
+        if number >= checkpoint.batch - 1:  # Spark needs the previous one; later ones are planned
             name = f"{OFFSETS}/{number}"
             _write(target, name, with_pins(read_bytes(source, name), name, pins=result.pins))
-    name = f"{COMMITS}/{found.batch}"
+    name = f"{COMMITS}/{checkpoint.batch}"
     _write(target, name, with_state_ids(read_bytes(source, name), name, ids=result.state_ids))
     for log in source.names(SOURCES):
         for entry in source.names(f"{SOURCES}/{log}"):

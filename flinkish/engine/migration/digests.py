@@ -1,7 +1,7 @@
 """Order-independent counts and digests of rows, by which a rewrite is verified.
 
 A digest is the sum, modulo 2^64, of the 64-bit xxHash (XXH3) of each row: of its key alone, and of
-its value with the key's hash as the seed. Equal sets of rows have equal digests whatever their
+its value with the key's hash as the seed. Equal sets of rows have equal digests regardless of their
 partitions, and a row that is lost, duplicated or changed makes them differ. A digest is no defence
 against deliberate collisions.
 """
@@ -20,14 +20,7 @@ _MASK = (1 << 64) - 1
 class RowsDigest:
     """Count and digests of a set of rows.
 
-    Attributes
-    ----------
-    rows
-        Number of rows.
-    keys
-        Digest of the keys.
-    content
-        Digest of keys and values.
+    ``keys`` is the digest of the keys, ``content`` that of keys and values.
     """
 
     rows: int = 0
@@ -49,12 +42,7 @@ class RowsDigest:
 def digest_rows(keys: Sequence[bytes], values: Iterable[bytes], salt: int = 0) -> RowsDigest:
     """Return the digest of rows.
 
-    Parameters
-    ----------
-    keys, values
-        The rows.
-    salt
-        Seed of the key hashes, which separates rows of different families.
+    ``salt`` seeds the key hashes and separates rows of different families.
     """
     one = xxhash.xxh3_64_intdigest
     hashes = [one(key, salt) for key in keys]

@@ -8,7 +8,7 @@ may become a short), and to decimals that may grow. The verdicts are Flink's
 Fields are matched by name. Where a name repeats in a struct, the second is ``name_2`` (see
 :func:`flinkish.engine.avro.schemas.unique_names`). A field's path consists of the names of the
 fields around it, with ``element``, ``key`` and ``value`` for the contents of arrays and maps,
-joined by dots. A name that contains a dot stands in backquotes, as in Spark's SQL.
+joined by dots. A name that contains a dot is put in backquotes, as in Spark's SQL.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Resolution:
             raise CannotEvolve("; ".join(map(str, self.problems)))
         if batch.num_columns != self.parts.written:
             reason = f"{batch.num_columns} columns in place of {self.parts.written}"
-            raise CannotEvolve(f"the rows are not of the schema they are said to have: {reason}")
+            raise CannotEvolve(f"the rows do not have the declared schema: {reason}")
         none = np.zeros(batch.num_rows, bool)
         columns = self.parts.columns(list(batch.columns), none)
         if not columns:
@@ -209,7 +209,7 @@ _Paths = tuple[str, str]
 
 @dataclass
 class _Resolver:
-    """Walks through both schemas and collects what it finds."""
+    """Walks through both schemas and collects problems and changes."""
 
     renames: dict[str, str]
     defaults: dict[str, Any]
@@ -235,13 +235,13 @@ class _Resolver:
         written = unique_names(f.name for f in writer.fields)
         places = {join_path(paths[1], name): index for index, name in enumerate(written)}
         names = unique_names(f.name for f in reader.fields)
-        found = [join_path(paths[0], name) for name in names]
-        origins = self._origins(found, names, places, paths[1])
+        paths_below = [join_path(paths[0], name) for name in names]
+        origins = self._origins(paths_below, names, places, paths[1])
         if given is not None:
             listed = list(places)
             origins = [None if index is None else listed[index] for index in given]
         parts = []
-        for path, place, target in zip(found, origins, reader.fields, strict=True):
+        for path, place, target in zip(paths_below, origins, reader.fields, strict=True):
             if place is None:
                 parts.append(self._added(path, target))
             else:
@@ -282,8 +282,10 @@ class _Resolver:
             place = self.renames[path]
             if place not in places:
                 there = ", ".join(places) or "none"
-                reason = f"it is said to be renamed from {place}, which is no field of its struct"
-                self._problem(path, reason, f"Name one of the fields that are there: {there}")
+                reason = (
+                    f"it is declared as renamed from {place}, which is not a field of its struct"
+                )
+                self._problem(path, reason, f"Name one of the existing fields: {there}")
             elif place in renamed.values():
                 self._problem(path, f"{place} is renamed to another field too", "Rename it once")
             else:
@@ -306,8 +308,8 @@ class _Resolver:
         elif not target.nullable:
             self._problem(
                 path,
-                "it is added, and may not be null, but the rows that are there have no value of it",
-                "Make it nullable, give a default, or say which field it is renamed from",
+                "it is added and not nullable, but existing rows have no value for it",
+                "Make it nullable, give it a default, or declare which field it was renamed from",
             )
         self.changes.append(f"{path}: added, {'null' if default is None else repr(default)}")
         return FieldOrigin(path, target.type, None, Same(), default)
@@ -333,8 +335,8 @@ class _Resolver:
             if not self.check_nulls:
                 self._problem(
                     path,
-                    "it may be null in the rows that are there, and not in the new schema",
-                    "Let it stay nullable, or ask for a check of the rows, if there are no nulls",
+                    "it may be null in existing rows, but not in the new schema",
+                    "Keep it nullable, or request a check of the rows if there are no nulls",
                 )
         return FieldOrigin(path, target.type, index, step, check=check)
 
@@ -346,7 +348,7 @@ class _Resolver:
             return Same() if same else step
         if paths[0] in self.recodes and written == target == Bytes(text=False):
             self.seen.add(paths[0])
-            self.changes.append(f"{paths[0]}: its values are written again")
+            self.changes.append(f"{paths[0]}: its values are rewritten")
             return Recode(paths[0], self.recodes[paths[0]])
         if written == target:
             return Same()
@@ -382,15 +384,17 @@ class _Resolver:
         """Record the renames and defaults that match no field."""
         for path in self.renames:
             if path not in self.seen:
-                reason = "it is said to be renamed, and is no field of the new schema"
+                reason = "it is declared as renamed, but is not a field of the new schema"
                 self._problem(path, reason, "Name a field of the new schema by its whole path")
         for path in self.defaults:
             if path not in self.seen:
-                reason = "it has a default, and is no field that is added"
+                reason = "it has a default, but is not an added field"
                 self._problem(path, reason, "Leave the default out, or correct the path")
         for path in self.recodes:
             if path not in self.seen:
-                reason = "its values are to be written again, and it is no binary field in both"
+                reason = (
+                    "its values should be rewritten, but it is not a binary field in both schemas"
+                )
                 self._problem(path, reason, "Name a binary field by its whole path")
 
     def _problem(self, path: str, reason: str, advice: str) -> None:
@@ -407,9 +411,9 @@ def _refused(written: DataType, target: DataType, keys: bool) -> str | None:
     if isinstance(written, Decimal) and isinstance(target, Decimal):
         more = target.scale - written.scale
         if more < 0:
-            return f"{both}, which has fewer digits behind the point"
+            return f"{both}, which has fewer digits after the decimal point"
         if target.precision - written.precision < more:
-            return f"{both}, which has fewer digits before the point"
+            return f"{both}, which has fewer digits before the decimal point"
         return None
     if not isinstance(written, Fixed) or not isinstance(target, Fixed):
         return both

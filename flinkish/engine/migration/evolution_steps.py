@@ -45,11 +45,9 @@ class Cast:
 
     @property
     def rewrites(self) -> bool:
-        """See :class:`Same`."""
         return True
 
     def run(self, array: Any) -> Any:
-        """See :class:`Same`."""
         arrow = arrow_type(self.target)
         if pa.types.is_null(array.type):
             return pa.nulls(len(array), arrow)
@@ -60,15 +58,15 @@ class Cast:
         try:
             return array.cast(arrow, safe=not rounds)
         except pa.ArrowException as error:
-            raise CannotEvolve(f"{self.path}: a value is no {arrow}: {error}") from error
+            raise CannotEvolve(f"{self.path}: a value is not of type {arrow}: {error}") from error
 
 
 @dataclass(frozen=True)
 class Recode:
     """Other bytes for each value of a binary field, by the caller's function; nulls stay.
 
-    The function may have a method ``many`` that returns a whole array rewritten, or None where it
-    has to be done value by value.
+    The function may have a method ``many`` that returns a whole array rewritten, or None if it must
+    be done value by value.
     """
 
     path: str
@@ -76,11 +74,9 @@ class Recode:
 
     @property
     def rewrites(self) -> bool:
-        """See :class:`Same`."""
         return True
 
     def run(self, array: Any) -> Any:
-        """See :class:`Same`."""
         try:
             many = getattr(self.function, "many", None)
             found = None if many is None else many(array)
@@ -96,20 +92,9 @@ class Recode:
 class FieldOrigin:
     """The origin of a field.
 
-    Attributes
-    ----------
-    path
-        The field's path, for errors.
-    target
-        Its type.
-    source
-        Index of the writer's field; None for an added field.
-    step
-        Conversion of the writer's field.
-    default
-        Value of an added field.
-    check
-        Whether a null is an error: the writer's field is nullable, the reader's is not.
+    ``path`` is for errors. ``source`` is the index of the writer's field and ``step`` its
+    conversion; None for an added field, whose value is ``default``. With ``check`` a null is an
+    error: the writer's field is nullable, the reader's is not.
     """
 
     path: str
@@ -134,14 +119,7 @@ class FieldOrigin:
 class StructSteps:
     """The conversion of a struct, by the origins of its fields.
 
-    Attributes
-    ----------
-    target
-        The reader's struct.
-    parts
-        Origins of its fields.
-    written
-        Number of fields in the writer's struct.
+    ``written`` is the number of fields in the writer's struct.
     """
 
     target: Struct
@@ -150,7 +128,6 @@ class StructSteps:
 
     @property
     def rewrites(self) -> bool:
-        """See :class:`Same`."""
         return len(self.parts) != self.written or any(
             part.source != index or part.check or part.step.rewrites
             for index, part in enumerate(self.parts)
@@ -161,7 +138,6 @@ class StructSteps:
         return [part.run(columns, null) for part in self.parts]
 
     def run(self, array: Any) -> Any:
-        """See :class:`Same`."""
         null = null_mask(array)
         columns = [array.field(i) for i in range(self.written)]
         return build(arrow_type(self.target), null, self.columns(columns, null))
@@ -176,11 +152,9 @@ class ListSteps:
 
     @property
     def rewrites(self) -> bool:
-        """See :class:`Same`."""
         return self.step.rewrites
 
     def run(self, array: Any) -> Any:
-        """See :class:`Same`."""
         offsets, elements = list_parts(array)
         return build(arrow_type(self.target), null_mask(array), [self.step.run(elements)], offsets)
 
@@ -195,11 +169,9 @@ class MapSteps:
 
     @property
     def rewrites(self) -> bool:
-        """See :class:`Same`."""
         return self.key.rewrites or self.value.rewrites
 
     def run(self, array: Any) -> Any:
-        """See :class:`Same`."""
         offsets, keys, items = map_parts(array)
         keys, items = self.key.run(keys), self.value.run(items)
         return build_map(arrow_type(self.target), null_mask(array), offsets, keys, items)
@@ -211,19 +183,8 @@ Step = Same | Cast | Recode | StructSteps | ListSteps | MapSteps
 def added(target: DataType, default: Any, count: int) -> Any:
     """Return the array of an added field.
 
-    Parameters
-    ----------
-    target
-        Its type.
-    default
-        A value of it as ``pyarrow.array`` accepts it, or None for null.
-    count
-        Number of values.
-
-    Raises
-    ------
-    CannotEvolve
-        The default is not a value of the type.
+    ``default`` is as ``pyarrow.array`` accepts it. Raises CannotEvolve if it is not a value of the
+    type.
     """
     arrow = arrow_type(target)
     if default is None:
@@ -231,5 +192,5 @@ def added(target: DataType, default: Any, count: int) -> Any:
     try:
         one = pa.array([default], arrow)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise CannotEvolve(f"the default {default!r} is no {arrow}: {error}") from error
+        raise CannotEvolve(f"the default {default!r} is not of type {arrow}: {error}") from error
     return one.take(pa.array(np.zeros(count, np.int64)))

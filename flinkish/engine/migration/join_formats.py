@@ -67,22 +67,11 @@ def join_moves(
 ) -> tuple[StoreMigration, ...]:
     """Return the migrations of a join's stores to another format.
 
-    Parameters
-    ----------
-    stores
-        Their migrations within the old format, with the flag that format 1 lacks already handled.
-    old, new
-        ``spark.sql.streaming.join.stateFormatVersion``.
-    backend
-        Backend of the new state.
-    what
-        The operator, for errors.
+    ``stores`` are their migrations within the old format, with the flag that format 1 lacks already
+    handled.
 
-    Raises
-    ------
-    CannotMigrate
-        A format is unknown or not possible in the backend, the state is not of the old format, or
-        the times that format 4 needs are unknown.
+    Raises CannotMigrate if a format is unknown or not possible in the backend, the state is not of
+    the old format, or the times that format 4 needs are unknown.
     """
     if old not in _FORMATS or new not in _FORMATS:
         raise CannotMigrate(f"joins of state format {old} cannot become format {new}: 1 to 4 are")
@@ -123,15 +112,15 @@ def _regrouped(
         else (JoinLayout.LISTS, JoinLayout.TIMES)
     )
     rows = JoinLayout.LISTS.value if old == "4" else JoinLayout.INDEXED.value
-    made = []
+    migrations = []
     for side in SIDES:
         store, family = moves[f"{side}-{rows}"]
         time = None if old == "4" else event_time(family.before, f"the {side} input of {what}")
         for kind in wanted:
             regroup = JoinRegrouping(kind, family.before, time)
             target = f"{side}-{kind.value}"
-            made.append(_store(store, target, new, _regroup(family, target, regroup)))
-    return tuple(made)
+            migrations.append(_store(store, target, new, _regroup(family, target, regroup)))
+    return tuple(migrations)
 
 
 def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:
@@ -165,18 +154,8 @@ def event_time(rows: RowForm, what: str) -> EventTime:
     (``StreamingSymmetricHashJoinHelper.findJoinKeyOrdinalForWatermark``). A join key that can be an
     event time must therefore equal the event time of each row: then both times are the same.
 
-    Parameters
-    ----------
-    rows
-        Form of the rows in formats 1 to 3.
-    what
-        The side, for errors.
-
-    Raises
-    ------
-    CannotMigrate
-        Several columns have watermarks, or a join key can be an event time and no column has a
-        watermark.
+    Raises CannotMigrate if several columns have watermarks, or if a join key can be an event time
+    and no column has a watermark.
     """
     fields = rows.value["fields"]
     marked = [i for i, field in enumerate(fields) if _WATERMARK in (field.get("metadata") or {})]
@@ -186,8 +165,8 @@ def event_time(rows: RowForm, what: str) -> EventTime:
     if keys and not marked:
         names = ", ".join(str(i + 1) for i in keys)
         raise CannotMigrate(
-            f"{what} has no event time of its own, and whether its join key ({names}.) is one does "
-            "not stand in the state: joins of state format 4 keep their rows by that time"
+            f"{what} has no event time of its own, and whether its join key ({names}.) is one is "
+            "not recorded in the state: joins of state format 4 store their rows by that time"
         )
     if not marked:
         return EventTime(None, window=False, keys=())

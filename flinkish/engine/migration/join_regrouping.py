@@ -56,19 +56,7 @@ def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> I
 
     The new rows are as in RocksDB, in the forms that the families' migrations name (``before``).
 
-    Parameters
-    ----------
-    blocks
-        All rows of the partition.
-    store
-        Its migration.
-    name
-        Name of the store, for errors.
-
-    Raises
-    ------
-    StateFormatError, EngineError
-        Rows cannot be regrouped.
+    ``blocks`` are all rows of the partition. ``name`` is the store's, for errors.
     """
     with contextlib.ExitStack() as stack:
         workers: dict[str, _Exploding | _Collecting] = {}
@@ -213,8 +201,8 @@ class _Collecting:
             if not _instants(columns.column(place)).equals(times):
                 raise EngineError(
                     f"{self._name}: the join key {place + 1} is a time, but not the event time of "
-                    "each row. Which of both joins of state format 4 keep their rows by does not "
-                    "stand in the state"
+                    "each row. The state does not record by which of the two joins of state "
+                    "format 4 store their rows"
                 )
         return times
 
@@ -222,39 +210,21 @@ class _Collecting:
 def event_times(rows: Sequence[bytes], width: int, time: EventTime, name: str) -> list[int]:
     """Return the event times of buffered rows, as Spark does (``extractEventTimeFn``): 0 for null.
 
-    Parameters
-    ----------
-    rows
-        UnsafeRows.
-    width
-        Number of their columns.
-    time
-        Place of their event time.
-    name
-        Name of the store, for errors.
-
-    Returns
-    -------
-    list of int
-        Microseconds since the epoch.
-
-    Raises
-    ------
-    StateFormatError
-        A row is too short.
+    The times are in microseconds since the epoch. ``width`` is the number of columns of the
+    UnsafeRows ``rows``. Raises StateFormatError if a row is too short.
     """
     assert time.column is not None
     slot = 8 * (-(-width // 64) + time.column)
     try:
-        found = [_LONG.unpack_from(row, slot)[0] for row in rows]
+        times = [_LONG.unpack_from(row, slot)[0] for row in rows]
         if time.window:  # a window's end follows a word of null bits and its start
-            found = [
+            times = [
                 _LONG.unpack_from(row, (word >> 32) + 16)[0]
-                for row, word in zip(rows, found, strict=True)
+                for row, word in zip(rows, times, strict=True)
             ]
     except struct.error as error:
         raise StateFormatError(name, None, f"a row has no event time: {error}") from error
-    return found
+    return times
 
 
 def _instants(column: Any) -> Any:

@@ -25,16 +25,8 @@ from flinkish.engine.stores.rocksdb_writer import Families
 class RowForm:
     """The form of a family's rows in a backend.
 
-    Attributes
-    ----------
-    key
-        JSON of the key's ``StructType``.
-    value
-        JSON of the value's ``StructType``.
-    encoder
-        JSON of the key's encoder in RocksDB; None is the encoder without a prefix.
-    framed
-        Whether rows are framed as in RocksDB.
+    ``key`` and ``value`` are JSON of a ``StructType``, ``encoder`` JSON of the key's encoder in
+    RocksDB; None is the encoder without a prefix. ``framed`` rows are framed as in RocksDB.
     """
 
     key: Mapping[str, Any]
@@ -60,15 +52,9 @@ class JoinLayout(enum.Enum):
 class EventTime:
     """The place of a buffered row's event time, for joins of format 4.
 
-    Attributes
-    ----------
-    column
-        Index of the value's column with the watermark; None where there is none.
-    window
-        Whether that column is a window, whose end is the time.
-    keys
-        Indexes of the key's columns that may have to equal that time: see
-        :func:`~.join_formats.event_time`.
+    ``column`` is the index of the value's column with the watermark, if there is one; if it is a
+    ``window``, its end is the time. ``keys`` are the indexes of the key's columns that may have to
+    equal that time: see :func:`~.join_formats.event_time`.
     """
 
     column: int | None
@@ -80,14 +66,8 @@ class EventTime:
 class JoinRegrouping:
     """How rows of a join become other rows: several from one, or one from several.
 
-    Attributes
-    ----------
-    made
-        Layout of the new rows.
-    source
-        Form of the old rows.
-    time
-        Place of their event time; only for rows that format 4 gets.
+    ``made`` is the layout of the new rows, ``source`` the form of the old ones. ``time`` is the
+    place of their event time, only for rows that format 4 gets.
     """
 
     made: JoinLayout
@@ -104,30 +84,15 @@ class JoinRegrouping:
 class FamilyMigration:
     """The migration of one column family's rows.
 
-    Attributes
-    ----------
-    source
-        The family's name in its store.
-    target
-        Its name in the target store.
-    before, after
-        Forms of its rows.
-    partition_by
-        Columns of ``before.key`` that Spark partitions by; () where there is one partition. Of
-        ``after.key`` where ``rehashed``.
-    key
-        How the key's columns change; None where they do not.
-    value
-        How the value's columns change; None where they do not.
-    select
-        The value's new columns, taken from key and value before ``value`` is applied, as ("key" or
-        "value", index); None where they are the value's own.
-    reshape
-        Conversion of the value's columns to another format, before ``value`` is applied.
-    regroup
-        First step, which converts the rows that are read to rows of the form ``before``.
-    rehashed
-        Whether the key's new columns decide the partition, so that rows change theirs.
+    ``source`` and ``target`` are the family's names in the two stores, ``before`` and ``after`` the
+    forms of its rows. The steps in order: ``regroup`` converts the rows that are read to rows of
+    the form ``before``; ``select`` takes the value's new columns from key and value, as ("key" or
+    "value", index); ``reshape`` converts the value's columns to another format; ``key`` and
+    ``value`` change the columns. None skips a step.
+
+    Spark partitions by the columns ``partition_by`` of ``before.key``, or of ``after.key`` if
+    ``rehashed`` (the key's new columns decide the partition, so that rows move); () for a single
+    partition.
     """
 
     source: str
@@ -147,12 +112,7 @@ class FamilyMigration:
 class StoreMigration:
     """The migration of one store's rows; families that it does not list are left out.
 
-    Attributes
-    ----------
-    source, target
-        Names of the stores.
-    families
-        Migrations of the column families.
+    ``source`` and ``target`` are the names of the stores.
     """
 
     source: str
@@ -169,32 +129,13 @@ class StoreMigration:
 class OperatorMigration:
     """The migration of one operator's state.
 
-    Attributes
-    ----------
-    operator
-        The old state.
-    ordinal
-        Spark's operator id of the new state.
-    partitions
-        Number of partitions of the new state.
-    backend
-        Backend of the new state, ``HDFS``, ``ROCKSDB`` or ``CANONICAL``.
-    compression
-        Codec of the new files.
-    unique_ids
-        Whether files are named as in checkpoint format 2.
-    stores
-        Migrations of the stores; several may have the same target.
-    families
-        Column families by target store; stores without families have no entry.
-    shuffled
-        Whether rows change their partition or their store.
-    interval_days
-        Whether the days of calendar intervals are hashed.
-    delimiter
-        Bytes between the records of a list in RocksDB.
-    archive
-        Version in a RocksDB snapshot's archive.
+    ``operator`` is the old state; the others describe the new one. ``ordinal`` is Spark's operator
+    id, ``backend`` one of ``HDFS``, ``ROCKSDB`` and ``CANONICAL``. With ``unique_ids`` files are
+    named as in checkpoint format 2. Several ``stores`` may have the same target. ``families`` are
+    by target store; stores without families have no entry. ``shuffled`` rows change their partition
+    or their store. With ``interval_days`` the days of calendar intervals are hashed. ``delimiter``
+    is the bytes between the records of a list in RocksDB, ``archive`` the version in a RocksDB
+    snapshot's archive.
     """
 
     operator: OperatorState

@@ -62,24 +62,13 @@ _GROUPED: Final = frozenset({"applyInPandasWithState", "flatMapGroupsWithState"}
 class FamilyChange:
     """Requested changes to the rows of a column family.
 
-    Attributes
-    ----------
-    key, value
-        JSON of the new ``StructType``; None keeps the old one.
-    renames
-        Paths of renamed columns in the new value, mapped to their paths in the old value.
-    defaults
-        Values of columns that are new in the value, by their paths.
-    places
-        For each column of the new value the index of the old one that it comes from, None for a
-        new column; None where names tell.
-    key_places
-        The same for the key. Rows then get the partition of their new key: Spark has to look them
-        up by it.
-    check_nulls
-        Whether a column of the value may lose its nulls; a null there is an error.
-    recodes
-        Functions that make the new bytes of binary columns of the value, by their paths; picklable.
+    ``key`` and ``value`` are JSON of the new ``StructType``; None keeps the old one. ``renames``
+    maps paths in the new value to those in the old one; ``defaults`` has the values of new columns
+    by path. ``places`` has for each column of the new value the index of the old one that it comes
+    from, None for a new column; it is None where names decide. ``key_places`` is the same for the
+    key: rows then get the partition of their new key, because Spark looks them up by it. With
+    ``check_nulls`` a column of the value may lose its nulls; a null there is an error. ``recodes``
+    are picklable functions that make the new bytes of binary columns of the value, by path.
     """
 
     key: Mapping[str, Any] | None = None
@@ -175,12 +164,8 @@ def plan_operator(
 ) -> OperatorMigration:
     """Plan how an operator's state becomes the target state.
 
-    Raises
-    ------
-    CannotMigrate
-        The target state is not possible.
-    StateFormatError
-        A schema or a snapshot's metadata is damaged, missing or unknown.
+    Raises CannotMigrate if the target state is not possible, and StateFormatError if a schema or a
+    snapshot's metadata is damaged, missing or unknown.
     """
     operator = replace(operator, name=operator.name or target_state.name)
     backend = target_state.backend or operator.backend
@@ -247,7 +232,7 @@ def _compression(operator: OperatorState, backend: str, target_state: TargetStat
     codec = target_state.compression or DEFAULT_CODEC
     if codec not in COMPRESS:
         raise CannotMigrate(
-            f"the codec {codec!r} is none of canonical state: {', '.join(COMPRESS)}"
+            f"canonical state does not support the codec {codec!r}, only {', '.join(COMPRESS)}"
         )
     return codec
 
@@ -303,13 +288,14 @@ def _key_resolution(old: Mapping[str, Any], change: FamilyChange, what: str) -> 
     if change.key is None or (change.key == old and change.key_places is None):
         return None
     before, after = parse_struct(old), parse_struct(change.key)
-    found = resolve(
-        *(before, after),
+    resolution = resolve(
+        before,
+        after,
         check_nulls=change.check_nulls,
         keys=True,
         places=change.key_places,
     )
-    return _possible(found, what)
+    return _possible(resolution, what)
 
 
 def _value_resolution(
@@ -318,7 +304,7 @@ def _value_resolution(
     new = old if change.value is None else change.value
     if new == old and change.places is None and not change.recodes:
         return None
-    found = resolve(
+    resolution = resolve(
         value_struct(old, encoder),
         value_struct(new, encoder),
         renames=change.renames,
@@ -327,14 +313,14 @@ def _value_resolution(
         check_nulls=change.check_nulls,
         places=change.places,
     )
-    return _possible(found, what)
+    return _possible(resolution, what)
 
 
 def _possible(found: Resolution, what: str) -> Resolution | None:
     """Return the resolution of rows that change; None where their bytes stay valid."""
     if found.verdict is EvolutionVerdict.INCOMPATIBLE:
         problems = "; ".join(map(str, found.problems))
-        raise CannotMigrate(f"{what} cannot become what the new schema says: {problems}")
+        raise CannotMigrate(f"{what} cannot be converted to the new schema: {problems}")
     return None if found.verdict is EvolutionVerdict.AS_IS else found
 
 
@@ -426,8 +412,8 @@ def _is_grouped(operator: OperatorState, store: StoreState, family: FamilySchema
     if is_group_state(family.value):
         return True
     raise CannotMigrate(
-        f"nothing tells what the operator {_name(operator)} is, so whether its state is that of a "
-        "grouped function: name it"
+        f"the kind of the operator {_name(operator)} is unknown, and so whether its state is "
+        "that of a grouped function: name it"
     )
 
 
@@ -458,13 +444,13 @@ def _families(source: StateSource, operator: OperatorState, store: StoreState) -
     files = store_files(source, operator, 0, store)
     if operator.backend == CANONICAL:
         return _numbered([f.name for f in store.families], internal_families(files))
-    found = snapshot_families(files)
-    if not found.ids:
+    families = snapshot_families(files)
+    if not families.ids:
         raise StateFormatError(
             f"{operator.directory}/0/{store.directory}", None, "no snapshot names column families"
         )
-    ids = dict(found.ids)
-    internal = set(found.internal)
+    ids = dict(families.ids)
+    internal = set(families.internal)
     for family in store.families:
         if family.name not in ids:
             ids[family.name] = max(ids.values()) + 1

@@ -28,28 +28,23 @@ def target_pins(target_state: TargetState, pins: Mapping[str, str]) -> dict[str,
 
     Canonical state changes neither the backend nor the codec: the pins keep those of its source.
 
-    Parameters
-    ----------
-    target_state
-        The target state.
-    pins
-        Pins of the old state.
+    ``pins`` are those of the old state.
     """
-    found = dict(target_state.formats)
+    new_pins = dict(target_state.formats)
     if target_state.partitions is not None:
-        found[PIN_SHUFFLE_PARTITIONS] = str(target_state.partitions)
+        new_pins[PIN_SHUFFLE_PARTITIONS] = str(target_state.partitions)
         if PIN_STATE_PARTITIONS in pins:
-            found[PIN_STATE_PARTITIONS] = str(target_state.partitions)
+            new_pins[PIN_STATE_PARTITIONS] = str(target_state.partitions)
     if target_state.backend is not None and target_state.backend != CANONICAL:
         backend = HDFS if target_state.backend == HDFS else ROCKSDB
         if backend_of(pins) != backend:
-            found[PIN_PROVIDER] = PROVIDER_PACKAGE + PROVIDERS[backend]
+            new_pins[PIN_PROVIDER] = PROVIDER_PACKAGE + PROVIDERS[backend]
     if (
         target_state.spark is not None
         and target_state.spark < (4, 2)
         and pins.get(PIN_MERGE_OPERATOR) == "2"
     ):
-        found[PIN_MERGE_OPERATOR] = "1"  # the only version that these support
+        new_pins[PIN_MERGE_OPERATOR] = "1"  # the only version that these support
     if target_state.compression is not None and target_state.compression not in COMPRESS:
-        found[PIN_CODEC] = target_state.compression
-    return {key: value for key, value in found.items() if pins.get(key) != value}
+        new_pins[PIN_CODEC] = target_state.compression
+    return {key: value for key, value in new_pins.items() if pins.get(key) != value}

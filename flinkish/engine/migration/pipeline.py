@@ -44,16 +44,8 @@ _POLL_SECONDS = 0.5
 class WrittenOperator:
     """An operator's new state, in its final place.
 
-    Attributes
-    ----------
-    ordinal
-        Its Spark operator id.
-    digests
-        Digests of the rows, by store; equal to those of the rows read.
-    unique_ids
-        Ids of the stores, by partition; None in checkpoint format 1.
-    size
-        Bytes written.
+    ``digests`` are by store, and equal to those of the rows read. ``unique_ids`` are the stores'
+    ids by partition; None in checkpoint format 1. ``size`` is in bytes.
     """
 
     ordinal: int
@@ -105,27 +97,12 @@ def run_moves(
 ) -> tuple[WrittenOperator, ...]:
     """Write the new state of operators. On an error, nothing is left in the target.
 
-    Parameters
-    ----------
-    context
-        A ``SparkContext``; its workers must be able to import the engine.
-    source
-        The checkpoint with the state; never changed.
-    target
-        Where ``state/<ordinal>/<partition>/`` is created; schemas and metadata are not.
-    moves
-        The migrations; their ordinals differ.
-    progress
-        Called now and then with the rows and bytes written so far.
+    The workers of ``context`` (a ``SparkContext``) must be able to import the engine. It writes
+    ``state/<ordinal>/<partition>/``, not schemas and metadata. ``progress`` is called with the rows
+    and bytes written so far.
 
-    Raises
-    ------
-    StateFormatError
-        A file of the source is damaged, missing or unknown.
-    LostRows
-        The rows written differ from the rows read.
-    EngineError
-        Anything else that the engine refuses.
+    Raises StateFormatError if a file of the source is damaged, missing or unknown, LostRows if the
+    rows written differ from those read, and EngineError for anything else.
     """
     attempts = f"_attempts-{uuid.uuid4()}"
     job = _Job(source, target, attempts, tuple(moves), *_numbers(moves))
@@ -217,7 +194,7 @@ class _Direct:
                 yield names.index(family), keys, values
 
         written = write_store(
-            *(job.target, job.attempts, task.move, move, task.store.target, task.partition), rows()
+            job.target, job.attempts, task.move, move, task.store.target, task.partition, rows()
         )
         self.counters.add(written)
         yield written
@@ -266,7 +243,12 @@ class _Writing:
         try:
             with seldom_collecting():
                 written = write_pieces(
-                    *(job.target, job.attempts, move, job.moves[move], store, partition),
+                    job.target,
+                    job.attempts,
+                    move,
+                    job.moves[move],
+                    store,
+                    partition,
                     (piece for _, piece in pieces),
                 )
         except PERMANENT as error:

@@ -41,16 +41,8 @@ class Packer:
     ) -> Iterator[PackedRows]:
         """Add rows.
 
-        Parameters
-        ----------
-        first
-            Number of the target's partition 0; the numbers of the others follow.
-        family
-            Index of the rows' family among those of its store.
-        keys, values
-            The rows.
-        partitions
-            The partition of each row.
+        ``first`` is the number of the target's partition 0; the others follow. ``family`` is the
+        index of the rows' family in its store. ``partitions`` has the partition of each row.
         """
         order = np.argsort(partitions, kind="stable")
         arranged = np.asarray(partitions)[order]

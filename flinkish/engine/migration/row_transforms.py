@@ -48,22 +48,11 @@ class MovedBlock:
 class BlockTransform:
     """Applies a :class:`.FamilyMigration` to blocks of rows; created once in each task.
 
-    Parameters
-    ----------
-    move
-        What to apply.
-    partitions
-        The new number of partitions; None where all rows keep their partition.
-    name
-        Name of the file or store that rows are from, for errors.
-    interval_days
-        See :class:`~.migration_plan.OperatorMigration`.
-    lists
-        Whether values are lists although rows are not framed: in canonical state, which stores
-        lists as RocksDB does.
-    canonical
-        Whether the new state is canonical. What Spark leaves in a row where a calendar interval is
-        null then becomes zeros, because columns do not keep it.
+    ``partitions`` is the new number of partitions; None if all rows keep their partition. ``name``
+    is the file or store of the rows, for errors. With ``lists`` values are lists although rows are
+    not framed: in canonical state, which stores lists as RocksDB does. With ``canonical`` the new
+    state is canonical: what Spark leaves in a row where a calendar interval is null then becomes
+    zeros, because columns do not keep it.
     """
 
     def __init__(
@@ -222,7 +211,7 @@ class BlockTransform:
 
     def _only_lists(self, values: list[bytes]) -> list[bytes]:
         if any(value[:1] == _VERSION for value in values):
-            raise StateFormatError(self._name, None, "a value is no list, as the others are")
+            raise StateFormatError(self._name, None, "a value is not a list, unlike the others")
         return values
 
 
@@ -245,12 +234,12 @@ def _has_intervals(data_type: DataType) -> bool:
 
 
 def _type_at(struct: Struct, path: Path) -> DataType:
-    found: DataType = struct
+    data_type: DataType = struct
     for place in path:
-        if not isinstance(found, Struct):
+        if not isinstance(data_type, Struct):
             raise EngineError(f"a key has no column at {path}")
-        found = found.fields[place].type
-    return found
+        data_type = data_type.fields[place].type
+    return data_type
 
 
 def _column_at(batch: Any, path: Path) -> Any:

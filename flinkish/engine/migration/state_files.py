@@ -1,4 +1,4 @@
-"""The files beside the rows of an operator's new state: its schemas and Spark 4's metadata."""
+"""The files of an operator's new state other than rows: its schemas and Spark 4's metadata."""
 
 from __future__ import annotations
 
@@ -33,22 +33,10 @@ def operator_files(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the schema and metadata files of an operator's new state.
 
-    Parameters
-    ----------
-    source
-        The checkpoint with the old state.
-    move
-        The operator's migration.
-    shuffle_partitions
-        The query's setting, which Spark's metadata records also for operators with one partition.
-    root
-        The new checkpoint's location as Spark will name it, for the paths in its metadata; None
-        keeps the old paths, for callers that set their own later.
-
-    Yields
-    ------
-    tuple of str and bytes
-        Path relative to the checkpoint, and content.
+    Paths are relative to the checkpoint. ``shuffle_partitions`` is the query's setting, which
+    Spark's metadata records also for operators with one partition. ``root`` is the new checkpoint's
+    location as Spark will name it, for the paths in its metadata; None keeps the old paths, for
+    callers that set their own later.
     """
     base = f"{STATE}/{move.ordinal}"
     paths: dict[str, str] = {}
@@ -87,7 +75,7 @@ def _unmoved(move: OperatorMigration, name: str) -> StoreState | None:
 
 
 def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigration, FamilySchemas]]:
-    found = []
+    families = []
     for store in move.stores:
         if store.target != name:
             continue
@@ -104,12 +92,12 @@ def _families_of(move: OperatorMigration, name: str) -> list[tuple[FamilyMigrati
             moved = schemas.encoder is None and store.source != store.target
             if family.after.encoder and (moved or family.regroup is not None):
                 schemas = replace(schemas, encoder=dict(family.after.encoder))
-            found.append((family, schemas))
-    return found
+            families.append((family, schemas))
+    return families
 
 
 def _user_key(schemas: FamilySchemas) -> str:
-    """Return the schema of the user's key, which schemas of map state repeat beside the whole key.
+    """Return the schema of the user's key, which schemas of map state repeat after the whole key.
 
     See ``StateStoreColumnFamilySchemaUtils.getMapStateSchema``.
     """

@@ -43,22 +43,10 @@ from flinkish.engine.stores.writers import write_records
 class WrittenStore:
     """One store of one partition of the new state, not yet in its final place.
 
-    Attributes
-    ----------
-    move
-        Index of its operator among the migrations.
-    store
-        Its name.
-    partition
-        Partition of the new state.
-    attempt
-        The directory that it was written to, relative to the target.
-    unique_id
-        The id in its file's name; None in checkpoint format 1.
-    digest
-        Digest of its rows, as read back from the files.
-    size
-        Bytes written.
+    ``move`` is the index of its operator among the migrations. ``attempt`` is the directory that it
+    was written to, relative to the target. ``unique_id`` is the id in its file's name; None in
+    checkpoint format 1. ``digest`` is of its rows, as read back from the files. ``size`` is in
+    bytes.
     """
 
     move: int
@@ -97,10 +85,7 @@ def moved_rows(
 ) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
     """Yield the rows of a partition of a store in their new form.
 
-    Yields
-    ------
-    tuple
-        (index of the family's migration, keys, values, the partition of each row or None).
+    A block is (index of the family's migration, keys, values, the partition of each row or None).
     """
     state = store_of(move.operator, store.source)
     files = store_files(source, move.operator, partition, state)
@@ -159,8 +144,8 @@ def _place_in_target(move: OperatorMigration, store: StoreMigration, place: int)
 
 def target_families(move: OperatorMigration, store: str) -> list[str]:
     """Return the families of a new store that get rows, in the same order for all tasks."""
-    found = [f.target for s in move.stores if s.target == store for f in s.families]
-    return list(dict.fromkeys(found))
+    names = [f.target for s in move.stores if s.target == store for f in s.families]
+    return list(dict.fromkeys(names))
 
 
 def write_pieces(
@@ -176,27 +161,14 @@ def write_store(
     target: StateTarget, attempts: str, index: int, move: OperatorMigration, store: str, partition:
     int, rows: Iterable[Rows],
 ) -> WrittenStore:  # fmt: skip
-    """Write a partition of a new store into a directory of its own, and read it back.
+    """Write a partition of a new store into its own directory, and read it back.
 
-    A retried task writes into another directory: what a failed attempt has left, or still writes,
-    is never read.
+    A retried task writes into another directory: files that a failed attempt has left, or still
+    writes, are never read.
 
-    Parameters
-    ----------
-    target
-        Where the new state goes.
-    attempts
-        The directory for files that are not yet in their final place.
-    index
-        Index of the operator among the migrations.
-    move
-        The operator's migration.
-    store
-        The new store's name.
-    partition
-        Partition of the new state.
-    rows
-        The rows; the indexes of families are those in :func:`target_families`.
+    ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
+    operator's among the migrations. The indexes of families in ``rows`` are those in
+    :func:`target_families`.
     """
     directory = f"{attempts}/{uuid.uuid4()}"
     unique = str(uuid.uuid4()) if move.unique_ids else None
@@ -235,7 +207,7 @@ def write_store(
 def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
     """Return the families of a new canonical store, in the order of :func:`target_families`."""
     families = move.families.get(store, NO_FAMILIES)
-    found: dict[str, CanonicalFamily] = {}
+    by_name: dict[str, CanonicalFamily] = {}
     for source in move.stores:
         lists = list_families(move.operator, store_of(move.operator, source.source))
         for family in source.families if source.target == store else ():
@@ -248,8 +220,8 @@ def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFa
                 lists=_is_list(family, lists),
                 internal=family.target in families.internal,
             )
-            found.setdefault(family.target, made)
-    return list(found.values())
+            by_name.setdefault(family.target, made)
+    return list(by_name.values())
 
 
 def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:

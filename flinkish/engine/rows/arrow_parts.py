@@ -1,4 +1,4 @@
-"""Splitting and building of nested Arrow arrays, whatever their slices and nulls cover."""
+"""Splitting and building of nested Arrow arrays, with any slices and nulls."""
 
 from __future__ import annotations
 
@@ -18,16 +18,8 @@ def null_mask(array: Any) -> Any:
 def build(arrow: Any, null: Any, children: list[Any], offsets: Any = None) -> Any:
     """Build a struct of ``children``, or a list of the only child, as a ``pyarrow.Array``.
 
-    Parameters
-    ----------
-    arrow
-        The array's type.
-    null
-        The mask of null values, as from :func:`null_mask`.
-    children
-        The fields, or the elements.
-    offsets
-        For a list: where the elements of each value begin, and where those of the last one end.
+    ``null`` is the mask of null values, as from :func:`null_mask`. For a list, ``offsets`` has
+    where the elements of each value begin, and where those of the last one end.
     """
     validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
     buffers = [validity]

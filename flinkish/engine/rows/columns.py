@@ -68,18 +68,9 @@ class Memory:
 class Slots:
     """The places of a column's values; all arrays have one entry for each value.
 
-    Attributes
-    ----------
-    at
-        The place of the slot.
-    base
-        The place that the places in slots are relative to; any place inside the row if it is null.
-    first
-        The start of the values that are not in slots.
-    end
-        The end of these values.
-    null
-        Whether the value is null.
+    ``at`` is the place of the slot; ``base`` the place that the places in slots are relative to
+    (any place inside the row if it is null); ``first`` and ``end`` the bounds of the values that
+    are not in slots; ``null`` whether the value is null.
     """
 
     at: Any

@@ -42,15 +42,10 @@ class BadEncoding(ValueError):
 class FamilyShape:
     """The expected structure of a column family's rows.
 
-    Attributes
-    ----------
-    encoder
-        The kind of the keys (``NO_PREFIX`` ...). None if the schema does not record it (format v2,
-        which session windows use too); then the first byte of a key identifies its form.
-    parts
-        The shapes of a key's rows; one shape if ``encoder`` is None.
-    value
-        The shape of each row of a value.
+    ``encoder`` is the kind of the keys (``NO_PREFIX`` ...). It is None if the schema does not
+    record it (format v2, which session windows use too); then the first byte of a key identifies
+    its form, and ``parts`` (the shapes of a key's rows) has one shape. ``value`` is the shape of
+    each row of a value.
     """
 
     encoder: str | None
@@ -65,21 +60,8 @@ def family_shape(
 ) -> FamilyShape:
     """Return the shape of a column family, from its schemas and key encoder in Spark's schema file.
 
-    Parameters
-    ----------
-    key_schema
-        JSON of the key's ``StructType``.
-    value_schema
-        JSON of the value's ``StructType``.
-    encoder
-        JSON of the key's encoder (schema files v3); None if not known.
-
-    Raises
-    ------
-    UnknownType
-        A type in the schemas is not known.
-    BadEncoding
-        The encoder is not known.
+    The schemas are JSON of a ``StructType``, ``encoder`` that of schema files v3. Raises
+    UnknownType and BadEncoding.
     """
     types = types_of(key_schema)
     value = shape_of(types_of(value_schema))
@@ -153,13 +135,7 @@ def frame_sized_row(row: bytes) -> bytes:
 def join_list(rows: Sequence[bytes], delimiter: bytes = b"") -> bytes:
     """Encode the rows of a list as a value, which :func:`split_value` decodes.
 
-    Parameters
-    ----------
-    rows
-        The rows of the list.
-    delimiter
-        The bytes between records: nothing (``mergeOperatorVersion`` 2 of Spark 4.1 and later) or
-        ",".
+    ``delimiter`` is b"" (``mergeOperatorVersion`` 2 of Spark 4.1 and later) or b",".
     """
     return delimiter.join(map(frame_sized_row, rows))
 
@@ -206,22 +182,14 @@ def check_block(
 ) -> tuple[int, str] | None:
     """Return the first row of a block with a wrong structure, and the reason; None without one.
 
-    Parameters
-    ----------
-    keys
-        The keys, without their family's id.
-    values
-        The values.
-    shape
-        The expected structure.
-    framed
-        True if the rows are encoded as in RocksDB; otherwise they are bare UnsafeRows.
+    ``keys`` are without their family's id. ``framed`` rows are encoded as in RocksDB; others are
+    bare UnsafeRows.
     """
     if not framed:
         # A bare key has all columns in one row, even if RocksDB would split them.
         keys_shape = shape.parts[0] if len(shape.parts) == 1 else None
-        found = _named("key", check_rows(keys, keys_shape)) if keys_shape else None
-        return found or _named("value", check_rows(values, shape.value))
+        bad_row = _named("key", check_rows(keys, keys_shape)) if keys_shape else None
+        return bad_row or _named("value", check_rows(values, shape.value))
     return _check_framed_keys(keys, shape) or _check_framed_values(values, shape.value)
 
 
@@ -243,9 +211,9 @@ def _check_framed_keys(keys: Sequence[bytes], shape: FamilyShape) -> tuple[int, 
     if shape.encoder is None:
         return None
     for part, rows_shape in enumerate(shape.parts):
-        found = check_rows([rows[part] for rows in split], rows_shape)
-        if found:
-            return _named("key", found)
+        bad_row = check_rows([rows[part] for rows in split], rows_shape)
+        if bad_row:
+            return _named("key", bad_row)
     return None
 
 

@@ -47,18 +47,9 @@ _FIRST_BYTE: Final = operator.itemgetter(slice(0, 1))
 class KeyCodec:
     """A codec for the keys of one column family, from :func:`compile_key`.
 
-    Attributes
-    ----------
-    whole
-        The codec of a bare key.
-    encoder
-        Spark's name of the encoding in RocksDB.
-    parts
-        The codecs of the rows in an encoded key.
-    order
-        The ordinals of the columns, in the order of the parts.
-    ordering
-        The number of these columns that are sortable binaries.
+    ``whole`` is the codec of a bare key, ``encoder`` Spark's name of the encoding in RocksDB,
+    ``parts`` the codecs of the rows in an encoded key. ``order`` has the ordinals of the columns in
+    the order of the parts; the first ``ordering`` of them are sortable binaries.
     """
 
     whole: RowCodec
@@ -70,19 +61,8 @@ class KeyCodec:
     def decode(self, keys: Sequence[bytes], *, framed: bool, name: str = "") -> Any:
         """Return the columns of a block of keys (without family ids), as a ``pyarrow.RecordBatch``.
 
-        Parameters
-        ----------
-        keys
-            The keys.
-        framed
-            True if the keys are encoded as in RocksDB; otherwise they are bare UnsafeRows.
-        name
-            The file that the keys are from, for errors.
-
-        Raises
-        ------
-        StateFormatError
-            A key does not match the schema and encoding.
+        ``framed`` keys are encoded as in RocksDB; others are bare UnsafeRows. ``name`` is their
+        file. Raises StateFormatError if a key does not match the schema and encoding.
         """
         if not framed:
             return self.whole.decode(keys, name=name)
@@ -146,20 +126,9 @@ class KeyCodec:
 def compile_key(schema: Any, encoder: Mapping[str, Any] | None = None) -> KeyCodec:
     """Return a codec for the keys of a column family.
 
-    Parameters
-    ----------
-    schema
-        JSON of the key's ``StructType``.
-    encoder
-        JSON of the key's encoder, as in schema files of format v3; None for keys without a prefix.
-        For other formats :func:`prefix_encoder` returns it.
-
-    Raises
-    ------
-    UnknownType
-        A type in the schema is not known.
-    UnsupportedState
-        The encoder is not known, or does not support such columns.
+    ``schema`` and ``encoder`` are JSON, as in schema files of format v3 (for other formats
+    :func:`prefix_encoder` returns the encoder); None for keys without a prefix. Raises UnknownType,
+    and UnsupportedState if the encoder is unknown or does not support such columns.
     """
     struct_type = parse_struct(schema)
     fields = struct_type.fields

@@ -3,7 +3,7 @@
 :mod:`flinkish.engine.rows.columns` is the reverse.
 
 The layout is that of Spark's ``UnsafeRowWriter`` and ``UnsafeArrayWriter``. A column provides a
-word for the slot of each value and, for values that do not fit there, the bytes behind the slots.
+word for the slot of each value and, for values that do not fit there, the bytes after the slots.
 Arrow joins the parts of all rows.
 
 The slot of a null is zero, with two exceptions in rows (not in arrays): decimals of more than 18
@@ -47,18 +47,11 @@ class CannotEncode(EngineError):
 
 @dataclass(frozen=True)
 class _Tail:
-    """The bytes of a column behind the slots.
+    """The bytes of a column after the slots.
 
-    Attributes
-    ----------
-    sizes
-        The size of each value in bytes, as in its slot; 0 for nulls.
-    room
-        The bytes that it takes, including padding.
-    pieces
-        Arrow arrays whose values, concatenated, are these bytes.
-    keeps_place
-        Whether the slots of nulls have a place too.
+    ``sizes`` has the size of each value in bytes, as in its slot (0 for nulls), ``room`` the bytes
+    that it takes, including padding. The values of the Arrow arrays ``pieces``, concatenated, are
+    these bytes. With ``keeps_place`` the slots of nulls have a place too.
     """
 
     sizes: Any

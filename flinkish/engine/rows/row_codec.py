@@ -43,12 +43,8 @@ class EncodedRows:
 class RowCodec:
     """A codec for rows of one schema, from :func:`compile_schema`.
 
-    Attributes
-    ----------
-    struct
-        The schema.
-    schema
-        The ``pyarrow.Schema`` of its columns (see :func:`~flinkish.engine.rows.types.arrow_type`).
+    ``schema`` is the ``pyarrow.Schema`` of its columns (see
+    :func:`~flinkish.engine.rows.types.arrow_type`).
     """
 
     struct: Struct
@@ -57,22 +53,10 @@ class RowCodec:
     def decode(self, rows: Sequence[bytes], *, skip: int = 0, name: str = "") -> Any:
         """Return the columns of a block of rows, as a ``pyarrow.RecordBatch``.
 
-        Parameters
-        ----------
-        rows
-            The rows' bytes; the size of each row is a multiple of 8.
-        skip
-            The number of bytes before each row that do not belong to it (1 for RocksDB's version
-            byte).
-        name
-            The file that the rows are from, for errors.
-
-        Raises
-        ------
-        StateFormatError
-            A row does not match this schema.
-        EngineError
-            The block has 2 GiB or more.
+        The size of each row is a multiple of 8. ``skip`` bytes before each row do not belong to it
+        (1 for RocksDB's version byte). ``name`` is the file of the rows, for errors. Raises
+        StateFormatError if a row does not match this schema, and EngineError for a block of 2 GiB
+        or more.
         """
         if skip:
             rows = [row[skip:] for row in rows]
@@ -102,11 +86,8 @@ class RowCodec:
         Columns are matched by position, not by name, and cast to this codec's Arrow types if
         necessary.
 
-        Raises
-        ------
-        CannotEncode
-            The columns do not match the schema, a value does not fit its type, or the rows have 2
-            GiB or more.
+        Raises CannotEncode if the columns do not match the schema, a value does not fit its type,
+        or the rows have 2 GiB or more.
         """
         columns = list(batch.columns)
         if len(columns) != len(self.struct.fields):

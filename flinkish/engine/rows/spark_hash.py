@@ -64,34 +64,14 @@ def hash_columns(
 ) -> Any:
     """Return Spark's ``hash(columns...)`` of each row of a block.
 
-    Parameters
-    ----------
-    columns
-        ``pyarrow`` arrays of the types of :func:`~flinkish.engine.rows.types.arrow_type`, or of
-        types that can be cast to them.
-    types
-        The types of the columns. Call :func:`check_hashable` with their schema first: these types
-        do not distinguish collated strings from others.
-    rows
-        The number of rows, which is not known from the columns if there are none.
-    seed
-        The seed; the default is Spark's.
-    interval_days
-        Whether the days of a calendar interval count, as in Spark 4.3 and later (SPARK-58236); the
-        code that older versions generate leaves them out.
+    Returns a numpy array of int32. ``columns`` are ``pyarrow`` arrays, cast to their types if
+    necessary. Call :func:`check_hashable` with the schema first: ``types`` do not distinguish
+    collated strings from others. ``rows`` is not known from the columns if there are none; then
+    every hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` makes the
+    days of a calendar interval count, as in Spark 4.3 and later (SPARK-58236); the code that older
+    versions generate leaves them out.
 
-    Returns
-    -------
-    numpy.ndarray
-        The hashes as int32. Without columns every hash is the seed; Spark puts all such rows into
-        partition 0, whatever the hash.
-
-    Raises
-    ------
-    UnsupportedState
-        Spark has no hash for a type (variant).
-    ValueError
-        The numbers of columns and types differ, or a column has another number of rows.
+    Raises UnsupportedState if Spark has no hash for a type (variant).
     """
     if len(columns) != len(types) or any(len(column) != rows for column in columns):
         raise ValueError(f"{len(columns)} columns for {len(types)} types and {rows} rows")
@@ -112,17 +92,8 @@ def check_hashable(schema: Any) -> None:
     The types given to :func:`hash_columns` do not show this: Spark hashes strings of a collation
     other than ``UTF8_BINARY`` by their collation keys, and does not hash variants and geometries.
 
-    Parameters
-    ----------
-    schema
-        JSON of Spark's ``StructType``, or of another type.
-
-    Raises
-    ------
-    UnsupportedState
-        Spark has another hash, or none, for a type in the schema; the message names the type.
-    UnknownType
-        A type is not known.
+    ``schema`` is JSON of any Spark type. Raises UnsupportedState, which names the type, and
+    UnknownType.
     """
     parse_type(schema)  # raises for unknown types, so that the rest is known
     _check_type(schema)

@@ -30,12 +30,8 @@ _MICROS = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second
 class Fixed:
     """A type whose values fit into the 8 bytes of a row's field.
 
-    Attributes
-    ----------
-    name
-        The name of the type in Spark's JSON, or the common name of several interval or time types.
-    width
-        The size of a value as an element of an array, in bytes.
+    ``name`` is that of the type in Spark's JSON, or the common name of several interval or time
+    types. ``width`` is the size of a value as an element of an array, in bytes.
     """
 
     name: str
@@ -49,7 +45,7 @@ class Void:
 
 @dataclass(frozen=True)
 class Decimal:
-    """A decimal, stored in its field up to ``MAX_LONG_DIGITS`` digits, else behind the fields."""
+    """A decimal, stored in its field up to ``MAX_LONG_DIGITS`` digits, else after the fields."""
 
     precision: int
     scale: int
@@ -169,9 +165,9 @@ def parse_struct(schema: Any) -> Struct:
 
 
 def _parse_name(name: str) -> DataType:
-    found: DataType | None = _FIXED.get(name) or _ALIASES.get(name)
-    if found is not None:
-        return found
+    data_type: DataType | None = _FIXED.get(name) or _ALIASES.get(name)
+    if data_type is not None:
+        return data_type
     decimal = _DECIMAL.fullmatch(name)
     if decimal and 1 <= int(decimal[1]) <= 38:
         return Decimal(int(decimal[1]), int(decimal[2]))
@@ -231,7 +227,7 @@ def arrow_type(data_type: DataType) -> Any:
     """Return the ``pyarrow.DataType`` that holds a type's values without loss.
 
     Year-month intervals are int32 months, calendar intervals and variants are structs. Every field
-    is nullable, whatever the schema says.
+    is nullable, even if the schema's is not.
     """
     if isinstance(data_type, Fixed):
         return _ARROW[data_type.name]

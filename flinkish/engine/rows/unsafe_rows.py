@@ -36,14 +36,9 @@ class UnknownType(UnsupportedFormat, EngineError):
 
 @dataclass(frozen=True)
 class RowShape:
-    """The number of fields of a row, and the fields whose values are behind the 8-byte ones.
+    """The number of fields of a row, and the fields whose values follow the 8-byte ones.
 
-    Attributes
-    ----------
-    fields
-        The number of fields.
-    variable
-        The ordinals of the fields of variable length, ascending.
+    ``variable`` has the ordinals of the fields of variable length, ascending.
     """
 
     fields: int
@@ -100,19 +95,12 @@ def check_unsafe_row(
 ) -> str | None:
     """Return the reason why the structure of a row is wrong, or None if it is right.
 
-    Parameters
-    ----------
-    row
-        The row's bytes.
-    number_of_fields
-        The expected number of fields.
-    variable
-        The ordinals of the fields of variable length. Without them their places are not checked,
-        and the row may be longer than its fields.
+    ``variable`` has the ordinals of the fields of variable length. Without them their places are
+    not checked, and the row may be longer than its fields.
     """
     shape = RowShape(number_of_fields, variable)
-    found = check_rows([row], shape, exact=bool(variable))
-    return found[1] if found else None
+    bad_row = check_rows([row], shape, exact=bool(variable))
+    return bad_row[1] if bad_row else None
 
 
 def check_rows(
@@ -122,16 +110,8 @@ def check_rows(
 
     The content of a row's structs, arrays and maps is not checked.
 
-    Parameters
-    ----------
-    rows
-        The rows' bytes.
-    shape
-        The expected structure.
-    skip
-        The number of bytes before each row that do not belong to it.
-    exact
-        Whether rows of a shape without fields of variable length must have exactly the fixed size.
+    ``skip`` bytes before each row do not belong to it. With ``exact``, rows of a shape without
+    fields of variable length must have exactly the fixed size.
     """
     lengths = np.fromiter(map(len, rows), np.int64, len(rows)) - skip
     fixed = shape.fixed_bytes

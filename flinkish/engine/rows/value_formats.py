@@ -54,17 +54,8 @@ def value_struct(schema: Any, encoder: Mapping[str, Any] | None = None) -> Struc
     column that the schema declares as integer (``StateManagerImplV1``). Spark 3.5 declares it not
     nullable, Spark 4 declares every column nullable.
 
-    Parameters
-    ----------
-    schema
-        JSON of the values' ``StructType``.
-    encoder
-        JSON of the keys' encoder, which states of grouped functions do not have.
-
-    Raises
-    ------
-    UnknownType
-        The schema is not a struct, or a type is not known.
+    ``schema`` and ``encoder`` (of the keys) are JSON; states of grouped functions have no encoder.
+    Raises UnknownType if the schema is not a struct, or a type is unknown.
     """
     struct = parse_struct(schema)
     *others, last = struct.fields or (None,)
@@ -78,21 +69,8 @@ def group_format(
 ) -> tuple[Reshape, Mapping[str, Any]]:
     """Return the change of a grouped function's values between two formats, and their new schema.
 
-    Parameters
-    ----------
-    schema
-        JSON of the values' ``StructType``.
-    old
-        The current ``spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion``.
-    new
-        The target format version.
-    name
-        The name of the operator, for errors.
-
-    Raises
-    ------
-    CannotMigrate
-        A format is not known, or the schema is not one of the old format.
+    ``old`` and ``new`` are ``spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion``.
+    Raises CannotMigrate if a format is unknown, or the schema is not one of the old format.
     """
     fields = list(schema["fields"])
     if (old, new) == ("1", "2"):
@@ -136,14 +114,7 @@ def matched_flag(
 
     Format 1 does not have the flag ``matched``. The change is None if the columns stay the same.
 
-    Parameters
-    ----------
-    schema
-        JSON of the values' ``StructType``.
-    old
-        The current ``spark.sql.streaming.join.stateFormatVersion``.
-    new
-        The target format version.
+    ``old`` and ``new`` are ``spark.sql.streaming.join.stateFormatVersion``.
     """
     fields = list(schema["fields"])
     if old == "1" != new:
@@ -158,19 +129,8 @@ def reshape(batch: Any, how: Reshape, name: str) -> Any:
 
     The result is a ``pyarrow.RecordBatch`` whose columns are identified by position.
 
-    Parameters
-    ----------
-    batch
-        The values in the old format.
-    how
-        The change of the columns.
-    name
-        The file or store that they are from, for errors.
-
-    Raises
-    ------
-    EngineError
-        A timeout has no state, which format 1 cannot keep.
+    ``name`` is the file or store of the values, for errors. Raises EngineError if a timeout has no
+    state, which format 1 cannot keep.
     """
     columns = list(batch.columns)
     if how is Reshape.ADD_MATCHED:

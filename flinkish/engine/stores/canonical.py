@@ -1,12 +1,12 @@
 """Canonical state: a store of one partition as Avro files, one for each column family.
 
 ``<family>.avro`` holds the rows of one family (:mod:`flinkish.engine.avro.state_avro`), decoded:
-all columns of the key, whatever its encoding in RocksDB, and the value, or the list of values. No
-state store backend of Spark is needed to read them. The metadata in each file's header identifies
-it: ``state.store``, ``state.family`` (the exact name, which may differ from the file's name),
-``state.version``, ``state.key`` and ``state.value`` (JSON of Spark's schemas), ``state.encoder``
-(JSON of the key's encoder, if there is one), ``state.lists`` and ``state.internal`` (``true`` or
-``false``).
+all columns of the key, independent of its encoding in RocksDB, and the value, or the list of
+values. No state store backend of Spark is needed to read them. The metadata in each file's header
+identifies it: ``state.store``, ``state.family`` (the exact name, which may differ from the file's
+name), ``state.version``, ``state.key`` and ``state.value`` (JSON of Spark's schemas),
+``state.encoder`` (JSON of the key's encoder, if there is one), ``state.lists`` and
+``state.internal`` (``true`` or ``false``).
 
 A container file that is cut off between two blocks looks complete. Therefore ``_counts.json``
 records the number of rows of each file. It also records each file's CRC-32C, because deflate has no
@@ -73,23 +73,10 @@ Block = tuple[list[bytes], list[bytes]]
 class CanonicalFamily:
     """A column family of a canonical store.
 
-    Attributes
-    ----------
-    store
-        The store's name.
-    name
-        The family's name; ``default`` in stores without column families.
-    key
-        JSON of the key's ``StructType``.
-    value
-        JSON of the ``StructType`` of the value, or of one element if values are lists.
-    encoder
-        JSON of the key's encoder in RocksDB; None for keys without a prefix.
-    lists
-        Whether a value is a list of rows.
-    internal
-        Whether Spark leaves its rows out of the count (``columnFamilyTypeMap`` of RocksDB's
-        snapshots).
+    ``name`` is ``default`` in stores without column families. ``key`` and ``value`` are JSON of a
+    ``StructType`` (of one element if values are ``lists`` of rows), ``encoder`` that of the key's
+    encoder in RocksDB; None for keys without a prefix. Spark leaves the rows of ``internal``
+    families out of the count (``columnFamilyTypeMap`` of RocksDB's snapshots).
     """
 
     store: str
@@ -132,22 +119,19 @@ def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
     (``TransformWithStateOperatorProperties``), and both families of each side of a join in state
     format 4 (``SymmetricHashJoinStateManagerV4``). No I/O is done.
 
-    Raises
-    ------
-    StateFormatError
-        The operator's metadata is damaged.
+    Raises StateFormatError if the operator's metadata is damaged.
     """
     names = [family.name for family in store.families]
-    found = {name for name in names if name.endswith(_JOIN_LISTS)}
+    lists = {name for name in names if name.endswith(_JOIN_LISTS)}
     properties = operator.metadata.properties if operator.metadata else None
     try:
         parsed = parse_json(properties) if properties else {}
         variables = parsed.get("stateVariables", []) if isinstance(parsed, dict) else []
-        found |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
+        lists |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
     except (ValueError, TypeError, KeyError) as error:
         where = f"{operator.directory}/{operator.metadata_path}"
         raise StateFormatError(where, None, "damaged operator properties") from error
-    return frozenset(found.intersection(names))
+    return frozenset(lists.intersection(names))
 
 
 def families_of(operator: OperatorState, store: StoreState) -> list[CanonicalFamily]:
@@ -190,33 +174,13 @@ def write_canonical(
     Memory is bounded by a block of rows. The rows of several families may come in any order, but
     the files are written one after another, so each row is first written to the local disk.
 
-    Parameters
-    ----------
-    rows
-        The index of the family in ``families``, keys and values (bare rows, joined lists; see the
-        module's docstring).
-    create
-        Opens a path relative to the store's directory for writing.
-    families
-        The store's families; their names are unique.
-    version
-        The version of the state.
-    codec
-        Avro's name of the codec.
-    scratch
-        Directory for local files; None is the system's temporary directory.
+    Returns the number of rows. ``rows`` are the index of the family in ``families`` (whose names
+    are unique), keys and values: bare rows, joined lists; see the module's docstring. ``create``
+    opens a path relative to the store's directory for writing. ``codec`` is Avro's name.
+    ``scratch`` is a local directory; None is the system's temporary directory.
 
-    Returns
-    -------
-    int
-        The number of rows.
-
-    Raises
-    ------
-    StateFormatError
-        A row does not match its schema.
-    CannotEncode
-        A row has a null where its schema allows none.
+    Raises StateFormatError if a row does not match its schema, and CannotEncode for a null where
+    the schema allows none.
     """
     with tempfile.TemporaryDirectory(prefix="canonical-", dir=scratch) as directory:
         if len(families) == 1:
@@ -257,20 +221,11 @@ def read_canonical(files: StoreFiles, families: Sequence[CanonicalFamily]) -> It
 
     The blocks are not framed, but lists are encoded as in RocksDB.
 
-    Parameters
-    ----------
-    files
-        The store.
-    families
-        The families that the store must have. Their ``encoder`` and ``internal`` are not compared.
+    The store must have ``families``; their ``encoder`` and ``internal`` are not compared.
 
-    Raises
-    ------
-    StateFormatError
-        A file is damaged, cut short, foreign, of another version of the state or of other schemas,
-        or missing (MissingStateFile). Some rows may have been yielded before.
-    UnsupportedState
-        A newer release wrote a file.
+    Raises StateFormatError, possibly after some rows, if a file is damaged, cut short, of another
+    version of the state or other schemas, or missing (MissingStateFile); UnsupportedState if a
+    newer release wrote it.
     """
     counts = read_counts(files)
     for family in families:
@@ -298,13 +253,13 @@ def internal_families(files: StoreFiles) -> frozenset[str]:
 
     Errors are those of :func:`read_canonical`.
     """
-    found = set()
+    internal = set()
     for name in read_counts(files):
         with open_state_file(files, name) as file:
             metadata = read_avro(file, name).metadata
         if metadata.get(_INTERNAL) == "true":
-            found.add(metadata.get(_FAMILY, ""))
-    return frozenset(found)
+            internal.add(metadata.get(_FAMILY, ""))
+    return frozenset(internal)
 
 
 def _flag(value: bool) -> str:
@@ -320,8 +275,8 @@ def _check(state: AvroState, family: CanonicalFamily, version: int) -> None:
         reason = f"it is of (store, family, version) {found}, not of {expected}"
         raise StateFormatError(family.file, 0, reason)
     if (metadata.get(LISTS_KEY) == "true") != family.lists:
-        reason = "its values are lists" if not family.lists else "its values are no lists"
-        raise StateFormatError(family.file, 0, f"{reason}, unlike the operator's metadata says")
+        reason = "its values are lists" if not family.lists else "its values are not lists"
+        raise StateFormatError(family.file, 0, f"{reason}, contrary to the operator's metadata")
     if (state.key, state.value) != (family.key_struct, family.value_struct):
         reason = "its schema is not that of the state's schema file"
         raise StateFormatError(family.file, 0, reason)

@@ -59,12 +59,8 @@ def counts_json(counts: Mapping[str, FileCounts], version: int) -> bytes:
 def read_counts(files: StoreFiles) -> dict[str, FileCounts]:
     """Read ``_counts.json`` of a store and return its entries by file name.
 
-    Raises
-    ------
-    StateFormatError
-        The file is damaged, missing (MissingStateFile), or of another version of the state.
-    UnsupportedState
-        A newer release wrote it.
+    Raises StateFormatError if it is damaged, missing (MissingStateFile), or of another version of
+    the state, and UnsupportedState if a newer release wrote it.
     """
     text = read_small(files, COUNTS)
     try:

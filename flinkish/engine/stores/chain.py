@@ -14,19 +14,11 @@ from flinkish.engine.stores.files import StoreFiles
 def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -> Chain:
     """Find the files that make up ``files.version``.
 
-    Parameters
-    ----------
-    files
-        The store; only its file names are used.
-    lineage_of
-        Reads the lineage at the start of a changelog. It is called in checkpoint format 2 only.
+    It uses only the file names. ``lineage_of`` reads the lineage at the start of a changelog, in
+    checkpoint format 2 only.
 
-    Raises
-    ------
-    MissingStateFile
-        A file that the version needs is not among the names.
-    UnsupportedState
-        The store has a unique id but is HDFS-backed; such stores have none.
+    Raises MissingStateFile for a file that the version needs, and UnsupportedState if the store has
+    a unique id but is HDFS-backed.
     """
     listed = state_files_among(files.names)
     if files.unique_id is None:

@@ -44,18 +44,10 @@ from flinkish.engine.stores.files import StoreFiles
 class StoreState:
     """A store: its column families, and the location of its schema.
 
-    Attributes
-    ----------
-    name
-        ``default``, or one of ``JOIN_STORES``.
-    directory
-        Relative to a partition's directory: "", or with a slash at its end.
-    families
-        The column families; a store without column families has one named ``default``.
-    schema_path
-        The newest schema file, relative to the operator's directory.
-    schema_version
-        The format version of that file.
+    ``name`` is ``default`` or one of ``JOIN_STORES``. ``directory`` is relative to a partition's
+    directory: "", or with a slash at its end. A store without column families has one named
+    ``default``. ``schema_path`` is its newest schema file, relative to the operator's directory,
+    and ``schema_version`` that file's format.
     """
 
     name: str
@@ -123,14 +115,7 @@ class OperatorState:
 class CheckpointState:
     """The state of a query after one committed batch.
 
-    Attributes
-    ----------
-    batch
-        The number of the batch.
-    pins
-        The settings pinned in the offset log.
-    operators
-        The stateful operators.
+    ``pins`` are the settings pinned in the offset log.
     """
 
     batch: int
@@ -175,21 +160,9 @@ def read_operators(
 ) -> tuple[OperatorState, ...]:
     """Return the operators in a checkpoint's ``state`` directory, ordered by ordinal.
 
-    Parameters
-    ----------
-    source
-        The checkpoint's directory.
-    batch
-        The batch whose resulting state is requested.
-    pins
-        The settings pinned in the offset log.
-    ids
-        The unique ids in the commit log, by ordinal.
-
-    Raises
-    ------
-    StateFormatError
-        A metadata or schema file is damaged or missing.
+    ``batch`` is the one whose resulting state is requested, ``pins`` the settings pinned in the
+    offset log, ``ids`` the unique ids in the commit log, by ordinal. Raises StateFormatError if a
+    metadata or schema file is damaged or missing.
     """
     ordinals = numbers_among(source.names(STATE))
     return tuple(_operator(source, o, batch, pins, ids.get(o)) for o in ordinals)

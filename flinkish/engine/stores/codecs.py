@@ -75,21 +75,9 @@ class _Source:
 def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
     """Yield the uncompressed content of a state file, in pieces.
 
-    Parameters
-    ----------
-    file
-        The file, positioned at its first byte.
-    codec
-        Spark's short name of the codec, or its class name.
-    name
-        The file's name, for errors.
-
-    Raises
-    ------
-    StateFormatError
-        The file is damaged, ends too early or is of another codec.
-    UnsupportedState
-        The codec is not known.
+    ``codec`` is Spark's short name or class name; ``name`` is the file's, for errors. Raises
+    StateFormatError if the file is damaged, ends too early or is of another codec, and
+    UnsupportedState if the codec is unknown.
     """
     return _bounded(_Source(file, name), _READERS[short_name(codec, name)])
 

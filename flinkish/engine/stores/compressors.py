@@ -56,17 +56,7 @@ class Compressor(Protocol):
 def compressor(file: BinaryIO, codec: str) -> Compressor:
     """Return a stream that compresses into ``file``.
 
-    Parameters
-    ----------
-    file
-        The target of the compressed bytes.
-    codec
-        Spark's short name of the codec, or its class name.
-
-    Raises
-    ------
-    UnsupportedState
-        The codec is not known.
+    ``codec`` is Spark's short name or class name. Raises UnsupportedState if it is unknown.
     """
     return _STREAMS[short_name(codec, "")](file)
 

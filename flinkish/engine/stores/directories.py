@@ -66,12 +66,8 @@ class LocalDirectory(StorageDirectory):
 def read_bytes(source: StateSource, path: str) -> bytes:
     """Return the content of a small file.
 
-    Raises
-    ------
-    FileNotFoundError
-        The file does not exist.
-    StateFormatError
-        The file is not a regular file, or has more than ``MAX_SMALL`` bytes.
+    Raises FileNotFoundError, and StateFormatError if the file is not a regular file or has more
+    than ``MAX_SMALL`` bytes.
     """
     try:
         with source.open(path) as file:

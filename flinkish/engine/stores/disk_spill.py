@@ -21,10 +21,7 @@ _REMOVED, _PUT = b"\x00", b"\x01"
 class LastChanges:
     """A collection of changes that keeps the last one of each key; a context manager.
 
-    Parameters
-    ----------
-    scratch
-        Directory for local files; None is the system's temporary directory.
+    ``scratch`` is a local directory; None is the system's temporary directory.
     """
 
     def __init__(self, scratch: str | None = None) -> None:
@@ -66,8 +63,8 @@ class LastChanges:
         iterator = iter(rows)
         while some := list(itertools.islice(iterator, most)):
             with rocksdb_errors(_WHAT):
-                found = self._database.get([key for key, _ in some])
-            yield from (row for row, change in zip(some, found, strict=True) if change is None)
+                changes = self._database.get([key for key, _ in some])
+            yield from (row for row, change in zip(some, changes, strict=True) if change is None)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the key and value of each changed key that is not removed."""

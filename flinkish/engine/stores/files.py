@@ -22,32 +22,16 @@ def _no_local_path(_: str) -> str | None:
 class StoreFiles:
     """One state store (of one partition) at one version.
 
-    Attributes
-    ----------
-    names
-        The names in the store's directory, without those of its subdirectories. Files other than
-        state files, and later versions, may be among them.
-    version
-        The version of the state: the number of its batch + 1.
-    open
-        Opens a path relative to the store's directory for reading, and raises ``FileNotFoundError``
-        if there is no such file. RocksDB's files are at ``SSTs/<name>`` too.
-    backend
-        ``HDFS`` (Spark's ``HDFSBackedStateStoreProvider``), ``ROCKSDB`` or ``CANONICAL``.
-    unique_id
-        The id of this version in checkpoint format 2 (Spark's ``stateUniqueIds`` in the commit
-        log); None in format 1.
-    compression
-        ``spark.sql.streaming.stateStore.compression.codec``.
-    row_checksums
-        ``spark.sql.streaming.stateStore.rowChecksum.enabled``; not supported yet.
-    encoding
-        ``spark.sql.streaming.stateStore.encodingFormat``; only ``unsaferow`` is supported so far.
-    local_path
-        Returns the local path of a file, or None. RocksDB's files with a local path are linked
-        instead of copied.
-    scratch
-        Directory for local files; None is the system's temporary directory.
+    ``names`` are those in the store's directory, without subdirectories; other files than state
+    files, and later versions, may be among them. ``version`` is the number of the batch + 1.
+    ``open`` opens a path relative to the store's directory, also ``SSTs/<name>`` of RocksDB; it
+    raises FileNotFoundError. ``backend`` is ``HDFS``, ``ROCKSDB`` or ``CANONICAL``. ``unique_id``
+    is the id of this version in checkpoint format 2 (``stateUniqueIds`` in the commit log); None in
+    format 1. ``compression``, ``row_checksums`` and ``encoding`` are settings below
+    ``spark.sql.streaming.stateStore``; row checksums and encodings other than ``unsaferow`` are not
+    supported. ``local_path`` returns the local path of a file, or None; RocksDB's files with a
+    local path are linked instead of copied. ``scratch`` is a directory for local files; None is the
+    system's temporary directory.
     """
 
     names: tuple[str, ...]
@@ -100,11 +84,8 @@ def open_state_file(files: StoreFiles, name: str) -> BinaryIO:
 def read_small(files: StoreFiles, name: str) -> bytes:
     """Return the content of a small file of the store.
 
-    Raises
-    ------
-    StateFormatError
-        The file is missing (MissingStateFile), not a regular file, or larger than ``MAX_SMALL``
-        bytes.
+    Raises StateFormatError if the file is missing (MissingStateFile), not a regular file, or larger
+    than ``MAX_SMALL`` bytes.
     """
     with open_state_file(files, name) as file:
         data = read_up_to(file, MAX_SMALL)

@@ -21,10 +21,7 @@ from flinkish.engine.stores.sidecars import open_checked
 def read_hdfs_store(files: StoreFiles) -> Iterator[tuple[bytes, bytes]]:
     """Yield the key and value of every row of ``files.version``, in no particular order.
 
-    Raises
-    ------
-    StateFormatError
-        A file is damaged, or missing (MissingStateFile).
+    Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
     """
     chain = find_chain(files, lambda _: None)
     with LastChanges(files.scratch) as changes:

@@ -9,8 +9,8 @@ the grouping key:
   For the time to live of a map this is ``elementKey.key``, because ``elementKey`` has the map's own
   key as well;
 - joins: all columns except the index or the timestamp at the end;
-- all other keys: the whole key. A key without columns, or of type void, has only one partition,
-  whatever the number of partitions (global limits, aggregates without keys).
+- all other keys: the whole key. A key without columns, or of type void, is always in a single
+  partition (global limits, aggregates without keys).
 """
 
 from __future__ import annotations

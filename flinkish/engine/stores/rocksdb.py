@@ -21,12 +21,7 @@ def rocksdb_errors(
 
     The binding raises plain ``Exception`` only, so other classes pass unchanged.
 
-    Parameters
-    ----------
-    what
-        Prefix of the error message.
-    make
-        Returns the error for a message.
+    ``what`` begins the message; ``make`` returns the error for a message.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """The rows of a RocksDB state store (Spark's ``RocksDBStateStoreProvider``).
 
 The snapshot is opened in a temporary directory, later changelogs are replayed into that copy, and
-its rows are iterated. Memory is bounded, whatever the state's size. The rows are those of RocksDB:
-if the store has column families, a key starts with its family's id.
+its rows are iterated. Memory is bounded for any size of state. The rows are those of RocksDB: if
+the store has column families, a key starts with its family's id.
 """
 
 from __future__ import annotations
@@ -57,10 +57,7 @@ class RocksDBRows:
 def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
     """Open ``files.version`` of a store; remove the temporary directory at the end of the block.
 
-    Raises
-    ------
-    StateFormatError
-        A file is damaged, or missing (MissingStateFile).
+    Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
     """
 
     chain = find_chain(files, functools.partial(_lineage_of, files))
@@ -85,10 +82,7 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
 def snapshot_families(files: StoreFiles) -> Families:
     """Return the column families in the snapshot of ``files.version``; none if it has no snapshot.
 
-    Raises
-    ------
-    StateFormatError
-        The snapshot is damaged, or missing (MissingStateFile).
+    Raises StateFormatError if the snapshot is damaged, or missing (MissingStateFile).
     """
     chain = find_chain(files, functools.partial(_lineage_of, files))
     if chain.snapshot is None:

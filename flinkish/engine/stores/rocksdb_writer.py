@@ -49,12 +49,7 @@ _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 class Families:
     """The column families of a store; empty for a store without column families.
 
-    Attributes
-    ----------
-    ids
-        The families' ids, by name.
-    internal
-        The families that are Spark's own, whose rows are not counted.
+    ``ids`` are by name. ``internal`` families are Spark's own; their rows are not counted.
     """
 
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -78,38 +73,21 @@ def write_snapshot(
     Memory is bounded by a few times ``MAX_RUN_BYTES``. The local disk must hold the snapshot once,
     or twice if there are more than ``MAX_RUNS`` runs.
 
-    Parameters
-    ----------
-    rows
-        The key and value of each row, encoded as in RocksDB, each key once, in any order. Keys
-        begin with their family's id if the store has families. Values that were read from RocksDB
-        must be converted by :func:`~flinkish.engine.rows.encodings.normal_value` first.
-    create
-        Opens a path relative to the store's directory for writing.
-    name
-        The archive's name, ``<version>.zip`` or ``<version>_<unique id>.zip``.
-    families
-        The store's families.
-    with_families
-        See :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`.
-    scratch
-        Directory for local files; None is the system's temporary directory.
+    Returns the number of rows. ``rows`` are encoded as in RocksDB, each key once, in any order.
+    Keys begin with their family's id if the store has families. Values that were read from RocksDB
+    must be converted by :func:`~flinkish.engine.rows.encodings.normal_value` first. ``create``
+    opens a path relative to the store's directory for writing. ``name`` is the archive's,
+    ``<version>.zip`` or ``<version>_<unique id>.zip``. For ``with_families`` see
+    :func:`~flinkish.checkpoint.format.archives.write_archive_metadata`. ``scratch`` is a local
+    directory; None is the system's temporary directory.
 
-    Returns
-    -------
-    int
-        The number of rows.
-
-    Raises
-    ------
-    EngineError
-        A key has no family of the store, or RocksDB fails.
+    Raises EngineError if a key has no family of the store, or RocksDB fails.
     """
-    known = set(families.ids.values())
+    family_ids = set(families.ids.values())
 
     def pieces() -> Iterator[FamilyRows]:
         for piece in in_pieces(rows):
-            for family, group in itertools.groupby(piece, lambda row: _family(row[0], known)):
+            for family, group in itertools.groupby(piece, lambda row: _family(row[0], family_ids)):
                 keys, values = zip(*group, strict=True)
                 yield family, keys, values
 
@@ -141,7 +119,11 @@ def write_pieces(
         total = sum(counts.values())
         shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
         metadata = write_archive_metadata(
-            *(shared, total - internal, internal, families.ids, families.internal),
+            shared,
+            total - internal,
+            internal,
+            families.ids,
+            families.internal,
             with_families=with_families,
             version=version,
         )

@@ -20,14 +20,8 @@ _READ = 1 << 20
 def open_checked(files: StoreFiles, name: str) -> BinaryIO:
     """Open a state file after comparing it with its sidecar, if it has one.
 
-    Raises
-    ------
-    StateFormatError
-        The file and the sidecar differ, or the sidecar is damaged.
-    UnsupportedState
-        The sidecar has another algorithm than CRC-32C.
-    MissingStateFile
-        The file does not exist.
+    Raises StateFormatError if they differ, the sidecar is damaged or the file is missing
+    (MissingStateFile), and UnsupportedState for another algorithm than CRC-32C.
     """
     file = open_state_file(files, name)
     if f"{name}.crc" not in files.names:

@@ -28,11 +28,8 @@ def materialise(files: StoreFiles, name: str, directory: str) -> ArchiveMetadata
     files are copied. The links are symbolic and leave the source unchanged, because RocksDB never
     writes into an existing SST.
 
-    Raises
-    ------
-    StateFormatError
-        The archive is damaged, its metadata is unknown, or a shared file is missing or of another
-        size.
+    Raises StateFormatError if the archive is damaged, its metadata is unknown, or a shared file is
+    missing or of another size.
     """
     with _open_archive(files, name) as archive:
         members = check_members(archive, name)
@@ -67,13 +64,13 @@ def _bring(files: StoreFiles, path: str, target: str, size: int) -> None:
         if not os.path.isfile(local):
             raise StateFormatError(path, None, "it is not a regular file")
         os.symlink(os.path.abspath(local), target)
-        found = os.stat(target).st_size
+        written = os.stat(target).st_size
     else:
         with open_state_file(files, path) as source:
-            found = _write(target, source, size)
-    if found != size:
-        reason = f"it has {found} bytes where the snapshot says {size}"
-        raise StateFormatError(path, min(found, size), reason)
+            written = _write(target, source, size)
+    if written != size:
+        reason = f"it has {written} bytes where the snapshot says {size}"
+        raise StateFormatError(path, min(written, size), reason)
 
 
 def _write(target: str, source: Any, most: int) -> int:

@@ -24,17 +24,9 @@ _FAMILY_ID_BYTES = 2
 class RowBlock:
     """A block of rows of one column family.
 
-    Attributes
-    ----------
-    family
-        The column family's name; ``default`` in stores without column families.
-    keys
-        The keys' bytes, without the family's id.
-    values
-        The values' bytes, one for each key.
-    framed
-        True if the rows are encoded as in RocksDB (:mod:`flinkish.engine.rows.encodings` decodes
-        them); otherwise each key and value is an UnsafeRow.
+    ``family`` is ``default`` in stores without column families. ``keys`` are without the family's
+    id. ``framed`` rows are encoded as in RocksDB (:mod:`flinkish.engine.rows.encodings` decodes
+    them); otherwise each key and value is an UnsafeRow.
     """
 
     family: str
@@ -47,13 +39,9 @@ class RowBlock:
 class RowCounts:
     """The number of rows of a store.
 
-    Attributes
-    ----------
-    families
-        The number of rows of each column family that has any.
-    recorded
-        The number of rows that Spark recorded in the snapshot; None if the version is not a RocksDB
-        snapshot, or Spark did not record it.
+    ``families`` has the rows of each column family that has any. ``recorded`` is the number that
+    Spark recorded in the snapshot; None if the version is not a RocksDB snapshot, or Spark did not
+    record it.
     """
 
     families: dict[str, int] = field(default_factory=dict)
@@ -72,19 +60,10 @@ def read_store(
 
     Memory is bounded by a block, and a bounded part of the changes after the last snapshot.
 
-    Parameters
-    ----------
-    files
-        The store.
-    shapes
-        The shape of the rows by column family. Rows of these families are checked against it, other
-        families are not checked.
+    Rows of the families in ``shapes`` are checked against their shape; others are not checked.
 
-    Raises
-    ------
-    StateFormatError
-        A file is damaged, missing (MissingStateFile), of an unknown form (UnsupportedState), or has
-        a row of a wrong structure. Some rows may have been yielded before.
+    Raises StateFormatError, possibly after some rows, if a file is damaged, missing
+    (MissingStateFile), of an unknown form (UnsupportedState), or has a row of a wrong structure.
     """
     _check_supported(files)
     if files.backend == HDFS:
@@ -158,8 +137,8 @@ def _check(block: RowBlock, shapes: Mapping[str, FamilyShape] | None, name: str)
     shape = shapes.get(block.family) if shapes else None
     if shape is None:
         return
-    found = check_block(block.keys, block.values, shape, framed=block.framed)
-    if found:
-        key = block.keys[found[0]].hex()[:64]
-        reason = f"row with the key {key} of {block.family}: {found[1]}"
+    bad_row = check_block(block.keys, block.values, shape, framed=block.framed)
+    if bad_row:
+        key = block.keys[bad_row[0]].hex()[:64]
+        reason = f"row with the key {key} of {block.family}: {bad_row[1]}"
         raise StateFormatError(name, None, reason)

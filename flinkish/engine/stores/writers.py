@@ -28,25 +28,9 @@ def write_records(
 ) -> int:
     """Write a delta or a snapshot of an HDFS-backed store (``HDFSBackedStateStoreProvider``).
 
-    Parameters
-    ----------
-    file
-        The target file; it stays open.
-    records
-        The key and value of each row, as UnsafeRows. A value of None removes the key, which is not
-        allowed in a snapshot.
-    codec
-        ``spark.sql.streaming.stateStore.compression.codec``.
-
-    Returns
-    -------
-    int
-        The number of records.
-
-    Raises
-    ------
-    UnsupportedState
-        The codec is not known.
+    Returns the number of records: key and value as UnsafeRows. A value of None removes the key,
+    which is not allowed in a snapshot. ``codec`` is
+    ``spark.sql.streaming.stateStore.compression.codec``; UnsupportedState if it is unknown.
     """
     return _write(file, _plain(records), codec, b"", _NONE)
 
@@ -61,31 +45,13 @@ def write_changelog(
 ) -> int:
     """Write a changelog of a RocksDB store (``StateStoreChangelogWriter``).
 
-    Parameters
-    ----------
-    file
-        The target file; it stays open.
-    changes
-        Kind (``PUT``, ``REMOVE``, ``MERGE``), key and value of each change. Keys begin with their
-        family's id if the store has families.
-    codec
-        As in :func:`write_records`.
-    version
-        1 without families, 2 with families; 3 and 4 are the same in checkpoint format 2.
-    lineage
-        The version and unique id of each state back to the snapshot, for versions 3 and 4 only.
+    Returns the number of changes: kind (``PUT``, ``REMOVE``, ``MERGE``), key and value. Keys begin
+    with their family's id if the store has families. ``codec`` is as in :func:`write_records`.
+    ``version`` is 1 without families, 2 with them; 3 and 4 are the same in checkpoint format 2, and
+    have a ``lineage``: version and unique id of each state back to the snapshot.
 
-    Returns
-    -------
-    int
-        The number of changes.
-
-    Raises
-    ------
-    EngineError
-        The version does not exist, does not fit the lineage, or does not support a kind of change.
-    UnsupportedState
-        The codec is not known.
+    Raises EngineError if the version does not exist, does not fit the lineage, or does not support
+    a kind of change.
     """
     if not 1 <= version <= 4 or (lineage is None) != (version < 3):
         with_it = "with" if lineage is not None else "without"

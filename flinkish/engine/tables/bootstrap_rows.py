@@ -36,14 +36,8 @@ _BLOCK_ROWS: Final = 10_000
 class Bootstrap:
     """The plan of a bootstrap, as plain data. Made by :func:`~.bootstrap_state.plan_bootstrap`.
 
-    Attributes
-    ----------
-    move
-        The operator's migration, from the template.
-    target
-        Where the state goes.
-    attempts
-        Directory in the target for files that are not yet in their final place.
+    ``move`` is the operator's migration, from the template. ``attempts`` is a directory in the
+    target for files that are not yet in their final place.
     """
 
     move: OperatorMigration

@@ -77,19 +77,19 @@ def write_state(
     ------
     CannotMigrate
         The DataFrames do not match these states, or a state that belongs to another is missing:
-        joins need all of theirs, lists and times to live need the counters beside them.
+        joins need all of theirs, lists and times to live need their counters.
     CannotEncode
         A key, a value, a list or a required part of one is null.
     LostRows
         The rows written differ from the rows given, for example when keys repeat.
     """
-    given = _given(frames, template)
-    spark = given[0][1].sparkSession
+    states = _given(frames, template)
+    spark = states[0][1].sparkSession
     job = plan_bootstrap(
         source, template, target, for_spark(target_state or TargetState(), spark.version), version
     )
     encoded = []
-    for table, frame in given:
+    for table, frame in states:
         _check_types(table, frame)
         encode = EncodeRows(job, table)
         made = frame.select("key", "value").mapInArrow(_arrow(encode), PIECES)
@@ -114,7 +114,9 @@ def plan_bootstrap(
     """Plan a bootstrap; parameters and errors are those of :func:`write_state`."""
     chosen = target_state or TargetState()
     if chosen.changes or chosen.formats:
-        raise CannotMigrate("state made of a DataFrame has the schemas and formats of its template")
+        raise CannotMigrate(
+            "state made from a DataFrame has the schemas and formats of its template"
+        )
     if version is not None and version < 1:
         raise CannotMigrate(f"the first version of a state is 1, not {version}")
     move = plan_operator(source, template, chosen)
@@ -132,8 +134,8 @@ def _given(
     frames: Any | Mapping[str, Any], template: OperatorState
 ) -> tuple[tuple[StateTable, Any], ...]:
     named = frames if isinstance(frames, Mapping) else {find_table(template).name: frames}
-    found = [(find_table(template, name), frame) for name, frame in named.items()]
-    names = [table.name for table, _ in found]
+    pairs = [(find_table(template, name), frame) for name, frame in named.items()]
+    names = [table.name for table, _ in pairs]
     if not names or len(set(names)) != len(names):
         raise CannotMigrate(f"each state once, and one at least: {', '.join(names) or 'none'}")
     for name in names:
@@ -143,13 +145,13 @@ def _given(
                 f"the state {name!r} cannot be without {', '.join(sorted(missing))}, which Spark "
                 "reads with it: give these too"
             )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def companions(operator: OperatorState, name: str) -> frozenset[str]:
     """Return the other states of an operator that must be given together with a state. Pure.
 
-    Spark keeps counters, smallest times and indexes by time beside lists, timers and states with a
+    Spark keeps counters, smallest times and indexes by time for lists, timers and states with a
     time to live (``$count_``, ``$min_``, ``$ttl_``, ``$rowCounter_``), and all four states of a
     join describe the same rows.
     """
@@ -173,7 +175,7 @@ def _check_types(table: StateTable, frame: Any) -> None:
         need = target_state[name].dataType.simpleString()
         if have != need:
             raise CannotMigrate(
-                f"the column {name!r} for the state {table.name!r} is {have}, and has to be {need}"
+                f"the column {name!r} for the state {table.name!r} is {have}, and must be {need}"
             )
 
 
@@ -196,19 +198,8 @@ def _pair(row: Any) -> tuple[int, bytes]:
 def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
     """Write the packed batches of :class:`EncodeRows`, and move the files into their final places.
 
-    Parameters
-    ----------
-    context
-        A ``SparkContext``.
-    job
-        The plan.
-    pieces
-        An RDD of the packed batches of all states.
-
-    Raises
-    ------
-    LostRows
-        The rows written differ from the rows given. Errors of the tasks are raised too.
+    ``pieces`` is an RDD of the packed batches of all states. Raises LostRows if the rows written
+    differ from the rows given, and the errors of its tasks.
     """
     context.setJobDescription("flinkish: write state")
     try:
@@ -290,6 +281,6 @@ def _summary(job: Bootstrap, written: list[WrittenStore]) -> WrittenOperator:
     digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
     ids = None
     if move.unique_ids:
-        found = {(w.partition, w.store): w.unique_id or "" for w in written}
-        ids = tuple(tuple(found[p, s] for s in move.targets) for p in range(move.partitions))
+        unique_ids = {(w.partition, w.store): w.unique_id or "" for w in written}
+        ids = tuple(tuple(unique_ids[p, s] for s in move.targets) for p in range(move.partitions))
     return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in written))

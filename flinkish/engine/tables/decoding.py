@@ -21,15 +21,9 @@ VALUE: Final = "value"
 class ColumnDecoder:
     """Reads the bytes of one column. Picklable if ``decode`` is.
 
-    Attributes
-    ----------
-    path
-        ``key`` or ``value``, and the names of the fields down to the column. The elements of a list
-        state have no name of their own.
-    type
-        The type of the values.
-    decode
-        Returns the value of bytes, as ``pyarrow.array`` takes it; raises where they are none.
+    ``path`` is ``key`` or ``value``, and the names of the fields down to the column; the elements
+    of a list state have no name. ``type`` is that of the values. ``decode`` returns the value of
+    bytes, as ``pyarrow.array`` takes it, and raises if they are not valid.
     """
 
     path: tuple[str, ...]
@@ -66,17 +60,8 @@ def decoded_array(
 ) -> Any:
     """Return the values of a table's column with their bytes decoded.
 
-    Parameters
-    ----------
-    data_type
-        The type of the array.
-    place
-        The files of the state, for errors.
-
-    Raises
-    ------
-    StateFormatError
-        Bytes cannot be decoded.
+    ``place`` names the files of the state, for errors. Raises StateFormatError if bytes cannot be
+    decoded.
     """
     for decoder in decoders:
         if decoder.path[0] == name:

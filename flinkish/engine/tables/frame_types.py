@@ -7,7 +7,7 @@ frame
 - void is a string that is always null;
 - a calendar interval is a struct of months, days and microseconds, a variant one of its two
   binaries, a year-month interval an integer of months;
-- strings and binaries are plain, whatever collation, length or coordinates the schema gives them.
+- strings and binaries are plain, without the schema's collation, length or coordinates.
 
 Every field is nullable. Positions are those of the state schema, so that the conversion back needs
 no names.
@@ -72,17 +72,7 @@ def frame_names(names: list[str]) -> list[str]:
 def to_frame(array: Any, data_type: DataType) -> Any:
     """Convert values of a state schema's type to the frame's type.
 
-    Parameters
-    ----------
-    array
-        A ``pyarrow.Array`` of ``arrow_type(data_type)``.
-    data_type
-        The type in the state schema.
-
-    Returns
-    -------
-    pyarrow.Array
-        Of ``arrow_type(frame_type(data_type))``.
+    From ``arrow_type(data_type)`` to ``arrow_type(frame_type(data_type))``.
     """
     return _between(array, data_type, to_state=False)
 
@@ -90,10 +80,7 @@ def to_frame(array: Any, data_type: DataType) -> Any:
 def to_state(array: Any, data_type: DataType) -> Any:
     """Convert values back from a frame (see :func:`to_frame`): take columns by position, and cast.
 
-    Raises
-    ------
-    CannotEncode
-        A value does not fit, or a struct has another number of fields.
+    Raises CannotEncode if a value does not fit, or a struct has another number of fields.
     """
     try:
         return _between(array, data_type, to_state=True)

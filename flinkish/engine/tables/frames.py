@@ -52,13 +52,7 @@ _JOIN_ROWS: Final = ("keyWithIndexToValue", "keyWithTsToValues")
 
 
 class NoSuchState(EngineError):
-    """An operator has no state of that name, or several and none was named.
-
-    Attributes
-    ----------
-    names
-        The names of the operator's states.
-    """
+    """An operator has no state of that name, or has several (``names``) and none was named."""
 
     def __init__(self, message: str, names: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -72,18 +66,9 @@ class NoSuchState(EngineError):
 class StateTable:
     """One state of an operator, as a table. Picklable.
 
-    Attributes
-    ----------
-    operator, store, family
-        The operator, store and column family that hold its rows.
-    lists
-        Whether values are lists.
-    state_key
-        The key's type in state.
-    state_value
-        The value's type in state; of a list, the type of one element.
-    decoders
-        The columns of bytes that are decoded in the table.
+    ``operator``, ``store`` and ``family`` hold its rows. ``state_key`` and ``state_value`` are the
+    types in state; of a list, that of one element. ``decoders`` are for the columns of bytes that
+    are decoded in the table.
     """
 
     operator: OperatorState
@@ -125,10 +110,7 @@ class StateTable:
 def state_tables(operator: OperatorState) -> tuple[StateTable, ...]:
     """Return all states of an operator, including Spark's own (counters, timers, times to live).
 
-    Raises
-    ------
-    StateFormatError
-        The operator's metadata, which says which states are lists, is damaged.
+    Raises StateFormatError if the operator's metadata, which records the list states, is damaged.
     """
     return tuple(
         StateTable(
@@ -151,30 +133,19 @@ def find_table(
 
     Without any name it is the operator's only state, not counting Spark's own ones.
 
-    Parameters
-    ----------
-    operator
-        The operator.
-    store
-        Its store's name; in a store with column families also the name of one of these, and for a
-        join ``left`` or ``right`` for the buffered rows.
-    family
-        The column family's name.
-
-    Raises
-    ------
-    NoSuchState
-        There is no such state, or there are several.
+    ``store`` may also name a family of a store with column families, or, for a join, ``left`` or
+    ``right`` for the buffered rows. Raises NoSuchState if there is no such state, or there are
+    several.
     """
     tables = state_tables(operator)
-    found = [table for table in tables if _is_named(table, store, family)]
+    matches = [table for table in tables if _is_named(table, store, family)]
     if store is None and family is None:
-        found = [table for table in found if not is_internal(table.name)]
+        matches = [table for table in matches if not is_internal(table.name)]
     names = tuple(table.name for table in tables)
-    if len(found) == 1:
-        return found[0]
+    if len(matches) == 1:
+        return matches[0]
     asked = "/".join(name for name in (store, family) if name)
-    if found:
+    if matches:
         some = "" if not asked else f" named {asked!r}"
         message = f"the operator {operator.ordinal} has several states{some}: {', '.join(names)}"
     else:
@@ -201,28 +172,10 @@ def read_rows(
 ) -> Iterator[Any]:
     """Read the rows of a state in this process.
 
-    Parameters
-    ----------
-    source
-        The checkpoint's directory.
-    operator
-        The operator, from :func:`~.checkpoints.read_checkpoint`.
-    store, family
-        Names of the state (:func:`find_table`).
-    partitions
-        The partitions to read; all by default.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        Of :attr:`StateTable.schema`, one for each block of rows.
-
-    Raises
-    ------
-    NoSuchState
-        There is no such state, or no such partition.
-    StateFormatError
-        A file is damaged, missing or of an unknown form; some rows may have been yielded before.
+    Yields a ``pyarrow.RecordBatch`` of :attr:`StateTable.schema` for each block of rows. ``store``
+    and ``family`` are as in :func:`find_table`. Raises NoSuchState, also for a missing partition,
+    and StateFormatError, possibly after some rows, if a file is damaged, missing or of an unknown
+    form.
     """
     table = find_table(operator, store, family)
     chosen = range(operator.partitions) if partitions is None else tuple(partitions)

@@ -30,10 +30,10 @@ def plain_rows(batch: Any) -> list[dict[str, Any]]:
 
 def plain_values(array: Any) -> list[Any]:
     """Return the values of an array, None where they are null."""
-    found = _values(array)
+    values = _values(array)
     if not array.null_count:
-        return found
-    pairs = zip(found, null_mask(array).tolist(), strict=True)
+        return values
+    pairs = zip(values, null_mask(array).tolist(), strict=True)
     return [None if null else value for value, null in pairs]
 
 

@@ -155,10 +155,10 @@ def error_in(error: BaseException) -> EngineError | StateFormatError | None:
 
     Spark keeps only the text of an error that comes from Python (``PythonException``).
     """
-    found = _RAISED.findall(str(error))
-    if not found:
+    errors = _RAISED.findall(str(error))
+    if not errors:
         return None
-    name, message = found[-1]
+    name, message = errors[-1]
     place = _PLACE.fullmatch(message)
     if name in _CLASSES and place is not None:
         offset = int(place[2]) if place[2] else None

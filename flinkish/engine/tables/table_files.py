@@ -14,28 +14,10 @@ from flinkish.engine.tables.frames import StateTable, read_blocks
 
 
 def write_table(file: BinaryIO, source: StateSource, table: StateTable, partition: int) -> int:
-    """Write a partition of a state as an Avro object container file (:mod:`~.state_avro`).
+    """Write a partition of a state as an Avro object container file; return its rows.
 
-    Parameters
-    ----------
-    file
-        The output file; it stays open.
-    source
-        The checkpoint's directory.
-    table
-        The state.
-    partition
-        The partition.
-
-    Returns
-    -------
-    int
-        Number of rows written.
-
-    Raises
-    ------
-    StateFormatError
-        A state file is damaged, missing or unsupported; the output is then incomplete.
+    See :mod:`~.state_avro`. Raises StateFormatError if a state file is damaged, missing or
+    unsupported; the output is then incomplete.
     """
     return write_avro(
         file,

@@ -5,6 +5,7 @@ Each directory is listed once, see :class:`~flinkish.restore.check.source_files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -120,7 +121,7 @@ class _Place:
             root = storage.locate(unquote(begins))
             found = files_below(root, self.pattern, deep=deep)
             return {f"{unquote(self.url)}/{name}": entry for name, entry in found}
-        except (StorageError, TooManyDirectories):
+        except (StorageError, TooManyDirectories, re.error):  # a pattern that Python lacks
             return None
 
 

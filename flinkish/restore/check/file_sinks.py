@@ -71,8 +71,13 @@ def file_sink_position(
 
 
 def _written(entry: str) -> float | None:
-    """Return when an entry of a local log was written."""
-    return os.stat(entry).st_mtime if is_local(entry) else None
+    """Return when an entry of a local log was written; None if nobody can tell."""
+    if not is_local(entry):
+        return None
+    try:
+        return os.stat(entry).st_mtime
+    except OSError:  # whoever reads the entry learns why
+        return None
 
 
 def _has_files(log: str, names: Iterable[str], storage: Storage) -> bool:

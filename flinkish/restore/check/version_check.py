@@ -19,9 +19,8 @@ from flinkish.compat.model import SPARK, Rewrite
 from flinkish.compat.uses import uses_of
 from flinkish.compat.versions import parse_version
 from flinkish.errors import FlinkishError, Incompatible, UsageError
-from flinkish.messages.plan import SparkLimitation, SparkVersions
+from flinkish.messages.plan import Check, RestoreOutcome, SparkLimitation, SparkVersions
 from flinkish.restore.materialize.source_checkpoints import read_logs
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from flinkish.restore.source.spark_compat import fit_query
 

@@ -346,7 +346,12 @@ class _Assembly:
                 if state.ordinal in known:
                     state_ids[ordinal] = known[state.ordinal]
                 for file in _moved_state(
-                    *(origin, state.ordinal, ordinal, shift, self._final, self._pins),
+                    origin,
+                    state.ordinal,
+                    ordinal,
+                    shift,
+                    self._final,
+                    self._pins,
                     kind=state.kind,
                 ):
                     if not (state.new_schema and state_files.is_schema(file.path)):

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
@@ -24,7 +25,6 @@ from flinkish.operators.state_semantics import (
     StateSemantics,
 )
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
-from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 #: The stable ids of the changes.
 SETTINGS_CHANGED = "settings-changed"

@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flinkish.errors import Incompatible
+from flinkish.messages.plan import Verdict
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
-from flinkish.restore.plan.verdicts import Verdict
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
     QueryKey,

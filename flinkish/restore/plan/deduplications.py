@@ -16,10 +16,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
 from flinkish.restore.plan.state_columns import StateColumn, columns_of
 from flinkish.restore.plan.state_evolution import StoreEvolution
-from flinkish.restore.plan.verdicts import StateChange, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 
 _FOR_EVER: Final = "dedupe"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.messages.plan import (
+    Check,
     HistoryShift,
     KeptQueryId,
     OperatorOrigin,
@@ -15,18 +16,20 @@ from flinkish.messages.plan import (
     PlanVerdict,
     QueryRow,
     Refusal,
+    RestoreOutcome,
     RestorePlan,
     SinkRow,
     SourceOrigin,
     SourceRow,
+    Verdict,
 )
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.pins import PinPlan
-from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.plan.source_row import SourcePlan
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK: PlanVerdict = "ok"
@@ -38,7 +41,10 @@ _ORDER = (OK, CONSENT, INCOMPATIBLE)
 
 
 def restore_plan(
-    queries: Sequence[QueryRestore], left: NonRestored, options: RestoreOptions
+    queries: Sequence[QueryRestore],
+    left: NonRestored,
+    options: RestoreOptions,
+    executors: frozenset[Verdict],
 ) -> RestorePlan:
     """Return the plan of a whole restore.
 
@@ -46,11 +52,13 @@ def restore_plan(
     ----------
     left
         The parts of the savepoint that no query takes.
+    executors
+        The verdicts that the state-migration engine can carry out.
     """
     plan = RestorePlan(
         queries=tuple(_query(query) for query in queries),
         operators=(
-            *(row for query in queries for row in _operators(query, options)),
+            *(row for query in queries for row in _operators(query, options, executors)),
             *(_dropped(op, options) for op in _left_operators(left)),
         ),
         sources=(
@@ -179,12 +187,16 @@ def _query(query: QueryRestore) -> QueryRow:
     )
 
 
-def _operators(query: QueryRestore, options: RestoreOptions) -> Iterator[OperatorRow]:
+def _operators(
+    query: QueryRestore, options: RestoreOptions, executors: frozenset[Verdict]
+) -> Iterator[OperatorRow]:
     for plan in (query.plan.operators if query.plan is not None else None) or ():
-        yield _operator(query.name, plan, options)
+        yield _operator(query.name, plan, options, executors)
 
 
-def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> OperatorRow:
+def _operator(
+    query: str, plan: OperatorJudgement, options: RestoreOptions, executors: frozenset[Verdict]
+) -> OperatorRow:
     taken = plan.taken
     return OperatorRow(
         query=query,
@@ -193,11 +205,11 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> O
         operator_id=plan.operator.lookup_ids[-1],
         kind=plan.operator.kind,
         ordinal=plan.operator.ordinal,
-        verdict=_operator_verdict(plan, options),
-        executable=plan.executable(options.executors),
+        verdict=_operator_verdict(plan, options, executors),
+        executable=plan.executable(executors),
         reason=plan.reason,
         text=plan.text,
-        advice=advice_for(plan, options.executors, options.accept_partial),
+        advice=advice_for(plan, executors, options.accept_partial),
         rows=taken.rows if taken is not None else None,
         bytes=taken.bytes if taken is not None else None,
         origin=None if taken is None else _origin(taken),
@@ -205,8 +217,10 @@ def _operator(query: str, plan: OperatorJudgement, options: RestoreOptions) -> O
     )
 
 
-def _operator_verdict(plan: OperatorJudgement, options: RestoreOptions) -> str:
-    if not plan.executable(options.executors):
+def _operator_verdict(
+    plan: OperatorJudgement, options: RestoreOptions, executors: frozenset[Verdict]
+) -> str:
+    if not plan.executable(executors):
         return Verdict.INCOMPATIBLE.value
     taken_over = plan.verdict in (Verdict.AS_IS, Verdict.RENUMBERED)
     asked = taken_over and ask([plan], options.accept_partial) is not None

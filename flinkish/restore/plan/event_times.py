@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.state_columns import StateColumn, same_columns
-from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 
 def event_time_changes(

@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.new_offsets import ACCEPT_REPEATED
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
 from flinkish.restore.plan.source_row import (
@@ -28,7 +29,6 @@ from flinkish.restore.plan.source_row import (
     FileReading,
     SourcePlan,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSource
 
 _DAY_MS = 86_400_000
@@ -153,7 +153,7 @@ def with_ages(
             f"{files_of(ages.lost)} below {reading.path} {_are(ages.lost)} older than the "
             f"program's {limit}: Spark never reads {_them(ages.lost)}"
         )
-        agreed = facts.accept_lost_rows
+        agreed = facts.options.accept_lost_rows
         row = _asked(row, source, "files-too-old", text, enough, ACCEPT_LOST_ROWS, agreed=agreed)
     if ages.forgotten and not row.blocks:
         text = (
@@ -162,7 +162,7 @@ def with_ages(
             f"Spark has forgotten {_them(ages.forgotten)}, and reads {_them(ages.forgotten)} again"
         )
         advice = f"give them their times again (cp -p keeps them), or {enough}"
-        agreed = facts.accept_repeated_rows
+        agreed = facts.options.accept_repeated_rows
         row = _asked(row, source, "files-forgotten", text, advice, ACCEPT_REPEATED, agreed=agreed)
     return row
 
@@ -190,7 +190,7 @@ def with_cleaned(
             "never read again"
         )
         advice = f"put these files back below {reading.path}, or take a newer savepoint"
-    agreed = facts.accept_lost_rows
+    agreed = facts.options.accept_lost_rows
     return _asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
 
 

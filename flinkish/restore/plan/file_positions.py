@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.file_ages import files_of, lie_of, with_ages, with_cleaned
 from flinkish.restore.plan.new_offsets import MOVED, Target
 from flinkish.restore.plan.positions import SET, name_option, reset_flag
@@ -31,7 +32,6 @@ from flinkish.restore.plan.source_row import (
     SourcePlan,
     change_of,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")

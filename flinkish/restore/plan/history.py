@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 
 #: In the description of a sink, in savepoints and in the registry; left out when it is 0.
 KEY = "history_shift"

@@ -27,8 +27,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 #: The options of :data:`~flinkish.restore.source.restore_inputs.ICEBERG_OPTIONS`.
 SKIP_DELETE = "streaming-skip-delete-snapshots"

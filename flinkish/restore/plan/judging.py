@@ -10,6 +10,7 @@ from typing import Any
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.restore.plan.changed_settings import SETTINGS_CHANGED, setting_changes
 from flinkish.restore.plan.deduplications import (
     convert_deduplication,
@@ -36,7 +37,7 @@ from flinkish.restore.plan.typed_state import (
     resolve_typed_states,
     with_recodes,
 )
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, StateChange, Verdict, worst_first
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, worst_first
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.state.generations import ResolvedState
 

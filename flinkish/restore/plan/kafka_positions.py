@@ -25,6 +25,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.kafka_reading import (
     Available,
     BrokerAnswer,
@@ -33,7 +34,6 @@ from flinkish.restore.plan.kafka_reading import (
     Topics,
 )
 from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 #: The way back to a plan that asks no broker.
@@ -145,7 +145,9 @@ def _moved_bounds(
             "topic-recreated",
             f"topic {topic} was recreated or truncated: {_bounds(beyond, saved, has)}; "
             f"its rows ({_rows(rows)}) count as read",
-            *(rows, reading, consent),
+            rows,
+            reading,
+            consent,
         )
     before = [n for n in numbers if saved[n] < has[n].begin]
     if before:
@@ -154,7 +156,9 @@ def _moved_bounds(
             "rows-expired",
             f"{_rows(rows)} of topic {topic} were deleted by retention before they were "
             f"read: {_bounds(before, saved, has)}",
-            *(rows, reading, consent),
+            rows,
+            reading,
+            consent,
         )
 
 
@@ -199,7 +203,9 @@ def _added(
             "rows-expired",
             f"{names} of topic {topic} {_is(new)} new, and retention has deleted the "
             f"first {_rows(rows)} there",
-            *(rows, reading, consent),
+            rows,
+            reading,
+            consent,
         )
     elif late and reading.fail_on_data_loss is not False:
         yield Finding(

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 
 #: The id of the check.
 KAFKA_SINK = "kafka-sink"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.errors import ConsentNeeded
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.messages.requests import LeftOut
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 
 _CONSENT = "use -n to start it from the beginning, or restore a later savepoint"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Spark's switch for its own comparison of state schemas.

@@ -1,4 +1,4 @@
-"""The options of a restore, and the plan for one query."""
+"""The settings of a restore plan, and the plan for one query."""
 
 from __future__ import annotations
 
@@ -6,60 +6,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flinkish.errors import FlinkishError
-from flinkish.messages.launch import SINK_MODES
+from flinkish.messages.plan import Check, RestoreOutcome, Verdict
+from flinkish.messages.restore_options import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_id import QueryIdentity
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class RestoreOptions:
-    """The user's options for a restore.
+class PlanningSettings:
+    """What a plan depends on besides the user's options: the program's settings, and the driver.
 
     Attributes
     ----------
-    uid_map
-        New uid -> old uid or operator id.
     parallelism
         The number of state partitions, None for the savepoint's.
-    accept_lost_rows
-        Whether rows of a source that can no longer be read are skipped.
-    set_offsets
-        Names of sources, each with the offsets from which it goes on.
-    accept_repeated_rows
-        Whether rows may be read again.
-    spark
-        The version of the Spark that restores; empty when it does not matter.
-    accept_partial
-        The operators (uid, name or id) whose old keys or rows may lack a part of the answer.
     executors
         The verdicts that the state-migration engine can carry out.
     migrates_lazily
         Whether values of typed state are written again when the program touches them, not during
         the restore.
+    spark
+        The version of the Spark that restores; empty when it does not matter.
     """
 
-    allow_non_restored: bool = False
-    fork: bool = False
-    uid_map: Mapping[str, str] = field(default_factory=dict)
-    reset_sources: tuple[str, ...] = ()
-    sink_ahead: SinkMode | None = None
     parallelism: int | None = None
     hasher: HasherVersion = HasherVersion.V3
-    accept_lost_rows: bool = False
-    accept_partial: tuple[str, ...] = ()
     executors: frozenset[Verdict] = frozenset()
     migrates_lazily: bool = False
-    set_offsets: tuple[tuple[str, Target], ...] = ()
-    accept_repeated_rows: bool = False
     spark: str = ""
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
-from flinkish.messages.plan import RestorePlan
+from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
@@ -29,13 +30,13 @@ from flinkish.restore.plan.kafka_replay import check_replay
 from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
-from flinkish.restore.plan.new_offsets import Target
+from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
 from flinkish.restore.plan.pins import pin_plans
 from flinkish.restore.plan.positions import RESET, SET, reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
-from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
@@ -43,10 +44,11 @@ from flinkish.restore.plan.source_plans import source_plans
 from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.recipe import EmptyState, Recipe
 from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
+
+DEFAULT_SETTINGS = PlanningSettings()
 
 
 class RestoreEnvironment(Protocol):
@@ -109,13 +111,25 @@ class RestorePlanner:
     """
 
     def __init__(
-        self, offers: RestoreSource, options: RestoreOptions, environment: RestoreEnvironment
+        self,
+        offers: RestoreSource,
+        options: RestoreOptions,
+        environment: RestoreEnvironment,
+        settings: PlanningSettings = DEFAULT_SETTINGS,
     ) -> None:
         self.offers = offers
         self.options = options
+        self.settings = settings
         self._environment = environment
         self._done: dict[str, QueryRestore] = {}
-        check_uid_map(options.uid_map, offers.queries)
+        #: The old uid or operator id by the new uid.
+        self._uid_map = {new: old for old, new in options.uid_map}
+        self._set_offsets = [(name, parse_target(text)) for name, text in options.set_offsets]
+        check_uid_map(self._uid_map, offers.queries)
+
+    @property
+    def _sink_ahead(self) -> SinkMode | None:
+        return cast("SinkMode | None", self.options.sink_ahead)
 
     @property
     def queries(self) -> Sequence[QueryRestore]:
@@ -141,18 +155,18 @@ class RestorePlanner:
         return restore
 
     def _plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
-        options = self.options
+        options, settings = self.options, self.settings
         started: set[QueryKey] = {p.base.key for p in self.query_plans() if p.base and p.own}
         try:
             plan = plan_query(
                 new,
                 self.offers.queries,
                 started,
-                hasher=options.hasher,
-                uid_map=options.uid_map,
+                hasher=settings.hasher,
+                uid_map=self._uid_map,
                 reset=options.reset_sources,
-                partitions=options.parallelism,
-                migrates_lazily=options.migrates_lazily,
+                partitions=settings.parallelism,
+                migrates_lazily=settings.migrates_lazily,
             )
         except UsageError:
             raise
@@ -168,7 +182,9 @@ class RestorePlanner:
         offer = self.offers.by_key[plan.base.key]
         identity = self._identity(plan, offer)
         rows = source_plans(
-            *(new, plan.base if plan.own else None, plan.sources),
+            new,
+            plan.base if plan.own else None,
+            plan.sources,
             self._broker_facts(new, plan, targets),
         )
         moved = {row.new.entry for row in rows if row.new is not None and row.move is not None}
@@ -185,22 +201,25 @@ class RestorePlanner:
             identity,
             sources=rows,
             pins=pin_plans(
-                *(plan.base.pins, new.settings, options.parallelism), canonical=offer.canonical
+                plan.base.pins, new.settings, settings.parallelism, canonical=offer.canonical
             ),
             checks=tuple(checks),
         )
-        refusal = refuse(plan.operators or (), options.executors) or _blocked(rows, checks)
+        refusal = refuse(plan.operators or (), settings.executors) or _blocked(rows, checks)
         if refusal is not None:
             return replace(found, refusal=refusal)
         origins = {key: each.origin for key, each in self.offers.by_key.items()}
         rewrite = rewrite_of(
-            *(plan, options.parallelism),
+            plan,
+            settings.parallelism,
             fit=offer.fit,
             canonical=offer.canonical,
             settings=new.settings,
         )
         recipe = recipe_for(
-            *(plan, origins, empty),
+            plan,
+            origins,
+            empty,
             rewritten=rewrite is not None,
             offsets={r.new.entry: r.set_to for r in rows if r.new and r.set_to is not None},
             moves={
@@ -209,14 +228,14 @@ class RestorePlanner:
                 if r.new is not None and r.elsewhere
             },
         )
-        sink = self._environment.sink(new, offer, recipe, identity, options.sink_ahead)
+        sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead)
         if sink is not None and sink.blocks:
-            refusal = _sink_ahead(sink, rewrite, recipe, options)
+            refusal = _sink_ahead(sink, rewrite, recipe, settings)
         recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
         if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
-            refusal = _cannot_rewrite(rewrite, recipe, options)
+            refusal = _cannot_rewrite(rewrite, recipe, settings)
         refusal = refusal or ask(plan.operators or (), options.accept_partial)
         if not isinstance(refusal, Incompatible):  # what no consent can help
             permitted = recipe
@@ -227,7 +246,7 @@ class RestorePlanner:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
         kafka = (
             self._written_again(new, plan, offer, recipe),
-            None if offer.live else check_replay(new, recipe, options.spark),
+            None if offer.live else check_replay(new, recipe, settings.spark),
         )
         found = self._with_history(found, new, offer, recipe, identity)
         return replace(
@@ -265,7 +284,7 @@ class RestorePlanner:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
         found: dict[int, Target] = {}
         several = len(self.offers.queries) > 1
-        for name, target in self.options.set_offsets:
+        for name, target in self._set_offsets:
             for entry in reset_entries([name], new, several_queries=several, option=SET):
                 if entry in found or entry in plan.sources.reset:
                     raise UsageError(
@@ -298,12 +317,7 @@ class RestorePlanner:
                 files |= {} if reading is None else {source.entry: reading}
             elif (table := self._environment.table(new, source, saved)) is not None:
                 tables[source.entry] = table
-        options = self.options
-        return BrokerFacts(
-            *(answers, options.accept_lost_rows, targets, options.accept_repeated_rows),
-            tables,
-            files,
-        )
+        return BrokerFacts(answers, self.options, targets, tables, files)
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""
@@ -319,7 +333,7 @@ class RestorePlanner:
             checks.append(left_out)
             if left_out.outcome is RestoreOutcome.CONSENT:
                 refusal = ConsentNeeded(left_out.text, hint=left_out.advice, reasons=[left_out.id])
-        start = self._environment.start(new, self.options.sink_ahead)
+        start = self._environment.start(new, self._sink_ahead)
         if isinstance(start, Agreed):
             known = start.reason != "sink-unreadable"
             outcome = RestoreOutcome.NOTE if known else RestoreOutcome.WARNING
@@ -343,7 +357,10 @@ class RestorePlanner:
             runs += self._environment.other_runs(offer.query_id)
             runs += self._environment.runs_under_other_ids(offer.query_id)
         return judge_kafka_sink(
-            *(new.name, new.sink.format, sink_format(offer.query.sink), offer.query.batch_id),
+            new.name,
+            new.sink.format,
+            sink_format(offer.query.sink),
+            offer.query.batch_id,
             runs,
             planned=recipe.replays_planned and not offer.live,
         )
@@ -368,7 +385,7 @@ class RestorePlanner:
 
     def restore_plan_of(self, restore: QueryRestore) -> RestorePlan:
         """Return one query's part of the plan."""
-        return restore_plan([restore], NonRestored(), self.options)
+        return restore_plan([restore], NonRestored(), self.options, self.settings.executors)
 
     def restore_plan(self, *, complete: bool) -> RestorePlan:
         """Return the plan so far.
@@ -379,7 +396,8 @@ class RestorePlanner:
             Whether the program has started all its queries, so that non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
-        return replace(restore_plan(self.queries, left, self.options), complete=complete)
+        found = restore_plan(self.queries, left, self.options, self.settings.executors)
+        return replace(found, complete=complete)
 
 
 def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
@@ -394,14 +412,14 @@ def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
 
 
 def _cannot_rewrite(
-    rewrite: StateRewrite, recipe: Recipe, options: RestoreOptions
+    rewrite: StateRewrite, recipe: Recipe, settings: PlanningSettings
 ) -> Incompatible | None:
     """Return why state cannot be rewritten during the restore, whatever its operators, or None."""
     if not rewrite.canonical:
         text = f"the state must be rewritten for this Spark, but {WITHOUT_ENGINE}"
-        return None if options.executors else Incompatible(text, reasons=["no-engine"])
+        return None if settings.executors else Incompatible(text, reasons=["no-engine"])
     hint = "convert it to a native one first: flinkish migrate PATH TARGET --type native"
-    if not options.executors:
+    if not settings.executors:
         return Incompatible(
             "the savepoint is canonical, but the driver's Python lacks the requirements "
             "for writing its state (pip install 'flinkish[engine]')",
@@ -419,13 +437,13 @@ def _cannot_rewrite(
 
 
 def _sink_ahead(
-    sink: SinkPlan, rewrite: StateRewrite | None, recipe: Recipe, options: RestoreOptions
+    sink: SinkPlan, rewrite: StateRewrite | None, recipe: Recipe, settings: PlanningSettings
 ) -> FlinkishError:
     """Return the refusal for a sink that is ahead: it needs consent, if a consent can help."""
     permitted = recipe
     if sink.permit == ("rebase",):
         permitted = replace(recipe, rebase_to=sink.newest_batch)
-    never = None if rewrite is None else _cannot_rewrite(rewrite, permitted, options)
+    never = None if rewrite is None else _cannot_rewrite(rewrite, permitted, settings)
     if never is not None:
         return Incompatible(f"{sink.text}; {never.message}", hint=never.hint, reasons=[sink.reason])
     return ConsentNeeded(sink.text, hint=sink.advice, reasons=[sink.reason])

@@ -33,6 +33,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan import schema_messages
 from flinkish.restore.plan.event_times import event_time_changes
@@ -45,7 +46,6 @@ from flinkish.restore.plan.state_columns import (
     role_of,
     same_columns,
 )
-from flinkish.restore.plan.verdicts import StateChange, Verdict
 
 #: Avro's promotions (specification, "Schema Resolution"), in the names of Spark's types.
 _PROMOTIONS: Mapping[str, frozenset[str]] = {

@@ -421,7 +421,13 @@ def _plan(
     keeps_query_id: bool = False,
 ) -> SinkPlan:
     return SinkPlan(
-        *(position.format, position.path, position.newest_batch, verdict, reason, text, advice),
+        position.format,
+        position.path,
+        position.newest_batch,
+        verdict,
+        reason,
+        text,
+        advice,
         rebase_to=rebase_to,
         permit=permit,
         rollback_to=rollback_to,

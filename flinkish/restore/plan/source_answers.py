@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.file_positions import judge_files
 from flinkish.restore.plan.kafka_identity import made_again, parse_identities, unknown
 from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
@@ -33,7 +34,6 @@ from flinkish.restore.plan.source_row import (
     change_of,
     kind_of,
 )
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 
@@ -92,7 +92,9 @@ def _moved(
             row, verdict="incompatible", reason=found.reason, text=text, advice=found.advice
         )
     missing = found.missing_consents(
-        saved.offset, lost=facts.accept_lost_rows, repeated=facts.accept_repeated_rows
+        saved.offset,
+        lost=facts.options.accept_lost_rows,
+        repeated=facts.options.accept_repeated_rows,
     )
     begins = f"{change_of(source, saved)}, and" if row.verdict == "changed" else source.describe()
     return replace(
@@ -127,7 +129,7 @@ def _with_answer(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:
             text = f"{source.describe()} starts from scratch: {cost}"
             note = Check("table-reset", RestoreOutcome.NOTE, text)
             return replace(row, checks=(note,)) if cost else row
-        consent = Consent(reset_flag(source), facts.accept_lost_rows)
+        consent = Consent(reset_flag(source), facts.options.accept_lost_rows)
         row, checks = _with_findings(row, source, saved, answer.judge(saved.offset, consent))
         return replace(row, checks=tuple(checks))
     if kind_of(source.signature) != "kafka":
@@ -179,7 +181,7 @@ def _with_broker(
             text = f"{source.describe()} starts from scratch: {cost}"
             checks.append(Check("kafka-reset", RestoreOutcome.NOTE, text))
         return replace(row, checks=tuple(checks))
-    consent = Consent(reset_flag(source), facts.accept_lost_rows)
+    consent = Consent(reset_flag(source), facts.options.accept_lost_rows)
     row, found = _with_findings(
         row, source, saved, judge(reading, position, answer, consent, again)
     )

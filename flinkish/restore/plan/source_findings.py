@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from flinkish.restore.plan.verdicts import RestoreOutcome
+from flinkish.messages.plan import RestoreOutcome
 
 #: The user's agreement that rows are skipped.
 ACCEPT_LOST_ROWS = "--accept-lost-rows"

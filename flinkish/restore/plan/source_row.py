@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flinkish.messages.plan import Move
+from flinkish.messages.plan import Check, Move
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.new_offsets import Target
 from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.verdicts import Check
 from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 SourceVerdict = Literal[
@@ -200,12 +200,10 @@ class BrokerFacts:
     ----------
     answers
         Those of brokers, by the entry of the source.
-    accept_lost_rows
-        Whether the user agrees that rows are skipped.
+    options
+        What the user has agreed to.
     targets
         Where sources are moved to (``--set-offsets``), by their entry.
-    accept_repeated_rows
-        Whether the user agrees that rows are read again.
     tables
         The answers of tables, by the entry of the source.
     files
@@ -213,9 +211,8 @@ class BrokerFacts:
     """
 
     answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
-    accept_lost_rows: bool = False
+    options: RestoreOptions = NO_OPTIONS
     targets: Mapping[int, Target] = field(default_factory=dict)
-    accept_repeated_rows: bool = False
     tables: Mapping[int, SourceAnswer] = field(default_factory=dict)
     files: Mapping[int, FileReading] = field(default_factory=dict)
 

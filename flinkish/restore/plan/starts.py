@@ -365,7 +365,13 @@ def judge_writers(
             advice += "; --sink-ahead rebase writes it all again"
         permit: tuple[SinkMode, ...] = ("rebase",) if each.is_table else ()
         return SinkPlan(
-            *(sink.format, sink.path, sink.newest_batch, "ahead", "sink-in-use", text, advice),
+            sink.format,
+            sink.path,
+            sink.newest_batch,
+            "ahead",
+            "sink-in-use",
+            text,
+            advice,
             permit=permit,
         )
     return None

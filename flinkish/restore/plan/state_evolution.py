@@ -90,8 +90,10 @@ def unchanged_rows(new: Sequence[StoreInfo]) -> dict[str, StoreEvolution]:
     """Return the evolution that gives rows the program's schemas, and leaves them as they are."""
     return {
         store.name or DEFAULT_STORE: StoreEvolution(
-            *(store.key_schema, store.value_schema),
-            *(_as_they_are(store.key_schema), _as_they_are(store.value_schema)),
+            store.key_schema,
+            store.value_schema,
+            _as_they_are(store.key_schema),
+            _as_they_are(store.value_schema),
         )
         for store in new
     }

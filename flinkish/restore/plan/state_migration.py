@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from flinkish.messages.plan import Verdict
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.state_evolution import StoreEvolution, unchanged_rows
-from flinkish.restore.plan.verdicts import Verdict
 from flinkish.restore.source.spark_compat import SparkFit
 
 

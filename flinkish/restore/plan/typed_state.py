@@ -13,9 +13,9 @@ from typing import Any
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE
 from flinkish.errors import Incompatible
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.state_evolution import StoreEvolution
-from flinkish.restore.plan.verdicts import StateChange, Verdict
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
 from flinkish.state.builtin.splicing import Rewriter
 from flinkish.state.declared import MAP_KEY, from_text, to_text

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flinkish.messages.plan import Check as Check
-from flinkish.messages.plan import RestoreOutcome as RestoreOutcome
-from flinkish.messages.plan import StateChange as StateChange
-from flinkish.messages.plan import Verdict as Verdict
+from flinkish.messages.plan import StateChange, Verdict
 
 #: Verdicts that the state-migration engine carries out.
 FOR_THE_ENGINE = frozenset({Verdict.MIGRATE, Verdict.RESCALE})

@@ -77,7 +77,7 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
     ----------
     verify
         The level at which the files of a savepoint are checked now, one of
-        :data:`~flinkish.messages.launch.VERIFY_LEVELS`. None: only when they are read.
+        :data:`~flinkish.messages.restore_options.VERIFY_LEVELS`. None: only when they are read.
 
     Raises
     ------

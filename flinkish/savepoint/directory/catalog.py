@@ -1,9 +1,9 @@
 """Catalog of savepoints: those directly below a directory, or at given paths.
 
 The content of a savepoint's directory is authoritative: time, job and queries are read from its
-``_metadata``, never from the directory's name. The file's time is only looked at where the recorded
-time is in the future. Unreadable savepoints are reported beside the others, so one damaged
-savepoint does not hide the rest. A savepoint counts once, whatever links lead to it.
+``_metadata``, never from the directory's name. The file's time is only read if the recorded time is
+in the future. Unreadable savepoints are reported with the others, so one damaged savepoint does not
+hide the rest. A savepoint counts once, however many links lead to it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,10 @@ _NAME = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
 class CatalogEntry:
     """One savepoint with a readable ``_metadata``.
 
-    Attributes
-    ----------
-    opened
-        Set if its whole ``_metadata`` was requested.
-    written
-        When its ``_metadata`` was written, by the storage's clock; looked up only if the recorded
-        time is in the future.
-    leads_to
-        Location of the savepoint if this is a link, or another mount, of it.
+    ``opened`` is set if its whole ``_metadata`` was requested. ``written`` is when its
+    ``_metadata`` was written, by the storage's clock, read only if the recorded time is in the
+    future. ``leads_to`` is the location of the savepoint if this is a link, or another mount, of
+    it.
     """
 
     path: str
@@ -80,16 +75,10 @@ class Unreadable:
 class Catalog:
     """The savepoints found: ``savepoints`` newest first, the others by path.
 
-    Attributes
-    ----------
-    unfinished
-        Directories named like a savepoint without ``_metadata``: being written, left by a writer or
-        a rewrite that was killed, or disposed of while others use their files.
-    missing
-        Requested paths at which there is no savepoint.
-    links
-        Location of a savepoint -> names of the links to it, or to a file of it, in the same
-        directory.
+    ``unfinished`` are directories named like a savepoint without ``_metadata``: being written, left
+    by a writer or a rewrite that was killed, or disposed of while others use their files.
+    ``missing`` are requested paths without a savepoint. ``links`` maps the location of a savepoint
+    to the names of the links to it, or to a file of it, in the same directory.
     """
 
     savepoints: tuple[CatalogEntry, ...] = ()
@@ -113,14 +102,8 @@ class Catalog:
 class Unfinished:
     """A directory without ``_metadata``, and its content.
 
-    Attributes
-    ----------
-    modified
-        When its newest own file was written, in seconds since the epoch; None if unknown.
-    users
-        Names of the savepoints that use its files, from its reference lists.
-    files, bytes
-        Number of its files and their bytes.
+    ``modified`` is when its newest own file was written, in seconds since the epoch, if known.
+    ``users`` are the savepoints that use its files, from its reference lists.
     """
 
     path: str
@@ -156,12 +139,12 @@ def read_catalog(directory: str, *, whole: bool = False) -> Catalog:
             hint=f"see what is inside with: flinkish savepoint show {quoted_path(location)}",
         )
     paths = [storage.join(location, name) for name in sorted(listing.directories)]
-    found = read_paths(paths, whole=whole)
+    catalog = read_paths(paths, whole=whole)
     return Catalog(
-        savepoints=found.savepoints,
-        unreadable=found.unreadable,
-        unfinished=tuple(path for path in found.missing if job_prefix(path)),
-        links=_links(location, found.savepoints),
+        savepoints=catalog.savepoints,
+        unreadable=catalog.unreadable,
+        unfinished=tuple(path for path in catalog.missing if job_prefix(path)),
+        links=_links(location, catalog.savepoints),
     )
 
 
@@ -202,7 +185,7 @@ def _with_file_time(entry: CatalogEntry, now: float) -> CatalogEntry:
 
 
 def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
-    """Say of every link, and of every further mount of one directory, where it leads."""
+    """Record the target of every link, and of every further mount of a directory."""
     homes: dict[str, str] = {}
     found = []
     for entry in sorted(entries, key=_homes_first):
@@ -216,7 +199,7 @@ def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
 
 
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
-    """Sort entries that are not links, and have a name that flinkish gives, first."""
+    """Sort entries first that are not links and have a name in flinkish's form."""
     path = entry.path
     behind_link = storage.is_local(path) and os.path.realpath(path) != path
     return is_link(path), behind_link, job_prefix(path) is None, path
@@ -227,10 +210,10 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
     if not storage.is_local(directory):
         return {}
     real = {os.path.realpath(entry.path): entry.path for entry in entries if not entry.leads_to}
-    found: dict[str, list[str]] = {}
+    links: dict[str, list[str]] = {}
     for entry in entries:
         if entry.leads_to is not None:
-            found.setdefault(entry.leads_to, []).append(storage.base_name(entry.path))
+            links.setdefault(entry.leads_to, []).append(storage.base_name(entry.path))
     for name in storage.list_names(directory, hidden=True):
         place = os.path.join(directory, name)
         if not os.path.islink(place):
@@ -238,15 +221,15 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
         target = os.path.realpath(place)
         while target not in real and len(target) > 1:
             target = os.path.dirname(target)
-        names = found.setdefault(real.get(target, target), [])
+        names = links.setdefault(real.get(target, target), [])
         if name not in names:
             names.append(name)
     own = real.values()
-    return {path: tuple(sorted(names)) for path, names in found.items() if path in own}
+    return {path: tuple(sorted(names)) for path, names in links.items() if path in own}
 
 
 def find_damage(entry: CatalogEntry) -> FlinkishError | None:
-    """Return what a look at the sizes of all its files finds wrong with a savepoint, or None.
+    """Return what the sizes of all its files show to be wrong with a savepoint, or None.
 
     Also the error of a failed check: it is then unknown whether the savepoint is intact.
     """

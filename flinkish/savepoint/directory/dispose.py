@@ -30,17 +30,10 @@ UNKNOWN_HINT = (
 class Disposed:
     """The result of :func:`dispose`.
 
-    Attributes
-    ----------
-    removed, missing
-        Numbers of its files that were removed, and that did not exist.
-    bytes
-        Bytes freed (not counting hard links elsewhere).
-    foreign
-        Relative paths of files that are not the savepoint's own and stay.
-    kept, kept_bytes
-        Files that stay because the savepoints ``users`` use them; disposing of the last of these
-        removes them.
+    ``removed`` and ``missing`` are the numbers of its files that were removed, and that did not
+    exist. ``bytes`` were freed (not counting hard links elsewhere). ``foreign`` are relative paths
+    of files that are not the savepoint's own and stay. ``kept`` files stay because the savepoints
+    ``users`` use them; disposing of the last of these removes them.
     """
 
     path: str
@@ -67,36 +60,21 @@ def dispose(
     """Delete the savepoint at ``path`` (its directory or ``_metadata`` file).
 
     ``_metadata`` is removed first, so that an interrupted disposal leaves no incomplete savepoint
-    that opens. Then follow the files that it lists and no other savepoint uses, and the directories
-    left empty. Files of other savepoints that it used are released: the last user of a file of a
-    disposed savepoint removes it. Files that no metadata lists stay, and are returned.
+    that can be opened. Then the files that it lists and no other savepoint uses are removed, and
+    the directories left empty. Files of other savepoints that it used are released: the last user
+    of a file of a disposed savepoint removes it. Files that no metadata lists stay, and are
+    returned.
 
-    Parameters
-    ----------
-    dry_run
-        Change nothing; the result and the calls of ``tell`` say what would happen.
-    follow
-        ``path`` itself may be a link; below it links are never followed.
-    tell
-        Called with the location of each removed entry; directories end with a slash.
-    gone
-        For a dry run: locations that are already removed by then, as other dry runs have reported.
-    siblings
-        The savepoints in the same directory, opened; None: they are read. One that has been renamed
-        or copied uses files by its metadata without a list of its name. Where that cannot be read,
-        it may use any.
+    With ``dry_run`` nothing changes, and ``gone`` are the locations that earlier dry runs have
+    reported as removed. With ``follow``, ``path`` itself may be a link; links below it are never
+    followed. ``tell`` is called with the location of each removed entry; directories end with a
+    slash. ``siblings`` are the savepoints in the same directory, opened; None: they are read. A
+    renamed or copied one uses files by its metadata, without a list under its name; if that cannot
+    be read, it may use any.
 
-    Raises
-    ------
-    SavepointNotFound
-        There is no savepoint at ``path``.
-    Corrupt, UnsupportedFormat
-        Its ``_metadata`` or a reference list cannot be read. It is then unknown which files are its
-        own, and nothing is removed.
-    FlinkishError
-        One beside it cannot be read, and may use its files; nothing is removed.
-    StorageError
-        The storage refuses an operation.
+    Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
+    cannot be read, so that its own files are unknown; FlinkishError if a sibling cannot be read and
+    may use its files (nothing is removed in these cases); StorageError.
     """
     savepoint = open_savepoint(path)
     place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
@@ -154,9 +132,9 @@ def dispose(
 
 
 def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
-    """Return the savepoints beside one which cannot be read, and so may use files of it.
+    """Return the siblings of a savepoint that cannot be read, and so may use its files.
 
-    On a local disk each has links of its own, unless the directory was copied from elsewhere: then
+    On a local disk each has its own links, unless the directory was copied from elsewhere: then
     there are holders, or lists.
     """
     if not siblings.unreadable:
@@ -174,7 +152,7 @@ def _may_be_used(path: str, user: Unreadable) -> FlinkishError:
 
 
 def _siblings_of(path: str) -> Catalog:
-    """Open the savepoints beside the one at ``path``."""
+    """Open the siblings of the savepoint at ``path``."""
     parent = storage.parent(path)
     names = sorted(storage.list_directory(parent).directories)
     others = [storage.join(parent, name) for name in names if name != storage.base_name(path)]
@@ -248,7 +226,7 @@ class _Place:
     def remove_directories(
         self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
     ) -> None:
-        """Remove the empty ones of the directories of these files, with ``top`` also the topmost.
+        """Remove the directories of these files that are empty, with ``top`` also the topmost.
 
         For a dry run, ``goes`` returns whether a file is removed by then.
         """
@@ -367,21 +345,10 @@ class _Files:
 
 
 def release_holder(holder: str, user: str) -> bool:
-    """Remove the list of a ``user`` that is gone, and the files that only it used in ``holder``.
+    """Remove the list of a vanished ``user``, and the files that only it used in ``holder``.
 
-    A complete holder loses no files.
-
-    Returns
-    -------
-    bool
-        Whether the holder's directory is gone.
-
-    Raises
-    ------
-    Corrupt
-        A list is damaged; nothing is removed then.
-    StorageError
-        The storage refuses an operation.
+    Returns whether the holder's directory is gone; a complete holder loses no files. Raises Corrupt
+    if a list is damaged (nothing is removed), and StorageError.
     """
     return _release(holder, user, dry_run=False, tell=None, gone=(), siblings=None)
 
@@ -462,10 +429,10 @@ def _walk_all(root: str) -> Iterator[str]:
 
 def directories_of(files: Iterable[str]) -> set[str]:
     """Return all directories above files, relative like the files; "" is the topmost."""
-    found = {""}
+    directories = {""}
     for name in files:
         parent = name.rpartition("/")[0]
-        while parent not in found:
-            found.add(parent)
+        while parent not in directories:
+            directories.add(parent)
             parent = parent.rpartition("/")[0]
-    return found
+    return directories

@@ -133,14 +133,14 @@ def look_at_lease(
         if not 0 <= modified <= _LATEST:
             modified = 0.0
         if _NAME.fullmatch(name) is None:
-            return FoundLease(name, modified, None, "it has not the name of a lock")
+            return FoundLease(name, modified, None, "it does not have the name of a lock")
         if listing.size(name) > MAX_BYTES:
             raise ValueError("it is too large")
         data = storage.read_below(target, f"{directory}/{name}", MAX_BYTES)
         return FoundLease(name, modified, _believed(parse_lease(data, name), modified, time.time()))
     except FileNotFoundError:
         if storage.is_local(target) and os.path.islink(storage.join(target, directory, name)):
-            return FoundLease(name, modified, None, "it is no regular file")
+            return FoundLease(name, modified, None, "it is not a regular file")
         return None
     except Corrupt as error:
         return FoundLease(name, modified, None, error.message)
@@ -159,9 +159,9 @@ def parse_lease(data: bytes, name: str) -> LeaseRecord:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
-        raise ValueError("it is no JSON") from None
+        raise ValueError("it is not JSON") from None
     if not isinstance(record, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     known = {each.name: _field(record, each.name) for each in fields(LeaseRecord)}
     if known["lease_id"] != name:
         raise ValueError("its lease_id is not the name of the file")
@@ -184,7 +184,7 @@ def _field(record: Mapping[str, Any], name: str) -> Any:
     else:
         good = isinstance(value, str) and len(value) <= _LENGTHS[name] and _is_text(value)
     if not good:
-        raise ValueError(f"its {name} is missing, or not what it may be")
+        raise ValueError(f"its {name} is missing or invalid")
     return value
 
 

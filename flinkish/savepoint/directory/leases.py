@@ -66,7 +66,7 @@ def conflicts(mine: LeaseRecord, other: LeaseRecord) -> bool:
 
 
 def find_leases(target: str) -> tuple[FoundLease, ...]:
-    """Return all files among a directory's leases, oldest first, damaged and foreign ones too.
+    """Return all files among a directory's leases, oldest first, including damaged and other ones.
 
     Raises UnsafePath if the directory of leases is a link.
     """
@@ -74,8 +74,8 @@ def find_leases(target: str) -> tuple[FoundLease, ...]:
     _refuse_link(target)
     listing = storage.list_directory(storage.join(target, DIRECTORY))
     looked = (look_at_lease(target, DIRECTORY, name, listing) for name in listing.files)
-    found = [each for each in looked if each is not None]
-    return tuple(sorted(found, key=lambda each: (each.since, each.name)))
+    leases = [each for each in looked if each is not None]
+    return tuple(sorted(leases, key=lambda each: (each.since, each.name)))
 
 
 def read_leases(target: str) -> tuple[LeaseRecord, ...]:
@@ -183,15 +183,15 @@ def _locked(target: str, other: FoundLease) -> Locked:
     if other.record is None:
         return Locked(
             f"{target} is locked: {file} is damaged ({other.damage})",
-            hint=f"it counts for nothing {STALE:.0f} s after it was last written; if nobody is at "
-            f"work there, remove it: flinkish savepoint unlock --force --yes {quoted_path(target)}",
+            hint=f"it is ignored {STALE:.0f} s after it was last written; if no process works "
+            f"there, remove it: flinkish savepoint unlock --force --yes {quoted_path(target)}",
             path=target,
             file=file,
         )
     record = other.record
     return Locked(
         f"{target} is locked: {record.describe()} ({file})",
-        hint="wait for it to end; if its process is surely gone: "
+        hint="wait for it to end; if its process is certainly gone: "
         f"flinkish savepoint unlock {quoted_path(target)}",
         path=target,
         file=file,

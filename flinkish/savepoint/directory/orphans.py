@@ -2,8 +2,8 @@
 
 A savepoint that shares files writes lists into the directories that hold them (``_refs/<its
 name>``) before it is complete. If it is killed then, its lists stay in complete savepoints. A
-disposal that is killed leaves unused files beside files that others use. Both would stay as long as
-the savepoints around them, possibly for ever.
+disposal that is killed leaves unused files next to files that others use. Both would stay as long
+as the savepoints around them, possibly forever.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def read_lists(directory: str, catalog: Catalog) -> Lists:
 
 def complete_names(catalog: Catalog) -> set[str]:
     """Return the names of the directories that have a ``_metadata``, readable or not. Pure."""
-    found = {storage.base_name(entry.path) for entry in catalog.savepoints}
-    return found | {storage.base_name(each.path) for each in catalog.unreadable}
+    names = {storage.base_name(entry.path) for entry in catalog.savepoints}
+    return names | {storage.base_name(each.path) for each in catalog.unreadable}
 
 
 def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[str]:
@@ -72,15 +72,15 @@ def with_lists(directory: str, found: Sequence[Unfinished], lists: Lists) -> lis
 
     A list is newer than the files of its user, so the later time is used.
     """
-    known = {storage.base_name(each.path): each for each in found}
+    by_name = {storage.base_name(each.path): each for each in found}
     for user, written in lists.by_user.items():
-        each = known.get(user) or Unfinished(storage.join(directory, user), None, (), 0, 0)
-        known[user] = replace(
+        each = by_name.get(user) or Unfinished(storage.join(directory, user), None, (), 0, 0)
+        by_name[user] = replace(
             each,
             modified=max(each.modified or 0.0, *written.values()),
             files=each.files + len(written),
         )
-    return list(known.values())
+    return list(by_name.values())
 
 
 def unused_files(holder: Unfinished, catalog: Catalog, dead: Collection[str]) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Which locations are one savepoint, and what a savepoint's times are worth.
+"""Which locations are the same savepoint, and which of a savepoint's times are credible.
 
 Paths do not identify a directory: it may be a link, be mounted twice, or be reached through a link
 above it. Times do not give an order: every host has its own clock, which may be wrong.
@@ -16,26 +16,26 @@ SKEW = 300.0
 
 
 def place_keys(location: str) -> frozenset[str]:
-    """Return the names of the place at ``location``; two locations that have one in common are one.
+    """Return the names of the place at ``location``; two locations with a common name are the same.
 
-    On the local file system these are the path without links and the directory's inode, by which a
-    directory that is mounted twice is known. Elsewhere it is the location. Any spelling of a
-    location will do, and text that is none has one name.
+    On the local file system these are the path without links and the directory's inode, which
+    identifies a directory that is mounted twice. Elsewhere it is the location. Any spelling of a
+    location is accepted, and text that is not a location has one name.
     """
     try:
         place = storage.locate(location)
         if not storage.is_local(place):
             return frozenset({place})
-        found = {os.path.realpath(place)}
+        keys = {os.path.realpath(place)}
     except (StorageError, ValueError):
         return frozenset({location})
     try:
         status = os.stat(place)
     except OSError:
-        return frozenset(found)
+        return frozenset(keys)
     if status.st_ino:  # 0: the file system has no inodes
-        found.add(f"{status.st_dev}:{status.st_ino}")
-    return frozenset(found)
+        keys.add(f"{status.st_dev}:{status.st_ino}")
+    return frozenset(keys)
 
 
 def is_link(location: str) -> bool:
@@ -57,7 +57,7 @@ def credible_time(created: float, written: float | None, now: float) -> float | 
 
 def is_future(seconds: float, now: float) -> bool:
     """Return whether a time is in the future, by more than clocks differ. Pure."""
-    return not seconds <= now + SKEW  # also for what is no number
+    return not seconds <= now + SKEW  # also for text that is not a number
 
 
 def written_at(directory: str, name: str) -> float | None:

@@ -81,7 +81,7 @@ def check_reference(holder: str, user: str, path: str) -> None:
         where = storage.join(holder, DIRECTORY, user)
         raise UnsafePath(f"{where} is damaged: {error.message}", hint=_HINT, path=where) from error
     if len(parts) < 2 or not _QUERY.fullmatch(parts[0]):
-        raise _damaged(holder, user, f"it names {path[:200]!r}, which is no file of a query")
+        raise _damaged(holder, user, f"it names {path[:200]!r}, which is not a file of a query")
 
 
 def _damaged(holder: str, user: str, reason: str) -> Corrupt:
@@ -93,12 +93,12 @@ def _unpacked(data: bytes) -> bytes:
     """Decompress a list; raise ValueError if it is damaged or exceeds ``MAX_REFERENCES`` bytes."""
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, MAX_REFERENCES)
+        content = unpacker.decompress(data, MAX_REFERENCES)
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("the list is too long, or does not end where it should")
-    return found
+    return content
 
 
 def users_of(holder: str) -> dict[str, float]:

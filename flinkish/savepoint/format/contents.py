@@ -85,18 +85,11 @@ class QueryRecord:
 class FileRecord:
     """One file of a savepoint.
 
-    Attributes
-    ----------
-    query
-        Index of its query in the savepoint.
-    path
-        Path relative to the directory of the query.
-    held
-        None for a file that is in this savepoint; otherwise its path in the earlier savepoint that
-        holds it, relative to the directory that contains both savepoints.
-    stamp
-        Stamp of the file it was taken from (:meth:`flinkish.storage.FileEntry.stamp`), by which a
-        later savepoint recognises that it is unchanged.
+    ``query`` is the index of its query in the savepoint, and ``path`` is relative to the directory
+    of the query. ``held`` is None for a file in this savepoint; otherwise its path in the earlier
+    savepoint that holds it, relative to the directory that contains both savepoints. ``stamp`` is
+    that of the original file (:meth:`flinkish.storage.FileEntry.stamp`), by which a later savepoint
+    recognises that it is unchanged.
     """
 
     query: int
@@ -165,17 +158,9 @@ def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
 class QuerySource:
     """A query to save.
 
-    Attributes
-    ----------
-    checkpoint
-        Root of its checkpoint.
-    source, sink
-        Descriptions as JSON data.
-    sink_at
-        Describes the sink at a batch of a query id, where that needs a look at it; instead of
-        ``sink``.
-    batch_id
-        The batch to save; None for the newest committed one.
+    ``checkpoint`` is the root of its checkpoint. ``source`` and ``sink`` are descriptions as JSON
+    data; ``sink_at`` replaces ``sink`` if the sink must be examined: it describes the sink at a
+    batch of a query id. ``batch_id`` None is the newest committed batch.
     """
 
     name: str
@@ -196,16 +181,9 @@ class QuerySource:
 class SavepointInfo:
     """A finished savepoint.
 
-    Attributes
-    ----------
-    path
-        Absolute location.
-    duration
-        Time it took, in seconds.
-    linked, shared, copied
-        Numbers of data files that are hard links, are held by an earlier savepoint, or were copied.
-    moved_bytes
-        Bytes that were copied.
+    ``duration`` is in seconds. ``linked``, ``shared`` and ``copied`` are the numbers of data files
+    that are hard links, are held by an earlier savepoint, or were copied; ``moved_bytes`` are the
+    bytes copied.
     """
 
     path: str

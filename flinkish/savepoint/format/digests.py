@@ -4,9 +4,9 @@ The prefix names the form:
 
 - ``sha256:<hex>``: SHA-256 of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
-  Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` beside every checkpoint
-  file (:mod:`flinkish.checkpoint.format.checksum_files`), so the digest of a linked file of any
-  size is read from a small sidecar;
+  Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` next to every
+  checkpoint file (:mod:`flinkish.checkpoint.format.checksum_files`), so the digest of a linked file
+  of any size is read from a small sidecar;
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
 """
@@ -54,10 +54,10 @@ def sidecar_digest(path: str, size: int) -> str | None:
     remnant of a file that has been replaced).
     """
     try:
-        found = recorded_checksums(read_bytes(checksum_file_of(path)), size)
+        checksums = recorded_checksums(read_bytes(checksum_file_of(path)), size)
     except FileNotFoundError:
         return None
-    return None if found is None else f"{CRC32_512}:{hashlib.sha256(found).hexdigest()}"
+    return None if checksums is None else f"{CRC32_512}:{hashlib.sha256(checksums).hexdigest()}"
 
 
 def compute(path: str, algorithm: str) -> str:

@@ -199,7 +199,7 @@ class MetadataWriter:
 
 
 def _temporary_name(final: str) -> str:
-    """Return where to write the file first: beside a local target, or else on this host."""
+    """Return where to write the file first: next to a local target, or else on this host."""
     if storage.is_local(final):
         return storage.temporary_name(final)
     descriptor, path = tempfile.mkstemp(prefix="flinkish-metadata-")
@@ -213,14 +213,8 @@ class Metadata:
     def __init__(self, path: str) -> None:
         """Read and check the whole file (file records are hashed, not decoded).
 
-        Raises
-        ------
-        SavepointNotFound
-            There is no such file.
-        Corrupt
-            The file is damaged.
-        UnsupportedFormat
-            A newer version of flinkish wrote it, or it requires an unknown feature.
+        Raises SavepointNotFound, Corrupt, and UnsupportedFormat if a newer version of flinkish
+        wrote it, or it requires an unknown feature.
         """
         self.path = path
         self.header: Header
@@ -344,7 +338,7 @@ def _collect(
         elif kind == "Query":
             queries.append(query_from_avro(record))
         else:
-            raise Damaged(f"a {kind} stands among its queries")
+            raise Damaged(f"a {kind} is among its queries")
     if len(queries) > limits.MAX_QUERIES:
         raise Damaged(f"it has {len(queries)} queries or more")
 
@@ -352,7 +346,7 @@ def _collect(
 class _Blocks:
     """The blocks of the container; every decoding error becomes Corrupt.
 
-    With ``limit`` only so many bytes are read; ``whole`` says whether these are the whole file.
+    ``limit`` is the maximum number of bytes to read; ``whole`` is set if these are the whole file.
     """
 
     def __init__(self, owner: Metadata, limit: int | None = None) -> None:
@@ -443,7 +437,7 @@ class _Blocks:
         for _ in range(block.count):
             kind, record = self._decode(cursor)
             if of_one in {"File", "Footer"} and kind != of_one:
-                raise Damaged(f"a {kind} stands among others")
+                raise Damaged(f"a {kind} is among others")
             yield kind, record
         self._items += cursor.items
         if cursor.at != len(block.data):
@@ -468,7 +462,7 @@ def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
             hint="use the flinkish that wrote it, or a newer one",
         )
     if known is None:
-        raise Damaged("its schema is none of a savepoint's")
+        raise Damaged("its schema is not a savepoint's")
     return known
 
 
@@ -477,15 +471,15 @@ def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
 def _look_up(text: bytes) -> tuple[list[dict[str, Any]] | None, bool]:
     """Return the known schema that ``text`` writes, and whether it is of a newer flinkish."""
     schema = json.loads(text)
-    known = known_schemas().get(fingerprint(schema))
-    return known, known is None and is_newer(schema)
+    schema_entry = known_schemas().get(fingerprint(schema))
+    return schema_entry, schema_entry is None and is_newer(schema)
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
     """Return the required features; raise UnsupportedFormat if they or the version are unknown."""
     text = header.get(KEY_VERSION, b"").decode("utf-8", "replace")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Damaged("it is no savepoint metadata (no format version)")
+        raise Damaged("it is not savepoint metadata (no format version)")
     if int(text) > FORMAT_VERSION:
         raise UnsupportedFormat(
             f"{path} has format version {text}; this flinkish reads up to {FORMAT_VERSION}",
@@ -496,7 +490,7 @@ def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:
     except (ValueError, RecursionError):
         listed = None
     if not isinstance(listed, list):
-        raise Damaged("its required features are none")
+        raise Damaged("its required features are invalid")
     features = frozenset(str(f) for f in listed)
     unknown = sorted(features - FEATURES)
     if unknown:

@@ -28,20 +28,20 @@ def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, Ope
     if "/" in text:
         splits += [(text[:at], text[at + 1 :]) for at, c in enumerate(text) if c == "/"][::-1]
     for uid, state in splits:
-        found = _meant(every, uid)
-        if len(found) == 1:
-            return (*found[0], state)
-        if found:
-            addresses = " or ".join(address(query.name, o.uid, o.ordinal) for query, o in found)
+        matches = _meant(every, uid)
+        if len(matches) == 1:
+            return (*matches[0], state)
+        if matches:
+            addresses = " or ".join(address(query.name, o.uid, o.ordinal) for query, o in matches)
             raise UsageError(
                 f"several operators of the savepoint are {uid!r}, of the queries "
-                + ", ".join(query.name for query, _ in found),
+                + ", ".join(query.name for query, _ in matches),
                 hint=f"name it with its query: {addresses}",
             )
-    known = ", ".join(sorted(_names(o)[0] if _names(o) else str(o.ordinal) for _, o in every))
+    names = ", ".join(sorted(_names(o)[0] if _names(o) else str(o.ordinal) for _, o in every))
     uid = text.partition("/")[0]
     raise UsageError(
-        f"the savepoint has no operator {uid!r}; it has: {known or 'none with state'}",
+        f"the savepoint has no operator {uid!r}; it has: {names or 'none with state'}",
         hint="flinkish savepoint show lists its operators",
     )
 

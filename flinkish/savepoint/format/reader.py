@@ -14,7 +14,7 @@ from flinkish.checkpoint.format import state_layout
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.names import STATE, is_state_data
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted_path
-from flinkish.messages.launch import VERIFY_LEVELS
+from flinkish.messages.restore_options import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
@@ -88,16 +88,8 @@ def open_savepoint(path: str) -> OpenSavepoint:
 
     The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`.
 
-    Raises
-    ------
-    SavepointNotFound
-        There is no savepoint.
-    Corrupt
-        Its ``_metadata`` is damaged.
-    UnsupportedFormat
-        Its ``_metadata`` has a newer version or requires an unknown feature.
-    StorageError
-        The storage refuses to read it.
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat for a newer version or an unknown required
+    feature, and StorageError.
     """
     directory = savepoint_directory(path)
     if storage.is_local(directory) and not storage.is_directory(directory):

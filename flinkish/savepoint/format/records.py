@@ -31,7 +31,7 @@ _INT64 = 1 << 63
 
 
 class Damaged(ValueError):
-    """The bytes are no savepoint's metadata; the message says why."""
+    """The bytes are not a savepoint's metadata; the message says why."""
 
 
 def header_to_avro(header: Header) -> dict[str, Any]:
@@ -134,23 +134,23 @@ def _schema(text: str | None) -> dict[str, Any] | None:
 
 def _meaning(data: Any) -> StateSemantics:
     try:
-        found = StateSemantics.from_json(data)
-        columns = [c for part in (found.keys, found.values) for cs in part.values() for c in cs]
+        meaning = StateSemantics.from_json(data)
+        columns = [c for part in (meaning.keys, meaning.values) for cs in part.values() for c in cs]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the meaning of a state has an unknown form: {error}") from error
-    snapshots = (text for each in found.serializers.values() for text in each)
+    snapshots = (text for each in meaning.serializers.values() for text in each)
     settings = (
         text
-        for each in found.settings or ()
+        for each in meaning.settings or ()
         for text in (each.setting, each.value, each.part, each.expression)
     )
     texts = (
-        *(*found.traits.values(), *snapshots, *settings),
+        *(*meaning.traits.values(), *snapshots, *settings),
         *(text for c in columns for text in _texts(c)),
     )
     if not all(isinstance(text, str) for text in texts):
         raise Damaged("the meaning of a state has an unknown form")
-    return found
+    return meaning
 
 
 def _texts(column: Column) -> tuple[str, str, str]:

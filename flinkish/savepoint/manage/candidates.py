@@ -1,11 +1,11 @@
-"""From a directory's savepoints to what a retention policy decides on. Pure but for links' targets.
+"""Convert a directory's savepoints to the candidates of a retention policy. Pure except for links.
 
 Jobs are told apart by what their savepoints have in common, not by their names: the job's id, or
 the id of a query, which a restore that continues keeps. A job that went back to an earlier
-savepoint has new query ids; it counts with the job that it was restored from if both have one name
-and that savepoint is still there. A job that this registry does not know is counted by itself: two
-registries may run the same queries after one savepoint was restored in both, and neither knows of
-the other.
+savepoint has new query ids; it counts with the job that it was restored from if both have the same
+name and that savepoint still exists. A job that this registry does not know is counted separately:
+two registries may run the same queries after one savepoint was restored in both, without knowing
+each other.
 """
 
 from __future__ import annotations
@@ -23,18 +23,12 @@ from flinkish.savepoint.manage.generations import Candidate, by_clock, is_newest
 
 @dataclass(frozen=True)
 class Known:
-    """What a registry knows of the savepoints of a directory.
+    """What a registry knows about the savepoints of a directory.
 
-    Attributes
-    ----------
-    protected
-        Path of a savepoint that must stay -> the reason.
-    running
-        Ids of running jobs; the newest savepoint of each stays.
-    jobs
-        Ids of all its jobs; None: not asked, then every job counts as its own.
-    taken_here
-        Locations of the savepoints that its jobs have taken.
+    ``protected`` maps paths of savepoints that must stay to the reason. ``running`` are ids of
+    running jobs; the newest savepoint of each stays. ``jobs`` are the ids of all its jobs; None
+    (not asked) counts every job as its own. ``taken_here`` are the locations of the savepoints that
+    its jobs have taken.
     """
 
     protected: Mapping[str, str]
@@ -45,7 +39,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Generation:
-    """One savepoint to decide on, and every place where it is: itself, then its copies."""
+    """One savepoint to decide on, and all its locations: itself, then its copies."""
 
     candidate: Candidate
     paths: tuple[str, ...]
@@ -56,19 +50,12 @@ def generations(
 ) -> tuple[Generation, ...]:
     """Return the savepoints to decide on.
 
-    A copy, which has the same ``_metadata``, is no generation of its own: it stays and goes with
-    its original. What a link in the directory leads to is in use by whoever made the link, and
-    stays.
+    A copy, which has the same ``_metadata``, is not a separate generation: it is kept or removed
+    with its original. The target of a link in the directory counts as in use, and stays.
 
-    Parameters
-    ----------
-    catalog
-        The directory, its savepoints opened.
-    jobs
-        Only savepoints of these job ids, and of the jobs that they go on from or that have their
-        names in this registry; None: all.
-    now
-        Seconds since the epoch; default: the clock.
+    ``catalog`` has its savepoints opened. ``jobs`` selects savepoints of these job ids, and of the
+    jobs that they were restored from or that have their names in this registry; None selects all.
+    ``now`` is in seconds since the epoch; default: the clock.
     """
     entries = catalog.own
     places = {entry.path: place_keys(entry.path) for entry in entries}
@@ -96,9 +83,9 @@ def generations(
 
 
 def _has_all_queries(header: Header) -> bool:
-    """Return whether a savepoint has all queries of its job, as far as could be known.
+    """Return whether a savepoint has all queries of its job, if that is known.
 
-    One of checkpoints that no job held has those that somebody named.
+    A savepoint of checkpoints without a job has the queries that the user named.
     """
     pending = any(each.pending for each in header.left_out)
     return header.complete and not pending and header.trigger != TRIGGER_OFFLINE
@@ -114,12 +101,12 @@ def _needs(
 ) -> Mapping[str, list[str]]:
     """Return why savepoints are needed, by their paths."""
     protected = _by_place(known.protected.items())
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for path, keys in places.items():
         why = [protected[key] for key in keys if key in protected][:1]
         why += [f"the link '{name}' leads to it" for name in catalog.links.get(path, ())]
-        found[path] = why
-    return found
+        reasons[path] = why
+    return reasons
 
 
 def _is_foreign(entry: CatalogEntry, known: Known) -> bool:
@@ -129,7 +116,7 @@ def _is_foreign(entry: CatalogEntry, known: Known) -> bool:
 def _job_keys(
     entries: Sequence[CatalogEntry], places: Mapping[str, Collection[str]], known: Known
 ) -> Mapping[str, str]:
-    """Return the key of each savepoint's job, by path: what is joined has one key."""
+    """Return the key of each savepoint's job, by path; connected savepoints share a key."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -186,16 +173,16 @@ def _scope(
 def _with_running(
     candidates: Sequence[Candidate], running: Collection[str], now: float
 ) -> list[Candidate]:
-    """Say of the newest savepoints of running jobs that these need them."""
-    found = {each.path: each for each in candidates}
+    """Mark the newest savepoints of running jobs as needed by these."""
+    by_path = {each.path: each for each in candidates}
     for run in {each.run for each in candidates}.intersection(running):
         timed = by_clock([each for each in candidates if each.run == run], now)
         for index, each in enumerate(timed):
             if is_newest(timed, index):
                 mine = each.candidate
                 why = f"newest of the running job {run[:6]}"
-                found[mine.path] = replace(mine, needed=(*mine.needed, why))
-    return list(found.values())
+                by_path[mine.path] = replace(mine, needed=(*mine.needed, why))
+    return list(by_path.values())
 
 
 def _without_copies(

@@ -53,14 +53,8 @@ _JOIN_ROWS = "keyWithIndexToValue"
 class DeepCheck:
     """The result of decoding all rows.
 
-    Attributes
-    ----------
-    rows
-        Number of rows in all stores.
-    bad
-        Bad files and operators, as paths inside the savepoint.
-    unread
-        What was not decoded, with the reason.
+    ``bad`` are bad files and operators, as paths inside the savepoint; ``unread`` is what was not
+    decoded, with the reason.
     """
 
     rows: int
@@ -171,12 +165,12 @@ def wrong_count(
     stores = {store.name for store in operator.stores}
     joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
     if stores <= {DEFAULT_STORE}:
-        found = sum(counts.values())
+        rows = sum(counts.values())
     elif joined:
-        found = sum(counts.get(name, 0) for name in joined)
+        rows = sum(counts.get(name, 0) for name in joined)
     else:
         return None
-    return None if found == recorded else f"has {found} rows instead of the {recorded} recorded"
+    return None if rows == recorded else f"has {rows} rows instead of the {recorded} recorded"
 
 
 def _named(store: str, counts: RowCounts) -> dict[str, int]:

@@ -46,11 +46,8 @@ def compare(
 ) -> Facts:
     """Compare two savepoints, given as header and queries.
 
-    Returns
-    -------
-    dict
-        ``{"equal", "header": [facts], "queries": [...]}``. A fact is ``{"name", "a", "b"}``, and
-        only facts that differ are included. The location of a savepoint is not compared.
+    Returns ``{"equal", "header": [facts], "queries": [...]}``. A fact is ``{"name", "a", "b"}``,
+    and only facts that differ are included. The location of a savepoint is not compared.
     """
     header = [
         *_facts(_HEADER_FACTS, vars(a[0]), vars(b[0])),
@@ -225,14 +222,14 @@ def compare_schemas(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) ->
     if a is None or b is None:
         return []
     left, right = dict(_columns(a)), dict(_columns(b))
-    found = []
+    facts = []
     for path in {**left, **right}:
         if left.get(path) != right.get(path):
             change = ADDED if path not in left else REMOVED if path not in right else CHANGED
-            found.append(
+            facts.append(
                 {"column": path, "change": change, "a": left.get(path), "b": right.get(path)}
             )
-    return found
+    return facts
 
 
 def _columns(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -1,28 +1,28 @@
-"""Which of two savepoints is the later one, and which makes another dispensable. Pure.
+"""Which of two savepoints is later, and which makes another dispensable. Pure.
 
 No single clock decides. The time in a savepoint's metadata is that of the host which took it; the
 next savepoint may be another host's, whose clock is wrong, and a copy keeps the time. Therefore:
 
-* **Batch numbers** come first. A query keeps its id and counts its batches on over restarts and
-  restores, on whatever host it runs, and both are in the metadata. Of two savepoints with a query
-  in common, the one with the higher numbers is the later state.
+* **Batch numbers** come first. A query keeps its id and its batch count over restarts and restores,
+  on any host, and both are in the metadata. Of two savepoints with a query in common, the one with
+  the higher numbers is the later state.
 * **Times** decide where the numbers do not: no new batch, or no query in common. A time in the
-  future counts for nothing; then the time of the file stands for it, which is by the clock of the
-  storage (:func:`flinkish.savepoint.directory.places.credible_time`).
-* Where **both speak and differ**, nobody knows: numbers begin again when somebody takes a
-  checkpoint back, and clocks go wrong. Then neither savepoint makes the other dispensable, and a
-  rule that counts keeps what is late by either.
+  future is ignored; then the time of the file replaces it, which is by the clock of the storage
+  (:func:`flinkish.savepoint.directory.places.credible_time`).
+* If **both exist and disagree**, the order is unknown: numbers start again if a checkpoint is
+  rolled back, and clocks can be wrong. Then neither savepoint makes the other dispensable, and a
+  rule that counts keeps savepoints that are late by either.
 
-The parents of a savepoint (what its job was restored from) say only which jobs belong together
-(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and says nothing of
-savepoints that were taken beside it.
+The parents of a savepoint (what its job was restored from) show only which jobs belong together
+(:mod:`flinkish.savepoint.manage.candidates`): a parent is often gone, and tells nothing about its
+siblings.
 
-A savepoint that was taken while queries of its job were missing says nothing of these: it makes
-none dispensable that has a query which it has not. One that has all the queries of its job does,
-or a query that a program has dropped would keep a savepoint for ever.
+A savepoint that was taken while queries of its job were missing tells nothing about these: it makes
+no savepoint dispensable that has a query which it lacks. One that has all the queries of its job
+does; otherwise a query that a program has dropped would keep a savepoint forever.
 
-A relation between two savepoints that asks for no third one has a merit of its own: what is kept
-now is kept the next time, too, whatever was removed in between.
+A relation between two savepoints that does not depend on a third has an advantage: a savepoint that
+is kept now is kept the next time too, regardless of removals in between.
 """
 
 from __future__ import annotations
@@ -38,26 +38,13 @@ from flinkish.savepoint.directory.places import credible_time
 class Candidate:
     """A savepoint to decide on.
 
-    Attributes
-    ----------
-    job
-        Key by which the policy counts (see :func:`flinkish.savepoint.manage.candidates.job_keys`).
-    created
-        Time from its metadata, in seconds since the epoch.
-    needed
-        Reasons to keep it regardless of the policy.
-    written
-        When its ``_metadata`` was written, by the storage's clock; needed only if ``created`` is in
-        the future.
-    run
-        Id of the job that took it.
-    batches
-        Query id -> saved batch.
-    taken_here
-        Whether this registry knows that one of its jobs has taken it. One of which it does not can
-        be a forgery, and makes none dispensable of which it does.
-    has_all
-        Whether it has all queries that its job had then, as far as could be known.
+    The policy counts by ``job`` (see :func:`flinkish.savepoint.manage.candidates.job_keys`). Times
+    are in seconds since the epoch: ``created`` from its metadata; ``written``, when its
+    ``_metadata`` was written by the storage's clock, needed only if ``created`` is in the future.
+    ``needed`` are reasons to keep it regardless of the policy. ``run`` is the id of the job that
+    took it. ``batches`` maps query ids to saved batches. ``taken_here`` is set if this registry
+    knows that one of its jobs took it; any other may be a forgery, and makes no known one
+    dispensable. ``has_all`` is set if it has all queries that its job had then, if that is known.
     """
 
     path: str
@@ -73,14 +60,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Timed:
-    """A candidate with the time that can be believed (None: there is none)."""
+    """A candidate with its credible time, if it has one."""
 
     candidate: Candidate
     time: float | None
 
     @property
     def sort_key(self) -> tuple[bool, float, str]:
-        """Sorts by the clock, newest first; what has no credible time comes last."""
+        """Sorts by the clock, newest first; without a credible time, last."""
         time = self.candidate.created if self.time is None else self.time
         return self.time is None, -time, self.candidate.path
 
@@ -94,7 +81,7 @@ def by_clock(candidates: Sequence[Candidate], now: float) -> list[Timed]:
 def progress(one: Candidate, other: Candidate) -> int:
     """Compare two savepoints by their batches: 1 if ``one`` is later, -1 if ``other`` is.
 
-    0 if they have no query in common, the same batches, or some that say this and some that.
+    0 if they have no query in common, the same batches, or batches that disagree.
     """
     few, many = sorted((one.batches, other.batches), key=len)
     ahead = behind = False
@@ -108,8 +95,8 @@ def progress(one: Candidate, other: Candidate) -> int:
 def replaces(one: Candidate, other: Candidate) -> bool:
     """Return whether ``one``, which is later by the clock, makes ``other`` dispensable.
 
-    They are of one job, or have a query in common, and the batches do not say the opposite. If
-    ``one`` has all queries of its job, the program has dropped those that only ``other`` has.
+    They are of one job, or have a query in common, and the batches do not disagree. If ``one`` has
+    all queries of its job, the program has dropped those that only ``other`` has.
     """
     related = one.run == other.run or not one.batches.keys().isdisjoint(other.batches)
     trusted = one.taken_here or not other.taken_here
@@ -120,8 +107,8 @@ def replaces(one: Candidate, other: Candidate) -> bool:
 def is_newest(job: Sequence[Timed], index: int) -> bool:
     """Return whether no other savepoint makes the one at ``index`` dispensable.
 
-    ``job`` has the savepoints of a job by the clock. The newest of every line is such a one, and
-    may be the last of a query that nothing went on from.
+    ``job`` has the savepoints of a job by the clock. The newest of every line is one of these; it
+    may be the last one of a query that was never resumed.
     """
     mine = job[index].candidate
     return not any(replaces(each.candidate, mine) for each in islice(job, index))
@@ -147,7 +134,7 @@ def is_among_last(job: Sequence[Timed], index: int, count: int) -> bool:
 def time_bounds(job: Sequence[Timed], index: int) -> tuple[float | None, float | None]:
     """Return between which times a savepoint was taken, by the batches of those with times.
 
-    None: nothing says so.
+    None is no bound.
     """
     mine = job[index].candidate
     before: list[float] = []

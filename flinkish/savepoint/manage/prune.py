@@ -1,8 +1,8 @@
 """Pruning: remove savepoints by a retention policy, and the remains of killed writers.
 
 Every removal has two phases (:func:`flinkish.savepoint.directory.dispose.dispose`): ``_metadata``
-goes first, so an interrupted prune leaves no incomplete savepoint that looks whole, only garbage
-for the next prune.
+is removed first, so an interrupted prune leaves no incomplete savepoint that looks whole, only
+garbage for the next prune.
 """
 
 from __future__ import annotations
@@ -45,19 +45,10 @@ _USED = "other savepoints use its files"
 class PruneOutcome:
     """The outcome for one savepoint.
 
-    Attributes
-    ----------
-    reasons
-        Why it is kept; empty: it is to be removed.
-    removed
-        Whether it was removed; ``error`` says why not.
-    bytes
-        Bytes of the files that are removed (with ``dry_run``: would be). Hard links elsewhere keep
-        them on the disk.
-    shared
-        Number of its files that stay because other savepoints use them.
-    gone
-        See :class:`GarbageOutcome`; only if requested.
+    ``reasons`` are why it is kept; if empty it is to be removed. If it was not ``removed``,
+    ``error`` says why. ``bytes`` are those of the files that are removed (with ``dry_run``: would
+    be); hard links elsewhere keep them on the disk. ``shared`` is the number of its files that stay
+    because other savepoints use them. ``gone`` is as in :class:`GarbageOutcome`, only if requested.
     """
 
     savepoint: CatalogEntry
@@ -78,16 +69,10 @@ class PruneOutcome:
 class GarbageOutcome:
     """The outcome for one directory without ``_metadata``.
 
-    Attributes
-    ----------
-    reason
-        Why it stays; None: it is to be removed.
-    only
-        Remove only these files, relative to the directory; None: remove all of it.
-    lists
-        Directories of other savepoints in which it has a list of used files.
-    gone
-        Locations that were removed (with ``dry_run``: will be); directories end with a slash.
+    ``reason`` is why it stays; None: it is to be removed. ``only`` restricts the removal to these
+    files, relative to the directory. ``lists`` are directories of other savepoints in which it has
+    a list of used files. ``gone`` are locations that were removed (with ``dry_run``: will be);
+    directories end with a slash.
     """
 
     found: Unfinished
@@ -103,16 +88,10 @@ class GarbageOutcome:
 class Pruned:
     """The result of a prune, or of its dry run.
 
-    Attributes
-    ----------
-    unreadable
-        Those whose ``_metadata`` cannot be read: nobody knows their jobs. They are left alone.
-    damaged
-        Those that are not whole, and would be kept if they were. They are left alone, too.
-    future
-        Those whose metadata has a time in the future.
-    unknown
-        Those that cannot be read, and for which others were kept whose files they may use.
+    Three kinds are left alone: ``unreadable`` have a ``_metadata`` that cannot be read, so that
+    their jobs are unknown; ``damaged`` would be kept if they were not; ``unknown`` cannot be read,
+    and others were kept because they may use their files. ``future`` have a time in the future in
+    their metadata.
     """
 
     directory: str
@@ -150,38 +129,19 @@ def prune(
 ) -> Pruned:
     """Remove from ``directory`` the savepoints that ``policy`` does not keep.
 
-    Savepoints that cannot be read, or of which a look at the sizes of their files finds that they
-    are not whole, count for nothing, are left alone and reported. Of a savepoint that shares files
-    with others, only the files that nothing else uses are removed; one whose files a savepoint may
-    use that cannot be read stays. A failure does not stop the rest.
+    Savepoints that cannot be read, or have files of the wrong size, do not count, are left alone
+    and are reported. If a savepoint shares files with others, only the files that nothing else uses
+    are removed; if an unreadable savepoint may use its files, it stays. A failure does not stop the
+    rest.
 
-    Parameters
-    ----------
-    protected
-        Path of a savepoint that must stay -> the reason (a running job still depends on it).
-    dry_run
-        Only report what would be done.
-    running, known_jobs, taken_here
-        See :class:`~flinkish.savepoint.manage.candidates.Known`.
-    jobs
-        See :func:`~flinkish.savepoint.manage.candidates.generations`.
-    agreed
-        Remove at most these paths (those shown to the user); None: all that the policy selects.
-    owner
-        User for the lease (``user@host``).
-    now
-        Seconds since the epoch; default: the clock.
-    names
-        Report every removed file.
+    ``protected`` maps paths of savepoints that must stay to the reason. ``running``, ``known_jobs``
+    and ``taken_here`` are as in :class:`~flinkish.savepoint.manage.candidates.Known`, ``jobs`` as
+    in :func:`~flinkish.savepoint.manage.candidates.generations`. ``agreed`` limits the removal to
+    these paths (those shown to the user). ``owner`` is the user for the lease (``user@host``).
+    ``names`` reports every removed file.
 
-    Raises
-    ------
-    UsageError
-        The policy is empty.
-    Locked
-        Another operation holds the directory.
-    StorageError
-        The storage refuses an operation.
+    Raises UsageError for an empty policy, Locked if another operation holds the directory, and
+    StorageError.
     """
     policy.check()
     location = storage.locate(directory)
@@ -234,7 +194,7 @@ def _unknown_users(outcome: PruneOutcome, catalog: Catalog) -> tuple[Unreadable,
 def _decide(
     catalog: Catalog, found: Sequence[Generation], policy: Policy, now: float
 ) -> tuple[list[PruneOutcome], list[Unreadable]]:
-    """Return what becomes of each savepoint, newest first, and those that are not whole.
+    """Return the decision on each savepoint, newest first, and the damaged ones.
 
     A savepoint is whole if one of its copies is.
     """
@@ -338,19 +298,8 @@ def collect_garbage(
     Stale leases are ignored, and removed. Only directories with a name that flinkish gives to
     savepoints are examined.
 
-    Parameters
-    ----------
-    writing
-        Target directory and job id of every savepoint that a request has under way.
-    dry_run, agreed, owner, now, names
-        See :func:`prune`.
-
-    Raises
-    ------
-    Locked
-        Another operation holds the directory.
-    StorageError
-        The storage refuses an operation.
+    ``writing`` has the target directory and job id of every savepoint that a request is writing;
+    the rest is as for :func:`prune`. Raises Locked and StorageError.
     """
     location = storage.locate(directory)
     clock = time.time() if now is None else now
@@ -381,16 +330,9 @@ def judge_garbage(
 ) -> tuple[GarbageOutcome, ...]:
     """Decide which directories without ``_metadata`` are garbage. Pure.
 
-    Parameters
-    ----------
-    catalog
-        Catalog of the directory that contains them, with its savepoints opened.
-    writers
-        First six digits of the ids of jobs that are writing a savepoint here.
-    named
-        Names of the directories that live leases are for.
-    now
-        Seconds since the epoch.
+    ``catalog`` is of the directory that contains them, with its savepoints opened. ``writers`` are
+    the first six digits of the ids of jobs that are writing a savepoint here, ``named`` the
+    directories with live leases. ``now`` is in seconds since the epoch.
     """
     complete = orphans.complete_names(catalog)
     holders = {name for s in catalog.savepoints if s.opened for name in s.opened.holders}
@@ -422,27 +364,29 @@ def judge_garbage(
 def _extended(
     judged: Sequence[GarbageOutcome], catalog: Catalog, lists: orphans.Lists
 ) -> list[GarbageOutcome]:
-    """Add to the outcomes what else goes: lists in other savepoints, unused files of husks."""
+    """Add the other removals to the outcomes: lists in other savepoints, unused files of husks."""
     going = {outcome.found.path for outcome in judged if outcome.reason is None}
     # A directory whose files others use is itself no longer a user of other files.
     dead = {storage.base_name(o.found.path) for o in judged if o.reason in (None, _USED)}
     there = {*catalog.unfinished}
     done: list[GarbageOutcome] = []
     for outcome in judged:
-        found = outcome.found
+        unfinished = outcome.found
         # Lists in a directory that is removed as a whole need no separate removal.
-        holders = lists.holders(storage.base_name(found.path))
+        holders = lists.holders(storage.base_name(unfinished.path))
         kept = tuple(holder for holder in holders if holder not in going)
-        if found.path not in there:
+        if unfinished.path not in there:
             if not kept:
                 continue
             # Remove only its lists, and nothing else that may have that name.
             outcome = replace(outcome, only=())
         if outcome.reason == _USED:
-            unused = orphans.unused_files(found, catalog, dead)
+            unused = orphans.unused_files(unfinished, catalog, dead)
             if unused or kept:
-                found = replace(found, files=len(unused) + len(kept), bytes=sum(unused.values()))
-                outcome = replace(outcome, found=found, reason=None, only=tuple(unused))
+                unfinished = replace(
+                    unfinished, files=len(unused) + len(kept), bytes=sum(unused.values())
+                )
+                outcome = replace(outcome, found=unfinished, reason=None, only=tuple(unused))
         done.append(replace(outcome, lists=kept))
     return done
 

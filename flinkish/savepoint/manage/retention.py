@@ -30,15 +30,9 @@ _HOUR, _DAY = 3600, 86400
 class Policy:
     """Which savepoints of each job to keep; None and 0 keep nothing.
 
-    Attributes
-    ----------
-    keep_last
-        Keep this number of newest savepoints.
-    keep_within
-        Keep all savepoints taken within this number of seconds before now.
-    keep_hourly, keep_daily, keep_weekly
-        Keep the newest savepoint of each of the last so many hours, days or weeks (from Monday) of
-        UTC that have any.
+    ``keep_last`` keeps this number of newest savepoints, ``keep_within`` all that were taken within
+    this number of seconds before now. ``keep_hourly``, ``keep_daily`` and ``keep_weekly`` keep the
+    newest savepoint of each of the last n hours, days or weeks (from Monday, in UTC) that have any.
     """
 
     keep_last: int | None = None
@@ -114,20 +108,13 @@ def plan_whole(
     now: float,
     damage: Callable[[str], FlinkishError | None],
 ) -> tuple[tuple[Decision, ...], Mapping[str, FlinkishError]]:
-    """Decide as :func:`plan`, and let no savepoint count that is not whole.
+    """Decide as :func:`plan`, and do not count damaged savepoints.
 
-    Only what would be kept is looked at: what goes need not be whole. Pure but for ``damage``.
+    Only what would be kept is examined; what is removed may be damaged. ``damage`` returns the
+    fault of the savepoint at a path; it is called once for each. Pure but for ``damage``.
 
-    Parameters
-    ----------
-    damage
-        Says what is wrong with the savepoint at a path; called once for each.
-
-    Returns
-    -------
-    tuple
-        The decisions on the others, and the paths of those that are not whole, with the error. They
-        are neither kept in place of another nor removed.
+    Returns the decisions on the others, and the paths of damaged ones with the error. These are
+    neither kept in place of another nor removed.
     """
     bad: dict[str, FlinkishError] = {}
     looked: set[str] = set()
@@ -162,7 +149,7 @@ def _reasons(job: Sequence[Timed], policy: Policy, now: float) -> Iterator[tuple
         if each.time is None and (within or periods):
             _, taken_before = time_bounds(job, index)
             if taken_before is None or (within and taken_before >= border):
-                reasons.append("its time is in the future: nobody knows its age")
+                reasons.append("its time is in the future, so its age is unknown")
         elif within and _is_within(job, index, border, lowest):
             reasons.append(f"within {_span(within)}")
         if each.time is not None:
@@ -172,18 +159,18 @@ def _reasons(job: Sequence[Timed], policy: Policy, now: float) -> Iterator[tuple
 
 def _lowest_batches(job: Sequence[Timed], border: float) -> Mapping[str, int]:
     """Return the lowest batch of each query among the savepoints that were taken since a time."""
-    found: dict[str, int] = {}
+    lowest: dict[str, int] = {}
     for each in job:
         if each.time is not None and each.time >= border:
             for query, batch in each.candidate.batches.items():
-                found[query] = min(batch, found.get(query, batch))
-    return found
+                lowest[query] = min(batch, lowest.get(query, batch))
+    return lowest
 
 
 def _is_within(job: Sequence[Timed], index: int, border: float, lowest: Mapping[str, int]) -> bool:
     """Return whether a savepoint was taken since a time, by its own time or by its batches.
 
-    A host whose clock is behind takes new savepoints with old times: then their batches are higher
+    A host whose clock is slow takes new savepoints with old times: then their batches are higher
     than those of others that were taken since.
     """
     time, batches = job[index].time, job[index].candidate.batches
@@ -205,12 +192,12 @@ class _Rule:
 
 def _newest_of_each(job: Sequence[Timed], rule: _Rule, count: int) -> frozenset[int]:
     """Return the indexes of the newest savepoints of the last ``count`` periods that have one."""
-    found: dict[int, int] = {}
+    newest: dict[int, int] = {}
     for index, each in enumerate(job):
-        if each.time is None or len(found) == count:
+        if each.time is None or len(newest) == count:
             break  # those without a credible time are the last
-        found.setdefault(rule.number(each.time), index)
-    return frozenset(found.values())
+        newest.setdefault(rule.number(each.time), index)
+    return frozenset(newest.values())
 
 
 def _utc(seconds: float) -> datetime:

@@ -26,17 +26,11 @@ _NAMED = 3
 class Verification:
     """The result of a verification.
 
-    Attributes
-    ----------
-    bad
-        Files that differ from their records: path inside the savepoint (the whole location if
-        another savepoint holds the file), and the reason.
-    unexpected
-        Paths inside the savepoint that its metadata does not list; they are harmless.
-    rows
-        Number of state rows decoded; None unless the level is ``deep``.
-    unread
-        What ``deep`` could not decode, with reasons.
+    ``bad`` are files that differ from their records (path inside the savepoint, or the whole
+    location if another savepoint holds the file), and the reason. ``unexpected`` are paths inside
+    the savepoint that its metadata does not list; they are harmless. ``rows`` is the number of
+    state rows decoded, at level ``deep`` only; ``unread`` is what could not be decoded, with
+    reasons.
     """
 
     path: str
@@ -72,14 +66,8 @@ def verify(savepoint: OpenSavepoint, level: str, reporter: SavepointReporter) ->
     Memory: about ten thousand file records at a time, plus 100 bytes per further file. Rows are
     decoded only if all files are whole.
 
-    Raises
-    ------
-    UsageError
-        The level is unknown, or a library that ``deep`` needs is not installed.
-    UnsupportedFormat
-        A digest has a form that this version does not know.
-    StorageError
-        The storage cannot be read.
+    Raises UsageError if the level is unknown, or a library that ``deep`` needs is not installed;
+    UnsupportedFormat if a digest has an unknown form; StorageError.
     """
     if level not in LEVELS:
         raise UsageError(f"unknown level {level!r}", hint=f"use {', '.join(LEVELS)}")
@@ -112,8 +100,8 @@ def _decode(
             f"state rows cannot be decoded here: {error}",
             hint="install the library it names, or use --level full",
         ) from error
-    found = deep_check(savepoint, reporter)
-    return found.rows, found.bad, found.unread
+    check = deep_check(savepoint, reporter)
+    return check.rows, check.bad, check.unread
 
 
 def unexpected_files(savepoint: OpenSavepoint) -> tuple[str, ...]:

@@ -24,16 +24,10 @@ _HINT = "flinkish savepoint verify --level deep shows what is damaged"
 
 @contextmanager
 def in_our_words(query: str | None = None) -> Iterator[None]:
-    """Name ``query``, if given, in errors of the engine; damage of any other kind is Corrupt.
+    """Name ``query``, if given, in errors of the engine.
 
-    Raises
-    ------
-    UnsupportedFormat
-        The state has a form or a type that the engine does not read.
-    Corrupt
-        A state file is damaged.
-    Incompatible
-        The engine refuses the operation.
+    Inside, errors are UnsupportedFormat for a form or type of state that the engine does not read,
+    Corrupt for a damaged state file, and Incompatible if the engine refuses the operation.
     """
     who = f"query {query}: " if query is not None else ""
     try:

@@ -31,16 +31,8 @@ from flinkish.savepoint.state.state_directories import saved_directory
 class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
-    Attributes
-    ----------
-    query, uid, ordinal, kind
-        Identify the operator.
-    partitions, backend
-        Values before and after.
-    shuffled
-        Whether rows move to another partition or store.
-    changes
-        Changes of values, one line per field.
+    ``partitions`` and ``backend`` are the values before and after. ``shuffled`` rows move to
+    another partition or store. ``changes`` of values have one line per field.
     """
 
     query: str
@@ -72,15 +64,15 @@ def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[Planned
     Raises Incompatible, UnsupportedFormat, Corrupt and UsageError, as the migration itself would.
     """
     check_files(savepoint)
-    found = []
+    rewrites = []
     for query in savepoint.queries:
         source = saved_directory(savepoint, query)
         with in_our_words(query.name):
             state = read_checkpoint(source, query.batch_id)
             each = changes_of(state, query, migration.schemas)
             moves = plan_operators(source, state.operators, target_of(migration, state), each)
-        found += [_planned(query, move) for move in moves]
-    return found
+        rewrites += [_planned(query, move) for move in moves]
+    return rewrites
 
 
 def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
@@ -107,7 +99,7 @@ def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
 
 
 def native_backend(found: CheckpointState) -> str:
-    """Return the backend that the state was written by originally, whatever its present form."""
+    """Return the backend that originally wrote the state, regardless of its present form."""
     return known_backend(found.pins, "")
 
 
@@ -135,12 +127,8 @@ def changes_of(
 ) -> dict[int, TargetState]:
     """Return Spark's name and the changes of values of each operator, by ordinal.
 
-    The changes are those that the requested Avro schemas for this query require.
-
-    Raises
-    ------
-    UsageError
-        A schema is not the schema of a state, or names a state that does not exist.
+    The changes are those that the requested Avro schemas for this query require. Raises UsageError
+    if a schema is not that of a state, or names a state that does not exist.
     """
     result: dict[int, dict[tuple[str, str], FamilyChange]] = {}
     for asked in schemas:
@@ -152,7 +140,7 @@ def changes_of(
             value = struct_json(spark_struct(asked.schema))
         except (EngineError, ValueError, KeyError) as error:
             raise UsageError(
-                f"the schema for {asked.name} is no Avro schema of a state: {error}",
+                f"the schema for {asked.name} is not an Avro schema of a state: {error}",
                 hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
                 "writes it",
             ) from error

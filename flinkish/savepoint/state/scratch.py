@@ -1,7 +1,7 @@
-"""A temporary directory beside savepoints, in which state is rewritten before it is saved.
+"""A temporary directory next to savepoints, in which state is rewritten before it is saved.
 
 It is named like a savepoint and has no ``_metadata``. Other processes see an unfinished savepoint,
-and what a killed process leaves is removed like one (``savepoint prune --garbage``).
+and the remains of a killed process are removed like one (``savepoint prune --garbage``).
 """
 
 from __future__ import annotations
@@ -18,19 +18,9 @@ from flinkish.savepoint.directory.leases import Kind, Lease
 def scratch_directory(target: str, job_id: str, owner: str | None) -> Iterator[str]:
     """Yield the location of a new directory below ``target``; remove it when the block ends.
 
-    Parameters
-    ----------
-    target
-        Directory of savepoints; created if missing.
-    job_id
-        Job whose state is rewritten.
-    owner
-        User (``user@host``) for the lease that is held while the block runs.
-
-    Raises
-    ------
-    StorageError
-        The storage refuses an operation.
+    ``target`` is a directory of savepoints, created if missing; ``job_id`` is the job whose state
+    is rewritten. ``owner`` is the user (``user@host``) for the lease that is held inside the block.
+    Raises StorageError.
     """
     parent = storage.locate(target)
     storage.make_directory(parent)

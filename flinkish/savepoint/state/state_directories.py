@@ -29,12 +29,8 @@ _BLOCK = 1 << 20
 class SavedDirectory:
     """A query inside a savepoint, or a copy of its files.
 
-    Attributes
-    ----------
-    held
-        The locations of files that other savepoints hold, by path.
-    recorded
-        The sizes and digests that files must have when they are opened.
+    ``held`` are the locations of files that other savepoints hold, by path; ``recorded`` the sizes
+    and digests that files must have when they are opened.
     """
 
     root: str
@@ -42,7 +38,6 @@ class SavedDirectory:
     recorded: FileTable = field(default_factory=FileTable, repr=False)
 
     def names(self, path: str) -> list[str]:
-        """See :meth:`flinkish.engine.stores.directories.StateSource.names`."""
         found = set(StorageDirectory(self.root).names(path))
         prefix = f"{path}/" if path else ""
         found |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
@@ -52,7 +47,7 @@ class SavedDirectory:
         return self.held.get(path) or storage.join(self.root, path)
 
     def open(self, path: str) -> BinaryIO:
-        """See :meth:`flinkish.engine.stores.directories.StateSource.open`.
+        """Open a file, comparing it with its record if there is one.
 
         Raises StateFormatError when the file is not the recorded one.
         """
@@ -63,7 +58,7 @@ class SavedDirectory:
         return _open_recorded(location, path, recorded)
 
     def local_path(self, path: str) -> str | None:
-        """See :meth:`flinkish.engine.stores.directories.StateSource.local_path`.
+        """Return the file's local path, after comparing it with its record; None if it has none.
 
         Raises StateFormatError when the file is not the recorded one.
         """

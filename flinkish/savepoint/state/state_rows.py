@@ -56,23 +56,14 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
 
     UID is an operator's uid, one of its operator ids or its ordinal.
 
-    Parameters
-    ----------
-    raw
-        Whether the values of typed state stay bytes.
-
-    Raises
-    ------
-    UsageError
-        No state or several states match; the message lists the names.
-    Corrupt, UnsupportedFormat
-        The state cannot be read.
+    With ``raw`` the values of typed state stay bytes. Raises UsageError, which lists the names, if
+    no state or several states match; Corrupt or UnsupportedFormat if the state cannot be read.
     """
     query, operator, state = find_operator(savepoint, text)
     source = saved_directory(savepoint, query)
     with in_our_words(query.name):
-        found = read_checkpoint(source, query.batch_id).operators
-        engine = next((o for o in found if o.ordinal == operator.ordinal), None)
+        operators = read_checkpoint(source, query.batch_id).operators
+        engine = next((o for o in operators if o.ordinal == operator.ordinal), None)
         if engine is None:
             raise StateFormatError(f"state/{operator.ordinal}", None, "the state is missing")
         try:

@@ -20,21 +20,10 @@ def typed_table(
 ) -> StateTable:
     """Return a table that shows the values of its typed states.
 
-    A column of bytes that only the program could read stays as it is.
-
-    Parameters
-    ----------
-    kind
-        Spark's name of the operator.
-    serializers
-        The savepoint's snapshots (:class:`~flinkish.operators.state_semantics.StateSemantics`).
-    operator
-        Its uid, for errors.
-
-    Raises
-    ------
-    Corrupt
-        A snapshot is damaged.
+    A column of bytes that only the program can read stays as it is. ``kind`` is Spark's name of the
+    operator, ``operator`` its uid, for errors; ``serializers`` are the savepoint's snapshots
+    (:class:`~flinkish.operators.state_semantics.StateSemantics`). Raises Corrupt if a snapshot is
+    damaged.
     """
     return replace(table, decoders=tuple(_decoders(table, kind, serializers, operator)))
 

@@ -1,5 +1,8 @@
 """Tables on disk: files in place in a savepoint under way, and files of an earlier savepoint.
 
+The earlier one is the newest of the job in the same directory: the new savepoint may share its
+files.
+
 A savepoint may have a million files, and its memory must not grow with their number. SQLite keeps
 the tables in its own temporary file (an unnamed database), with a few pages in memory.
 """
@@ -12,7 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from flinkish import storage
 from flinkish.checkpoint.fileset import ListedFile
+from flinkish.errors import FlinkishError
+from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
+from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint, savepoint_directory
 
 _SCHEMA = """
 CREATE TABLE placed (
@@ -177,3 +184,52 @@ class Ledger:
             (query,),
         ).fetchone()
         return Totals(*(int(value) for value in row))
+
+
+def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
+    """Return the newest complete savepoint of a job directly below ``directory``; None without one.
+
+    An unreadable savepoint is skipped: other commands report it, and its files are not shared.
+    """
+    prefix = f"savepoint-{job_id[:6]}-"
+    names = [n for n in storage.list_directory(directory).directories if n.startswith(prefix)]
+
+    def created(name: str) -> tuple[float, str] | None:
+        try:
+            header, _ = Metadata.peek(storage.join(directory, name, FILE_NAME))
+        except FlinkishError:
+            return None
+        return (header.created, name) if header.job_id == job_id else None
+
+    times = [time for time in storage.in_flight(directory, created, names) if time is not None]
+    for _, name in sorted(times, reverse=True):
+        try:
+            return open_savepoint(storage.join(directory, name))
+        except FlinkishError:
+            continue
+    return None
+
+
+def in_directory(directory: str, path: str) -> OpenSavepoint | None:
+    """Return the savepoint at ``path`` if it is directly below ``directory`` and readable."""
+    try:
+        location = savepoint_directory(path)
+        return open_savepoint(location) if storage.parent(location) == directory else None
+    except FlinkishError:
+        return None
+
+
+def remember(savepoint: OpenSavepoint, ledger: Ledger) -> None:
+    """Record all files of ``savepoint`` that a later savepoint may share."""
+    ledger.remember_earlier(_files(savepoint))
+
+
+def _files(savepoint: OpenSavepoint) -> Iterator[tuple[str, int, str | None, str, str]]:
+    name = storage.base_name(savepoint.path)
+    for record in savepoint.iter_files():
+        query = savepoint.queries[record.query]
+        if record.stamp is None and not is_unique(record.path):
+            continue
+        held = record.held or f"{name}/{query.directory}/{record.path}"
+        key = key_of(query.query_id, record.path)
+        yield key, record.size, record.stamp, record.digest, held

@@ -16,8 +16,8 @@ from flinkish.savepoint.format.contents import (
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
     """Return a job's query as its driver would pass it to the writer, from the registry's facts.
 
-    Only the row counts are missing. ``facts`` is None when the driver ran a flinkish that recorded
-    none.
+    Only the row counts are missing. ``facts`` is None if the driver ran a flinkish that did not
+    record them.
     """
     if facts is None:
         return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
@@ -36,8 +36,8 @@ def check_operators(query: QuerySource, cut: Cut) -> None:
 
     Raises Corrupt when the state of one is missing.
     """
-    found = {operator.ordinal for operator in cut.operators}
-    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in found)
+    ordinals = {operator.ordinal for operator in cut.operators}
+    lost = sorted(facts.ordinal for facts in query.operators if facts.ordinal not in ordinals)
     if lost:
         raise Corrupt(
             f"query {query.name}: the checkpoint {cut.root} has no state of operator {lost[0]} "

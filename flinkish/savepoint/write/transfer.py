@@ -64,12 +64,12 @@ def transfer_all(batch: Sequence[Transfer]) -> list[TransferOutcome]:
 def _outcome(job: Transfer, placed: storage.PlacedFile | OSError) -> TransferOutcome:
     if isinstance(placed, storage.PlacedFile):
         try:
-            found = placed.digest or digests.of_checkpoint_file(
+            digest = placed.digest or digests.of_checkpoint_file(
                 job.source, placed.size, data_path=job.target
             )
         except FileNotFoundError:
             return TransferOutcome(lost="gone")
-        return TransferOutcome(placed.size, found, placed.linked)
+        return TransferOutcome(placed.size, digest, placed.linked)
     return TransferOutcome(lost="replaced" if isinstance(placed, storage.Replaced) else "gone")
 
 
@@ -79,7 +79,6 @@ class ThreadedTransferer:
     def carry(
         self, transfers: Iterable[Transfer], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
-        """See :class:`FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:

@@ -46,8 +46,13 @@ from flinkish.savepoint.format.contents import (
 )
 from flinkish.savepoint.format.metadata import CANONICAL_STATE, SHARED_FILES, MetadataWriter
 from flinkish.savepoint.reporter import SavepointReporter
-from flinkish.savepoint.write.incremental import in_directory, newest_of_job, remember
-from flinkish.savepoint.write.ledger import Ledger, LedgerEntry
+from flinkish.savepoint.write.ledger import (
+    Ledger,
+    LedgerEntry,
+    in_directory,
+    newest_of_job,
+    remember,
+)
 from flinkish.savepoint.write.query_records import check_operators, query_record
 from flinkish.savepoint.write.transfer import (
     FileTransferer,
@@ -84,7 +89,7 @@ def write_savepoint(
 
     On any error the unfinished directory is removed. ``trigger`` is ``savepoint``, ``stop``,
     ``cancel``, ``offline`` or ``migrate``. ``deadline`` (``time.monotonic()``) limits the wait for
-    a query's first committed batch, not work in progress; None waits for ever. ``full`` shares no
+    a query's first committed batch, not work in progress; None waits forever. ``full`` shares no
     files with earlier savepoints. Without a ``transferer``, threads of this process copy.
 
     Raises WrongState if there are no queries or a query's files are trimmed faster than they are
@@ -379,10 +384,10 @@ class _SavepointBuilder:
         """Return whether a file is in place already or is shared with an earlier savepoint."""
         if attempt.again and self._ledger.is_placed(attempt.index, file, attempt.number):
             return True
-        found = self._ledger.find_earlier(attempt.cut.query_id, file)
-        if found is None:
+        earlier = self._ledger.find_earlier(attempt.cut.query_id, file)
+        if earlier is None:
             return False
-        placed = LedgerEntry(file.path, file.size, file.stamp, digest=found[0], held=found[1])
+        placed = LedgerEntry(file.path, file.size, file.stamp, digest=earlier[0], held=earlier[1])
         self._ledger.add(attempt.index, attempt.number, [placed])
         return True
 
@@ -404,7 +409,7 @@ class _SavepointBuilder:
             if not _is_there(storage.parent(storage.join(attempt.target, file.path))):
                 raise _target_removed(self._path)
             if storage.exists(source):
-                raise _changed(attempt.cut, f"{file.path} was away for a moment")
+                raise _changed(attempt.cut, f"{file.path} was missing for a moment")
             raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
         if outcome.lost is not None:
             raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
@@ -413,10 +418,10 @@ class _SavepointBuilder:
         )
 
     def _check_whole(self, attempt: _Attempt) -> None:
-        """Look at the ends of the files that are in place now: Spark may have trimmed the old ones.
+        """Check the ends of the files that are now in place: Spark may have trimmed the old ones.
 
         Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
-        holds were looked at when that was taken.
+        holds were checked when that was taken.
         """
         cut = attempt.cut
         own = ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None)
@@ -448,7 +453,7 @@ class _SavepointBuilder:
         if wrong is not None:
             raise Corrupt(
                 f"{storage.join(attempt.target, wrong)} is not as it was written",
-                hint="the storage has lost or changed it: try again, and look at the storage",
+                hint="the storage has lost or changed it: try again, and check the storage",
             )
 
     def _first_lost(self, attempt: _Attempt) -> str | None:
@@ -501,7 +506,7 @@ def _is_there(directory: str) -> bool:
 def _target_removed(path: str) -> StorageError:
     return StorageError(
         f"the savepoint's target was removed while it was written: {path} is gone",
-        hint="find out what deletes there (a cleaning job?), and take the savepoint again",
+        hint="find out what deletes files there (a cleanup job?), and take the savepoint again",
         path=path,
     )
 

@@ -15,22 +15,16 @@ _INT_BITS: Final = {"int": 31, "long": 63}
 
 
 class _Unfit(Exception):
-    """The default is none of the type."""
+    """The default is not a value of the type."""
 
 
 def default_of(field: Field) -> Callable[[], Any]:
-    """Return what makes the value of a field's default, a new one each time.
-
-    Raises
-    ------
-    UsageError
-        The default is no value of the field's type.
-    """
+    """Return a factory of a field's default value; UsageError if it does not fit the type."""
     try:
         value = _value(field.type, field.default)
     except (_Unfit, ValueError, ArithmeticError, RecursionError) as error:
         raise UsageError(
-            f"the default {field.default!r} of the field {field.name} is no {field.type}",
+            f"the default {field.default!r} of the field {field.name} is not of type {field.type}",
             hint="give a default as Avro writes it: bytes as a string, records as an object",
         ) from error
     if isinstance(value, (list, dict)):
@@ -71,12 +65,12 @@ def _first_fitting(node: Union, default: Any) -> Any:
 def _record(node: Record, default: Any) -> dict[str, Any]:
     if not isinstance(default, dict) or default.keys() - {each.name for each in node.fields}:
         raise _Unfit
-    made = {}
+    record = {}
     for each in node.fields:
         if each.name not in default and not each.has_default:
             raise _Unfit
-        made[each.name] = _value(each.type, default.get(each.name, each.default))
-    return made
+        record[each.name] = _value(each.type, default.get(each.name, each.default))
+    return record
 
 
 def _primitive(kind: str, default: Any) -> Any:

@@ -4,9 +4,10 @@ Source: the Avro specification 1.11, "Schema Resolution" and "Logical Types". On
 schemas gives the verdict and the reader, so that they cannot disagree. Where the specification
 leaves a choice, or would lose data in silence:
 
-* What some written value could not become is incompatible, even if no value does so: a type of a
-  union that the reader does not have, an enum's symbol (unless the enum has a default).
-* In a reader's union the very type that was written is taken before one that it could become. The
+* A written type that has values without a counterpart is incompatible, even if no such value
+  exists: a type of a union that the reader does not have, an enum's symbol (unless the enum has a
+  default).
+* In a reader's union the exact written type is preferred to one that it could be promoted to. The
   specification takes the first that matches: a long would become a double because that is first.
 * Two different logical types of one Avro type have different meanings (milliseconds, microseconds),
   and to read one as the other would change every value. A finer unit of the same kind is converted,
@@ -67,12 +68,7 @@ _FINER: Final = {
 class AvroResolution:
     """How values of one schema become values of another.
 
-    Attributes
-    ----------
-    compatibility
-        The verdict.
-    decode
-        What reads the writer's bytes; of no use if they are incompatible.
+    ``decode`` reads the writer's bytes; it must not be used if the schemas are incompatible.
     """
 
     compatibility: TypeSerializerSchemaCompatibility
@@ -81,11 +77,8 @@ class AvroResolution:
     def read(self, data: bytes) -> Any:
         """Return the reader's value of the writer's bytes.
 
-        Raises
-        ------
-        Corrupt
-            The bytes are none of the writer's schema, or of no value of the reader's (bytes that
-            are to be a string, and are not UTF-8).
+        Raises Corrupt if they do not match the writer's schema, or have no counterpart in the
+        reader's (bytes that should become a string, and are not UTF-8).
         """
         return decoding.read_value(self.decode, data)
 
@@ -108,7 +101,7 @@ def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
     Raises
     ------
     UsageError
-        One of them is no Avro schema.
+        One of them is not an Avro schema.
     """
     return compile_reader(writer, reader).compatibility
 
@@ -119,28 +112,23 @@ def compile_reader(writer: Any, reader: Any) -> AvroResolution:
     both = _Walk(new.name)
     decode = both.pair(old.root, new.root, ())
     if both.problems:
-        found = TypeSerializerSchemaCompatibility.incompatible(both.problems)
+        compatibility = TypeSerializerSchemaCompatibility.incompatible(both.problems)
     elif both.rewrites:
-        found = TypeSerializerSchemaCompatibility.compatible_after_migration()
+        compatibility = TypeSerializerSchemaCompatibility.compatible_after_migration()
     else:
-        found = TypeSerializerSchemaCompatibility.compatible_as_is()
-    return AvroResolution(found, decode)
+        compatibility = TypeSerializerSchemaCompatibility.compatible_as_is()
+    return AvroResolution(compatibility, decode)
 
 
 class _Walk:
     """Walks through both schemas at once.
 
-    Attributes
-    ----------
-    problems
-        Why they are incompatible.
-    rewrites
-        Whether bytes would change.
+    ``problems`` are why they are incompatible; ``rewrites`` is set if bytes would change.
     """
 
     def __init__(self, root: str, *, skips: bool = False) -> None:
         self._root = root
-        self._skips = skips  # nobody wants the values: logical types do not matter
+        self._skips = skips  # the values are not used: logical types do not matter
         self._records: dict[tuple[int, int], RecordDecoder] = {}
         self.problems: list[Reason] = []
         self.rewrites = False
@@ -152,14 +140,16 @@ class _Walk:
         return decoding.decode_null
 
     def pair(self, old: Node, new: Node, path: tuple[str, ...]) -> Decode:
-        """Return what reads a written type as another; record a problem where there is none."""
+        """Return the reader of a written type as another; record a problem if there is none."""
         if isinstance(old, Union):
             return self._from_union(old, new, path)
         if isinstance(new, Union):
             index = branch_for(old, new)
             self.rewrites = True
             if index is None:
-                return self._problem(path, f"{old} -> {new}: none of the new types can be read")
+                return self._problem(
+                    path, f"{old} -> {new}: it cannot be read as any of the new types"
+                )
             return self.pair(old, new.branches[index], path)
         text = why_not(old, new)
         if text is not None:
@@ -180,7 +170,7 @@ class _Walk:
         return self._record(cast("Record", old), cast("Record", new), path)
 
     def _from_union(self, old: Union, new: Node, path: tuple[str, ...]) -> Decode:
-        found = []
+        readers = []
         for index, branch in enumerate(old.branches):
             target: Node | None = new
             if isinstance(new, Union):
@@ -190,11 +180,11 @@ class _Walk:
             else:
                 self.rewrites = True
             if target is None or why_not(branch, target):
-                text = f"{old} -> {new}: what was written as {branch} cannot be read"
-                found.append(self._problem(path, text))
+                text = f"{old} -> {new}: values written as {branch} cannot be read"
+                readers.append(self._problem(path, text))
             else:
-                found.append(self.pair(branch, target, path))
-        return decoding.union(found)
+                readers.append(self.pair(branch, target, path))
+        return decoding.union(readers)
 
     def _scalar(self, old: Scalar, new: Scalar, decode: Decode) -> Decode:
         if (old.logical, new.logical) in _FINER:
@@ -206,7 +196,7 @@ class _Walk:
         if not new.logical or self._skips:
             return decode
         if not old.logical:
-            self.rewrites = True  # not every long is a date: those that are none must be found
+            self.rewrites = True  # not every long is a date: invalid ones must be found
         return decoding.then(decode, logical_reader(new))
 
     def _enum(self, old: Enum, new: Enum, path: tuple[str, ...]) -> Decode:
@@ -223,40 +213,40 @@ class _Walk:
         key = id(old), id(new)
         if key in self._records:
             return self._records[key]
-        made = self._records[key] = RecordDecoder()
+        decoder = self._records[key] = RecordDecoder()
         origin = self._origins(old, new, path)
         targets = {written.name: name for name, written in origin.items()}
         types = {each.name: each.type for each in new.fields}
         for each in old.fields:
             name = targets.get(each.name)
             if name is None:
-                made.parts.append((None, _skip(each.type)))
+                decoder.parts.append((None, _skip(each.type)))
             else:
                 decode = self.pair(each.type, types[name], (*path, name))
-                made.parts.append((name, decode))
+                decoder.parts.append((name, decode))
         for each in new.fields:
             if each.name not in origin:
-                self._added(each, made, path)
-        if [name for name, _ in made.parts] != [each.name for each in new.fields]:
+                self._added(each, decoder, path)
+        if [name for name, _ in decoder.parts] != [each.name for each in new.fields]:
             self.rewrites = True
-        return made
+        return decoder
 
     def _origins(self, old: Record, new: Record, path: tuple[str, ...]) -> dict[str, Field]:
         """Return the written field of each of the reader's fields that has one."""
         written = {each.name: each for each in old.fields}
         taken = {each.name for each in new.fields}
-        found = {}
+        origins = {}
         for each in new.fields:
             former = [name for name in each.aliases if name in written and name not in taken]
             if each.name in written:
-                found[each.name] = written[each.name]
+                origins[each.name] = written[each.name]
             elif len(set(former)) == 1:
-                found[each.name] = written[former[0]]
+                origins[each.name] = written[former[0]]
             elif former:
                 text = f"{' and '.join(former)} were both written, and are its aliases; leave one"
                 self._problem((*path, each.name), text)
-                found[each.name] = written[former[0]]
-        return self._once(found, path)
+                origins[each.name] = written[former[0]]
+        return self._once(origins, path)
 
     def _once(self, found: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
         """Refuse a written field that two of the reader's have as alias."""
@@ -288,7 +278,7 @@ def branch_for(old: Node, union: Union) -> int | None:
 
 
 def why_not(old: Node, new: Node) -> str | None:
-    """Return why two types, none of them a union, do not match; not what is inside them."""
+    """Return why two types other than unions do not match, ignoring their content."""
     if isinstance(old, Scalar) and isinstance(new, Scalar):
         if old.kind != new.kind and new.kind not in PROMOTIONS.get(old.kind, ()):
             return f"{old} -> {new} is not an Avro promotion"
@@ -327,17 +317,14 @@ def _promoted(decode: Decode, old: str, new: str) -> Decode:
 
 
 def _skip(node: Node) -> Decode:
-    """Return what reads a value that nobody wants."""
+    """Return a reader that skips a value."""
     return _Walk("", skips=True).pair(node, node, ())
 
 
 def check_defaults(schema: AvroSchema) -> None:
-    """Check the defaults of all fields, also where nothing is read by them yet.
+    """Check the defaults of all fields, also of those that nothing reads yet.
 
-    Raises
-    ------
-    UsageError
-        A default is no value of its field's type.
+    Raises UsageError if a default is not a value of its field's type.
     """
     for node in walk(schema.root):
         for each in node.fields if isinstance(node, Record) else ():

@@ -1,8 +1,8 @@
 """Avro schemas as typed nodes, checked once.
 
-fastavro's parser resolves names and namespaces and knows what a schema must have. Checked here is
-what it lets pass: unions within unions, decimals without a precision, a field twice, enums whose
-default is no symbol.
+fastavro's parser resolves names and namespaces and knows what a schema must have. This module
+checks what it accepts wrongly: unions within unions, decimals without a precision, repeated fields,
+enums whose default is not a symbol.
 
 Source: the Avro specification 1.11, "Schema Declaration", "Logical Types".
 """
@@ -22,7 +22,7 @@ from flinkish.errors import UsageError
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
-#: Types within each other; what is deeper would exhaust Python's stack when it is compared.
+#: Nesting of types; deeper ones would exhaust Python's stack when they are compared.
 MAX_DEPTH: Final = 64
 
 
@@ -30,10 +30,7 @@ MAX_DEPTH: Final = 64
 class Node:
     """A type of a schema. Nodes are compared by identity: they may contain themselves.
 
-    Attributes
-    ----------
-    kind
-        ``int``, ``record``, ``array``, ``union`` ...
+    ``kind`` is ``int``, ``record``, ``array``, ``union`` ...
     """
 
     kind: str
@@ -43,12 +40,8 @@ class Node:
 class Scalar(Node):
     """A primitive type, or ``fixed``, with its logical type.
 
-    Attributes
-    ----------
-    schema
-        As fastavro's readers of logical types want it.
-    logical
-        The logical type's name, if it is one for this type; others are ignored, as Avro says.
+    ``schema`` is in the form that fastavro's readers of logical types expect. ``logical`` is the
+    logical type's name if it applies to this type; Avro ignores others.
     """
 
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -71,12 +64,7 @@ class Scalar(Node):
 class Named(Node):
     """A type with a name.
 
-    Attributes
-    ----------
-    name
-        With its namespace.
-    aliases
-        As the schema has them.
+    ``name`` includes the namespace; ``aliases`` are as in the schema.
     """
 
     name: str
@@ -175,14 +163,7 @@ class Union(Node):
 class AvroSchema:
     """A schema that was parsed and checked.
 
-    Attributes
-    ----------
-    text
-        Its JSON, as it was given.
-    root
-        Its type.
-    parsed
-        What fastavro works with.
+    ``text`` is its original JSON, ``root`` its type, ``parsed`` the form for fastavro.
     """
 
     text: str
@@ -197,17 +178,9 @@ class AvroSchema:
 
 
 def parse_schema(schema: Any) -> AvroSchema:
-    """Return a schema, parsed and checked.
+    """Parse and check a schema: JSON text, the name of a primitive type, or parsed JSON.
 
-    Parameters
-    ----------
-    schema
-        JSON text, the name of a primitive type, or what ``json.loads`` returns.
-
-    Raises
-    ------
-    UsageError
-        It is no Avro schema.
+    Raises UsageError if it is not an Avro schema.
     """
     if isinstance(schema, AvroSchema):
         return schema
@@ -226,13 +199,13 @@ def parse_schema(schema: Any) -> AvroSchema:
 
 def _invalid(reason: str) -> UsageError:
     return UsageError(
-        f"it is no valid Avro schema: {reason}",
+        f"it is not a valid Avro schema: {reason}",
         hint="see the Avro specification 1.11, Schema Declaration",
     )
 
 
 class _Parser:
-    """Makes nodes of what fastavro has parsed."""
+    """Makes nodes from fastavro's parsed schema."""
 
     def __init__(self) -> None:
         self.named: dict[str, Named] = {}
@@ -241,7 +214,7 @@ class _Parser:
     def node(self, schema: Any) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise _invalid(f"it has more than {MAX_DEPTH} types within each other")
+            raise _invalid(f"it has more than {MAX_DEPTH} nested types")
         made = self._node(schema)
         self.depth -= 1
         return made
@@ -272,7 +245,7 @@ class _Parser:
             symbols = _strings(schema["symbols"], f"the symbols of {name}")
             default = schema.get("default")
             if default is not None and default not in symbols:
-                raise _invalid(f"the default {default!r} of {name} is none of its symbols")
+                raise _invalid(f"the default {default!r} of {name} is not one of its symbols")
             made = Enum(kind, name, aliases, symbols, default)
         elif kind == "record":
             made = record = Record(kind, name, aliases)
@@ -280,7 +253,7 @@ class _Parser:
             record.fields.extend(self._field(each) for each in schema["fields"])
             _check_fields(record)
         else:
-            raise _invalid(f"{kind!r} is no type that state can have")
+            raise _invalid(f"{kind!r} is not a type that state can have")
         self.named[name] = made
         return made
 
@@ -291,30 +264,30 @@ class _Parser:
         return Field(name, self.node(schema["type"]), aliases, "default" in schema, default)
 
     def _union(self, schemas: list[Any]) -> Union:
-        made = Union("union", tuple(self.node(each) for each in schemas))
-        if not made.branches:
+        union = Union("union", tuple(self.node(each) for each in schemas))
+        if not union.branches:
             raise _invalid("a union has no types")
         seen: set[str] = set()
-        for branch in made.branches:
+        for branch in union.branches:
             key = branch.name if isinstance(branch, Named) else branch.kind
             if isinstance(branch, Union) or key in seen:
-                raise _invalid(f"the union {made} has {branch} within it, or twice")
+                raise _invalid(f"the union {union} has {branch} within it, or twice")
             seen.add(key)
-        return made
+        return union
 
 
 def walk(root: Node) -> list[Node]:
     """Return all nodes of a schema, each once."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     left, seen = [root], {id(root)}
     while left:
         node = left.pop()
-        found.append(node)
+        nodes.append(node)
         for each in below(node):
             if id(each) not in seen:
                 seen.add(id(each))
                 left.append(each)
-    return found
+    return nodes
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -341,7 +314,7 @@ def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:
 
 def _strings(given: Any, what: str) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(each, str) for each in given):
-        raise _invalid(f"{what} are no list of strings")
+        raise _invalid(f"{what} are not a list of strings")
     return tuple(given)
 
 

@@ -1,8 +1,8 @@
 """Serializer of values of an Avro schema: plain dicts, lists, numbers ...
 
-Values are what fastavro makes of Avro's types: a record is a dict, a decimal a ``Decimal``, a
+Values are those that fastavro uses for Avro's types: a record is a dict, a decimal a ``Decimal``, a
 timestamp a ``datetime``. The bytes are Avro's binary encoding of one value, without a header: the
-schema stands in the snapshot.
+schema is in the snapshot.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class AvroSerializer(TypeSerializer[Any]):
     Raises
     ------
     UsageError
-        It is no Avro schema; a default is none of its field's type; or values do not say of which
-        type of a union they are (see :mod:`flinkish.state.avro.unions`).
+        It is not an Avro schema; a default is not of its field's type; or values do not determine
+        their type in a union (see :mod:`flinkish.state.avro.unions`).
     """
 
     def __init__(self, schema: Any) -> None:
@@ -70,11 +70,10 @@ class AvroSerializer(TypeSerializer[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"Avro {self.schema.root}"
 
     def serialize(self, value: Any) -> bytes:
-        """See the base class. A field that a dict lacks gets its default."""
+        """Return the bytes of a value; a field that a dict lacks gets its default."""
         out = io.BytesIO()
         try:
             fastavro.schemaless_writer(
@@ -82,31 +81,29 @@ class AvroSerializer(TypeSerializer[Any]):
             )
         except Exception as error:  # it raises what its code happens to meet
             raise UsageError(
-                f"the value is none of the schema {self.schema.name}: "
+                f"the value does not match the schema {self.schema.name}: "
                 f"{type(error).__name__}: {error}",
                 hint="write values of the declared schema",
             ) from error
         return out.getvalue()
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         if self._same is not None:
             return self._same.read(data)
         source = io.BytesIO(data)
         try:
-            found: Any = fastavro.schemaless_reader(source, self._parsed, None)
+            value: Any = fastavro.schemaless_reader(source, self._parsed, None)
         except Exception as error:
             raise Corrupt(
-                f"{len(data)} bytes are no value of the schema {self.schema.name}: "
+                f"{len(data)} bytes are not a value of the schema {self.schema.name}: "
                 f"{type(error).__name__}: {error}"
             ) from error
         if source.tell() != len(data):
             left = len(data) - source.tell()
-            raise Corrupt(f"{left} bytes too many behind a value of {self.schema.name}")
-        return found[_VALUE]
+            raise Corrupt(f"{left} extra bytes after a value of {self.schema.name}")
+        return value[_VALUE]
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
-        """See the base class."""
         return AvroSerializerSnapshot(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,12 +120,9 @@ class AvroSerializer(TypeSerializer[Any]):
 
 
 class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
-    """Of :class:`AvroSerializer`: its schema.
+    """The snapshot of an :class:`AvroSerializer`: its schema.
 
-    Parameters
-    ----------
-    serializer
-        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+    Without a serializer it is empty, to be read into.
     """
 
     def __init__(self, serializer: AvroSerializer | None = None) -> None:
@@ -136,12 +130,10 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"Avro {self._schema.root}"
 
     @property
     def description(self) -> str:
-        """See the base class."""
         return f"Avro {self._schema.text}"
 
     @property
@@ -150,11 +142,9 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return json.loads(self._schema.text)
 
     def write_snapshot(self) -> bytes:
-        """See the base class."""
         return self._schema.text.encode()
 
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """See the base class."""
         self._schema = parse_schema(json.loads(data.decode()))
 
     def resolve_schema_compatibility(
@@ -166,7 +156,6 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return compile_reader(self._schema, new_serializer.schema).compatibility
 
     def restore_serializer(self) -> TypeSerializer[Any]:
-        """See the base class."""
         return AvroSerializer(self._schema.text)
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
@@ -178,12 +167,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
 class ResolvingReader(OldStateReader[Any]):
     """Reads bytes of one schema as values of another; compiled once.
 
-    Parameters
-    ----------
-    writer
-        The JSON of the schema of the bytes.
-    reader
-        That of the values.
+    ``writer`` is the JSON schema of the bytes, ``reader`` that of the values.
     """
 
     def __init__(self, writer: str, reader: str) -> None:
@@ -192,11 +176,9 @@ class ResolvingReader(OldStateReader[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"Avro {parse_schema(json.loads(self._texts[1])).root}"
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         return self._resolution.read(data)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,10 +186,10 @@ class ResolvingReader(OldStateReader[Any]):
 
 
 def _is_plain(root: Node) -> bool:
-    """Whether fastavro's reader is safe for bytes that anybody wrote.
+    """Whether fastavro's reader is safe for untrusted bytes.
 
-    Values within each other without end, and elements without bytes, would let few bytes become
-    more than the process can hold; our own reader, which is slower, counts them.
+    With recursive values, or elements without bytes, a few bytes could become more than fits into
+    memory; our own reader, which is slower, counts them.
     """
     return not _is_recursive(root) and not any(
         isinstance(node, Array) and _is_empty(node.items) for node in walk(root)

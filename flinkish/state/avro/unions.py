@@ -1,9 +1,8 @@
-"""Unions whose values say of which type they are.
+"""Check that the values of a union determine their type.
 
 Values are plain: 5, not "the long 5". fastavro writes a value as the first type of the union that
-accepts it, and floats accept whole numbers, dates accept days, arrays accept bytes: with
-``[float, long]`` a long would lose its digits without a word. So a union is tried out where it is
-declared.
+accepts it, and floats accept whole numbers, dates accept days, arrays accept bytes: with ``[float,
+long]`` a long would silently lose digits. So a union is tested when it is declared.
 """
 
 from __future__ import annotations
@@ -52,13 +51,10 @@ _SAMPLES: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def check_tellable(schema: AvroSchema) -> None:
-    """Check that every value says which type of a union it is of.
+    """Check that a value determines which type of a union it belongs to.
 
-    Raises
-    ------
-    UsageError
-        A union has two records with fields of the same names, a record and a map, or a type whose
-        values would be written as another.
+    Raises UsageError if a union has two records with fields of the same names, a record and a map,
+    or a type whose values would be written as another.
     """
     for node in walk(schema.root):
         if isinstance(node, Union):
@@ -95,8 +91,8 @@ def _check_values(union: Union) -> None:
         for sample in _samples(each):
             if not _comes_back(parsed, sample):
                 raise UsageError(
-                    f"in the union {union} the {each} {sample!r} would be written as another type, "
-                    "which stands before it",
+                    f"in the union {union} the {each} {sample!r} would be written as another "
+                    "type that comes before it",
                     hint=f"put {each} before it",
                 )
 
@@ -107,13 +103,13 @@ def _comes_back(schema: Any, sample: Any) -> bool:
         fastavro.schemaless_writer(out, schema, {"x": sample})
         out.seek(0)
         record: Any = fastavro.schemaless_reader(out, schema, None)
-    except ValueError:  # a string that a date or a UUID accepts, and that is none
+    except ValueError:  # a string that a date or a UUID accepts without being one
         return False
     return type(record["x"]) is type(sample) and bool(record["x"] == sample)
 
 
 def _simple(node: Scalar | Fixed | Enum | Array) -> Any:
-    """Return a schema that accepts what a type accepts in place of others."""
+    """Return a simple schema that accepts the values that a type accepts instead of others."""
     if isinstance(node, Array):
         return {"type": "array", "items": "int"}
     if isinstance(node, Enum):

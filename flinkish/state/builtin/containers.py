@@ -1,7 +1,7 @@
-"""Serializers of lists, maps, tuples, and of what may be None.
+"""Serializers of lists, maps, tuples and optional values.
 
-Every part stands behind its size, so a part may change its form without the others. A map's keys
-keep theirs: two keys that became equal would be one, and a value lost.
+Every part follows its size, so a part may change its form without the others. A map's keys keep
+their form: two keys that became equal would lose a value.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ class ListSerializer(TypeSerializer[list[Any]]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"list[{self.element.type_name}]"
 
     def serialize(self, value: list[Any]) -> bytes:
-        """See the base class."""
         if not isinstance(value, list):
             raise not_a(self.type_name, value)
         out = bytearray()
@@ -44,15 +42,13 @@ class ListSerializer(TypeSerializer[list[Any]]):
         return bytes(out)
 
     def deserialize(self, data: bytes) -> list[Any]:
-        """See the base class."""
         parts = Parts(data, "a list")
         deserialize = self.element.deserialize
-        found = [deserialize(parts.part()) for _ in range(parts.count())]
+        value = [deserialize(parts.part()) for _ in range(parts.count())]
         parts.end()
-        return found
+        return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[list[Any]]:
-        """See the base class."""
         return ListSerializerSnapshot(self)
 
 
@@ -64,19 +60,15 @@ class ListSerializerSnapshot(CompositeTypeSerializerSnapshot[list[Any]]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"list[{', '.join(each.type_name for each in self.nested_snapshots)}]"
 
     def nested_names(self) -> tuple[str, ...]:
-        """See the base class."""
         return ("element",)
 
     def nested_serializers(self, serializer: ListSerializer) -> tuple[TypeSerializer[Any], ...]:
-        """See the base class."""
         return (serializer.element,)
 
     def create_outer_serializer(self, nested: tuple[TypeSerializer[Any], ...]) -> ListSerializer:
-        """See the base class."""
         (element,) = nested
         return ListSerializer(element)
 
@@ -90,11 +82,9 @@ class MapSerializer(TypeSerializer[dict[Any, Any]]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"dict[{self.key.type_name}, {self.value.type_name}]"
 
     def serialize(self, value: dict[Any, Any]) -> bytes:
-        """See the base class."""
         if not isinstance(value, dict):
             raise not_a(self.type_name, value)
         out = bytearray()
@@ -105,20 +95,18 @@ class MapSerializer(TypeSerializer[dict[Any, Any]]):
         return bytes(out)
 
     def deserialize(self, data: bytes) -> dict[Any, Any]:
-        """See the base class."""
         parts = Parts(data, "a map")
         count = parts.count()
-        found = {}
+        value = {}
         for _ in range(count):
             key = self.key.deserialize(parts.part())
-            found[key] = self.value.deserialize(parts.part())
-        if len(found) != count:
+            value[key] = self.value.deserialize(parts.part())
+        if len(value) != count:
             raise parts.damaged("it has a key twice")
         parts.end()
-        return found
+        return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[dict[Any, Any]]:
-        """See the base class."""
         return MapSerializerSnapshot(self)
 
 
@@ -130,19 +118,15 @@ class MapSerializerSnapshot(CompositeTypeSerializerSnapshot[dict[Any, Any]]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"dict[{', '.join(each.type_name for each in self.nested_snapshots)}]"
 
     def nested_names(self) -> tuple[str, ...]:
-        """See the base class."""
         return ("key", "value")
 
     def nested_serializers(self, serializer: MapSerializer) -> tuple[TypeSerializer[Any], ...]:
-        """See the base class."""
         return (serializer.key, serializer.value)
 
     def create_outer_serializer(self, nested: tuple[TypeSerializer[Any], ...]) -> MapSerializer:
-        """See the base class."""
         key, value = nested
         return MapSerializer(key, value)
 
@@ -150,8 +134,8 @@ class MapSerializerSnapshot(CompositeTypeSerializerSnapshot[dict[Any, Any]]):
         self, new_serializer: MapSerializer
     ) -> TypeSerializerSchemaCompatibility:
         """Refuse keys that would have to be migrated."""
-        found = self.nested_snapshots[0].resolve_schema_compatibility(new_serializer.key)
-        if found.verdict is not Verdict.AFTER_MIGRATION:
+        compatibility = self.nested_snapshots[0].resolve_schema_compatibility(new_serializer.key)
+        if compatibility.verdict is not Verdict.AFTER_MIGRATION:
             return TypeSerializerSchemaCompatibility.compatible_as_is()
         return keys_change(new_serializer.type_name, new_serializer.key)
 
@@ -173,11 +157,9 @@ class TupleSerializer(TypeSerializer[tuple[Any, ...]]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"tuple[{', '.join(each.type_name for each in self.elements) or '()'}]"
 
     def serialize(self, value: tuple[Any, ...]) -> bytes:
-        """See the base class."""
         if not isinstance(value, tuple) or len(value) != len(self.elements):
             raise not_a(self.type_name, value)
         out = bytearray()
@@ -186,14 +168,12 @@ class TupleSerializer(TypeSerializer[tuple[Any, ...]]):
         return bytes(out)
 
     def deserialize(self, data: bytes) -> tuple[Any, ...]:
-        """See the base class."""
         parts = Parts(data, "a tuple")
-        found = tuple(element.deserialize(parts.part()) for element in self.elements)
+        value = tuple(element.deserialize(parts.part()) for element in self.elements)
         parts.end()
-        return found
+        return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[tuple[Any, ...]]:
-        """See the base class."""
         return TupleSerializerSnapshot(self)
 
 
@@ -204,15 +184,12 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot[tuple[Any, ...]]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"tuple[{', '.join(each.type_name for each in self.nested_snapshots) or '()'}]"
 
     def nested_serializers(self, serializer: TupleSerializer) -> tuple[TypeSerializer[Any], ...]:
-        """See the base class."""
         return serializer.elements
 
     def create_outer_serializer(self, nested: tuple[TypeSerializer[Any], ...]) -> TupleSerializer:
-        """See the base class."""
         return TupleSerializer(nested)
 
 
@@ -224,15 +201,12 @@ class OptionalSerializer(TypeSerializer[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"Optional[{self.inner.type_name}]"
 
     def serialize(self, value: Any) -> bytes:
-        """See the base class."""
         return b"\0" if value is None else b"\1" + self.inner.serialize(value)
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         if data[:1] == b"\1":
             return self.inner.deserialize(data[1:])
         if data != b"\0":
@@ -240,7 +214,6 @@ class OptionalSerializer(TypeSerializer[Any]):
         return None
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
-        """See the base class."""
         return OptionalSerializerSnapshot(self)
 
 
@@ -252,20 +225,16 @@ class OptionalSerializerSnapshot(CompositeTypeSerializerSnapshot[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"Optional[{', '.join(each.type_name for each in self.nested_snapshots)}]"
 
     def nested_names(self) -> tuple[str, ...]:
-        """See the base class."""
         return ("value",)
 
     def nested_serializers(self, serializer: OptionalSerializer) -> tuple[TypeSerializer[Any], ...]:
-        """See the base class."""
         return (serializer.inner,)
 
     def create_outer_serializer(
         self, nested: tuple[TypeSerializer[Any], ...]
     ) -> OptionalSerializer:
-        """See the base class."""
         (inner,) = nested
         return OptionalSerializer(inner)

@@ -51,7 +51,7 @@ _ADVICE: Final[dict[Any, str]] = {
 _ELSE: Final = (
     "use a dataclass, a NamedTuple, bool, int, float, str, bytes, date, datetime, Decimal, a NumPy "
     "scalar, or list[T], dict[K, V], tuple[A, B], Optional[T] of those; for other types give a "
-    "TypeSerializer: AvroSerializer, one of your own, or at last UnsafePickleSerializer"
+    "TypeSerializer: AvroSerializer, your own, or as a last resort UnsafePickleSerializer"
 )
 
 
@@ -63,25 +63,16 @@ def is_named_tuple(cls: object) -> bool:
 def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSerializer[Any]:
     """Return the serializer of a type hint.
 
-    Parameters
-    ----------
-    hint
-        A type. A serializer stands for itself; in a hint it is written
-        ``Annotated[T, serializer]``.
-    of_record
-        Returns the serializer of a dataclass or NamedTuple.
-
-    Raises
-    ------
-    UsageError
-        The type is not supported; the hint says what to use.
+    ``hint`` may be a serializer, which is returned; in a type hint it is written ``Annotated[T,
+    serializer]``. ``of_record`` returns the serializer of a dataclass or NamedTuple. Raises
+    UsageError, with a hint, if the type is not supported.
     """
     if isinstance(hint, TypeSerializer):
         return hint
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        given = [each for each in arguments[1:] if isinstance(each, TypeSerializer)]
-        return given[0] if given else build(arguments[0], of_record)
+        serializers = [each for each in arguments[1:] if isinstance(each, TypeSerializer)]
+        return serializers[0] if serializers else build(arguments[0], of_record)
     if origin in (typing.Union, types.UnionType):
         return _union(hint, arguments, of_record)
     if origin is None:
@@ -99,8 +90,8 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
 
 def unsupported(hint: Any, advice: str = _ELSE) -> UsageError:
     """Return the error for a type that has no serializer."""
-    shown = hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
-    return UsageError(f"state cannot be of the type {shown}", hint=advice)
+    type_name = hint.__name__ if type(hint) is type else str(hint).replace("typing.", "")
+    return UsageError(f"state cannot be of the type {type_name}", hint=advice)
 
 
 def _single(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSerializer[Any]:
@@ -127,14 +118,8 @@ def _union(
 
 
 def check_key(hint: Any, key: Any) -> None:
-    """Refuse keys that no dict can have.
-
-    Raises
-    ------
-    UsageError
-        They are mutable; ``hint`` is the type that the message names.
-    """
+    """Refuse mutable keys, which a dict cannot have; UsageError names the type ``hint``."""
     mutable = typing.get_origin(key) in (list, dict) or getattr(key, "__hash__", True) is None
     if mutable:
-        advice = "let the keys be immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"
+        advice = "make the keys immutable: a frozen dataclass, a NamedTuple, a tuple, or a str"
         raise unsupported(hint, advice)

@@ -40,7 +40,7 @@ class NumpyScalarSerializer(TypeSerializer[Any]):
             dtype = np.dtype(object)
         if dtype.name not in NAMES:
             raise UsageError(
-                f"{scalar!r} is no NumPy scalar type that state can have",
+                f"{scalar!r} is not a NumPy scalar type that state can have",
                 hint=f"use one of {', '.join(NAMES)}; for dates, datetime.datetime",
             )
         self._dtype = dtype.newbyteorder("<")
@@ -49,17 +49,14 @@ class NumpyScalarSerializer(TypeSerializer[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"numpy.{self.name}"
 
     def serialize(self, value: Any) -> bytes:
-        """See the base class."""
         if type(value) is not self._type:
             raise not_a(self.type_name, value)
         return bytes(value.astype(self._dtype).tobytes())
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         import numpy as np
 
         if len(data) != self._dtype.itemsize or (self.name == "bool" and data[0] > 1):
@@ -67,7 +64,6 @@ class NumpyScalarSerializer(TypeSerializer[Any]):
         return self._type(np.frombuffer(data, self._dtype)[0])
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
-        """See the base class."""
         return NumpyScalarSerializerSnapshot(self.name)
 
     def __eq__(self, other: object) -> bool:
@@ -88,18 +84,15 @@ class NumpyScalarSerializerSnapshot(TypeSerializerSnapshot[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"numpy.{self._name}"
 
     def write_snapshot(self) -> bytes:
-        """See the base class."""
         return self._name.encode()
 
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """See the base class."""
         name = data.decode()
         if name not in NAMES:
-            raise ValueError(f"{name[:40]!r} is no NumPy scalar type")
+            raise ValueError(f"{name[:40]!r} is not a NumPy scalar type")
         self._name = name
 
     def resolve_schema_compatibility(
@@ -113,5 +106,4 @@ class NumpyScalarSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return TypeSerializerSchemaCompatibility.compatible_as_is()
 
     def restore_serializer(self) -> TypeSerializer[Any]:
-        """See the base class."""
         return NumpyScalarSerializer(self._name)

@@ -35,17 +35,17 @@ _DAY_ZERO: Final = date(1970, 1, 1).toordinal()
 
 def not_a(type_name: str, value: object) -> UsageError:
     """Return the error for a value of another type than that of the state."""
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    text = repr(value)
+    text = text if len(text) <= 80 else f"{text[:77]}..."
     return UsageError(
-        f"{shown} ({type(value).__name__}) is no {type_name}",
+        f"{text} ({type(value).__name__}) is not of type {type_name}",
         hint="write values of the declared type, or declare the type that is written",
     )
 
 
 def damaged(type_name: str, data: bytes) -> Corrupt:
-    """Return the error for bytes that are no value of a type."""
-    return Corrupt(f"the {len(data)} bytes {data[:16].hex()} are no {type_name}")
+    """Return the error for bytes that are not a value of a type."""
+    return Corrupt(f"the {len(data)} bytes {data[:16].hex()} are not a valid {type_name}")
 
 
 class PrimitiveSerializer(TypeSerializer[T]):
@@ -55,7 +55,6 @@ class PrimitiveSerializer(TypeSerializer[T]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return self.name
 
     def __eq__(self, other: object) -> bool:
@@ -75,7 +74,6 @@ class PrimitiveSnapshot(TypeSerializerSnapshot[T]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return self.serializer_class().type_name
 
     def write_snapshot(self) -> bytes:
@@ -85,7 +83,7 @@ class PrimitiveSnapshot(TypeSerializerSnapshot[T]):
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
         """Check that there is nothing."""
         if data:
-            raise ValueError("it has a content, where none belongs")
+            raise ValueError("it has content, but should be empty")
 
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]
@@ -106,19 +104,16 @@ class BoolSerializer(PrimitiveSerializer[bool]):
     name = "bool"
 
     def serialize(self, value: bool) -> bytes:
-        """See the base class."""
         if not isinstance(value, bool) and not _is_numpy(value, "bool"):
             raise not_a(self.name, value)
         return b"\1" if value else b"\0"
 
     def deserialize(self, data: bytes) -> bool:
-        """See the base class."""
         if data not in (b"\0", b"\1"):
             raise damaged(self.name, data)
         return data == b"\1"
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[bool]:
-        """See the base class."""
         return BoolSerializerSnapshot()
 
 
@@ -134,7 +129,6 @@ class LongSerializer(PrimitiveSerializer[int]):
     name = "int"
 
     def serialize(self, value: int) -> bytes:
-        """See the base class."""
         if type(value) is not int:
             if isinstance(value, bool) or not (
                 isinstance(value, int) or _is_numpy(value, "int", "uint")
@@ -149,13 +143,11 @@ class LongSerializer(PrimitiveSerializer[int]):
             ) from None
 
     def deserialize(self, data: bytes) -> int:
-        """See the base class."""
         if len(data) != _LONG.size:
             raise damaged(self.name, data)
         return int(_LONG.unpack(data)[0])
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[int]:
-        """See the base class."""
         return LongSerializerSnapshot()
 
 
@@ -171,13 +163,11 @@ class DoubleSerializer(PrimitiveSerializer[float]):
     name = "float"
 
     def serialize(self, value: float) -> bytes:
-        """See the base class."""
         if type(value) is not float:
             value = self._exact(value)
         return _DOUBLE.pack(value)
 
     def deserialize(self, data: bytes) -> float:
-        """See the base class."""
         if len(data) != _DOUBLE.size:
             raise damaged(self.name, data)
         return float(_DOUBLE.unpack(data)[0])
@@ -195,7 +185,6 @@ class DoubleSerializer(PrimitiveSerializer[float]):
         return found
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[float]:
-        """See the base class."""
         return DoubleSerializerSnapshot()
 
 
@@ -211,7 +200,6 @@ class StringSerializer(PrimitiveSerializer[str]):
     name = "str"
 
     def serialize(self, value: str) -> bytes:
-        """See the base class."""
         if not isinstance(value, str):
             raise not_a(self.name, value)
         try:
@@ -220,14 +208,12 @@ class StringSerializer(PrimitiveSerializer[str]):
             raise not_a(self.name, value) from None
 
     def deserialize(self, data: bytes) -> str:
-        """See the base class."""
         try:
             return data.decode()
         except UnicodeDecodeError:
             raise damaged(self.name, data) from None
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[str]:
-        """See the base class."""
         return StringSerializerSnapshot()
 
 
@@ -238,22 +224,19 @@ class StringSerializerSnapshot(PrimitiveSnapshot[str]):
 
 
 class BytesSerializer(PrimitiveSerializer[bytes]):
-    """``bytes`` as they are; ``bytearray`` and ``memoryview`` become them."""
+    """``bytes``, unchanged; ``bytearray`` and ``memoryview`` are converted."""
 
     name = "bytes"
 
     def serialize(self, value: bytes) -> bytes:
-        """See the base class."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise not_a(self.name, value)
         return bytes(value)
 
     def deserialize(self, data: bytes) -> bytes:
-        """See the base class."""
         return bytes(data)
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[bytes]:
-        """See the base class."""
         return BytesSerializerSnapshot()
 
 
@@ -269,13 +252,11 @@ class DateSerializer(PrimitiveSerializer[date]):
     name = "date"
 
     def serialize(self, value: date) -> bytes:
-        """See the base class."""
         if not isinstance(value, date) or isinstance(value, datetime):
             raise not_a(self.name, value)
         return _INT.pack(value.toordinal() - _DAY_ZERO)
 
     def deserialize(self, data: bytes) -> date:
-        """See the base class."""
         if len(data) != _INT.size:
             raise damaged(self.name, data)
         try:
@@ -284,7 +265,6 @@ class DateSerializer(PrimitiveSerializer[date]):
             raise damaged(self.name, data) from None
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[date]:
-        """See the base class."""
         return DateSerializerSnapshot()
 
 
@@ -297,14 +277,13 @@ class DateSerializerSnapshot(PrimitiveSnapshot[date]):
 class DateTimeSerializer(PrimitiveSerializer[datetime]):
     """``datetime.datetime`` in microseconds; without time zone, or with its offset from UTC.
 
-    What is read has a zone of that fixed offset: the zone's name is not kept. A Timestamp of pandas
-    becomes a datetime, unless it has nanoseconds.
+    Values read have a zone of that fixed offset: the zone's name is not stored. A Timestamp of
+    pandas becomes a datetime, unless it has nanoseconds.
     """
 
     name = "datetime"
 
     def serialize(self, value: datetime) -> bytes:
-        """See the base class."""
         # pandas' NaT is a datetime that equals nothing.
         if not isinstance(value, datetime) or value != value or getattr(value, "nanosecond", False):
             raise not_a(self.name, value)
@@ -316,7 +295,6 @@ class DateTimeSerializer(PrimitiveSerializer[datetime]):
         return _ZONED.pack(flags | _AWARE, micros, offset // _MICROSECOND)
 
     def deserialize(self, data: bytes) -> datetime:
-        """See the base class."""
         try:
             if len(data) == _DATETIME.size:
                 zone, (flags, micros) = None, _DATETIME.unpack(data)
@@ -331,7 +309,6 @@ class DateTimeSerializer(PrimitiveSerializer[datetime]):
         return found.replace(tzinfo=zone, fold=1 if flags & _FOLD else 0)
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[datetime]:
-        """See the base class."""
         return DateTimeSerializerSnapshot()
 
 
@@ -347,13 +324,11 @@ class DecimalSerializer(PrimitiveSerializer[Decimal]):
     name = "Decimal"
 
     def serialize(self, value: Decimal) -> bytes:
-        """See the base class."""
         if not isinstance(value, Decimal):
             raise not_a(self.name, value)
         return str(value).encode("ascii")
 
     def deserialize(self, data: bytes) -> Decimal:
-        """See the base class."""
         try:
             found = Decimal(data.decode("ascii"))
         except (UnicodeDecodeError, InvalidOperation):
@@ -363,7 +338,6 @@ class DecimalSerializer(PrimitiveSerializer[Decimal]):
         return found
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Decimal]:
-        """See the base class."""
         return DecimalSerializerSnapshot()
 
 

@@ -1,4 +1,4 @@
-"""What dataclasses and NamedTuples say of their fields: types, defaults, former names."""
+"""The fields of dataclasses and NamedTuples: types, defaults, former names."""
 
 from __future__ import annotations
 
@@ -21,18 +21,8 @@ _FIELD_ALIASES: Final = "__flinkish_field_aliases__"
 class RecordField:
     """A field of a class.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    hint
-        Its type hint.
-    aliases
-        Names that it had before.
-    default
-        Makes its value in old state that lacks it; None if it has no default.
-    init
-        Whether the constructor takes it.
+    ``aliases`` are former names. ``default`` makes its value in old state that lacks it; None if it
+    has no default. With ``init`` the constructor takes it.
     """
 
     name: str
@@ -68,18 +58,16 @@ def state_type(
 
 def class_aliases(cls: type) -> tuple[str, ...]:
     """Return the former names of a class, each with its module."""
-    found = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
-    return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in found)
+    aliases = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
+    return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in aliases)
 
 
 def record_fields(cls: type) -> tuple[RecordField, ...]:
     """Return the fields of a dataclass or NamedTuple, in order.
 
-    Raises
-    ------
-    UsageError
-        The class is neither; it cannot be found by its name; or a field cannot be kept: its type is
-        not known, the constructor needs more than fields, or two have the same former name.
+    Raises UsageError if the class is neither, if it cannot be found by its name, or if a field
+    cannot be stored: its type is unknown, the constructor needs more than fields, or two have the
+    same former name.
     """
     if not (isinstance(cls, type) and (is_dataclass(cls) or is_named_tuple(cls))):
         raise UsageError(
@@ -95,7 +83,7 @@ def record_fields(cls: type) -> tuple[RecordField, ...]:
         found = [_of_tuple(cls, name, hints, former.pop(name, ())) for name in cls._fields]  # type: ignore[attr-defined]
     if former:
         raise UsageError(
-            f"{class_name(cls)} has aliases for {', '.join(former)}, and no such field",
+            f"{class_name(cls)} has aliases for {', '.join(former)}, but no such field",
             hint="name the field as it is called now, and give its former names as aliases",
         )
     _check_aliases(cls, found)
@@ -112,7 +100,7 @@ def _hints(cls: type) -> dict[str, Any]:
     except Exception as error:
         raise UsageError(
             f"the type hints of {class_name(cls)} cannot be read: {error}",
-            hint="import what they name in the module of the class, outside of TYPE_CHECKING",
+            hint="import the names that they use in the module of the class, outside TYPE_CHECKING",
         ) from error
 
 
@@ -164,7 +152,7 @@ def _refuse_init_vars(cls: Any) -> None:
             ("InitVar", "dataclasses.InitVar")
         ):
             raise UsageError(
-                f"the constructor of {class_name(cls)} needs {name}, which is no field",
+                f"the constructor of {class_name(cls)} needs {name}, which is not a field",
                 hint="make it a field: state keeps fields, and calls the constructor with them",
             )
 

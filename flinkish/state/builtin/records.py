@@ -1,14 +1,14 @@
 """Serializers of dataclasses and NamedTuples by Flink's rules for POJOs, and ``serializer_of``.
 
 Fields may be added and removed, moved and (with an alias) renamed. The type of a field may not
-change, and the class may not be renamed without an alias. Fields are matched by name, the types of
-those that stay are judged by their own snapshots.
+change, and the class may not be renamed without an alias. Fields are matched by name; the types of
+remaining fields are judged by their own snapshots.
 
-It is not built on Avro, though Avro's resolution would do: Flink's rules are stricter (no
-promotions), a field may be of any type that has a serializer, also of the user's own, which Avro's
-types cannot say, and names need not be Avro's. So it is a composite like lists and maps: the bytes
-of each field behind their size, in an order that the snapshot keeps. A field that is gone is
-skipped without being read.
+It is not built on Avro, although Avro's resolution would suffice: Flink's rules are stricter (no
+promotions), a field may have any type with a serializer, including custom ones, which Avro's types
+cannot express, and names need not be Avro's. So it is a composite like lists and maps: the bytes of
+each field follow their size, in an order that the snapshot records. A removed field is skipped
+without being read.
 """
 
 from __future__ import annotations
@@ -98,11 +98,9 @@ class DataclassSerializer(TypeSerializer[T]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return self.cls.__qualname__
 
     def serialize(self, value: T) -> bytes:
-        """See the base class."""
         if type(value) is not self.cls:
             raise not_a(class_name(self.cls), value)
         out = bytearray()
@@ -115,17 +113,15 @@ class DataclassSerializer(TypeSerializer[T]):
         return bytes(out)
 
     def deserialize(self, data: bytes) -> T:
-        """See the base class."""
         parts = Parts(data, self.type_name)
-        found = {
+        values = {
             name: serializer.deserialize(parts.part())
             for name, serializer in self.serializers.items()
         }
         parts.end()
-        return cast("T", _construct(self.cls, self._late, found))
+        return cast("T", _construct(self.cls, self._late, values))
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
-        """See the base class."""
         return DataclassSerializerSnapshot(self)
 
     def __eq__(self, other: object) -> bool:
@@ -141,12 +137,9 @@ class DataclassSerializer(TypeSerializer[T]):
 
 
 class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
-    """Of :class:`DataclassSerializer`: the class's name, its fields in order, their snapshots.
+    """The snapshot of a :class:`DataclassSerializer`: class name, fields in order, their snapshots.
 
-    Parameters
-    ----------
-    serializer
-        The serializer to take the snapshot of; without one, an empty snapshot to read into.
+    Without a serializer it is empty, to be read into.
     """
 
     def __init__(self, serializer: DataclassSerializer[T] | None = None) -> None:
@@ -163,12 +156,10 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return self._name.rpartition(":")[2]
 
     @property
     def description(self) -> str:
-        """See the base class."""
         fields = (f"{name}: {each.description}" for name, each in self._fields.items())
         return f"{self.type_name}({', '.join(fields)})"
 
@@ -188,7 +179,6 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         return {name: each.type_name for name, each in self._fields.items()}
 
     def write_snapshot(self) -> bytes:
-        """See the base class."""
         out = bytearray()
         put_text(out, self._name)
         put_size(out, len(self._fields))
@@ -198,7 +188,6 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         return bytes(out)
 
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """See the base class."""
         parts = Parts(data, "it")
         self._name = parts.text(MAX_NAME * 4)
         count = parts.count()
@@ -240,22 +229,21 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         return combine(root, outer, nested, rebuild)
 
     def restore_serializer(self) -> TypeSerializer[T]:
-        """Return what reads the old bytes as objects of the class, as the class is now.
+        """Return a serializer that reads the old bytes as objects of the present class.
 
-        Raises
-        ------
-        Incompatible
-            The class is not there under its old name, or cannot take the old fields.
+        Raises Incompatible if the class no longer has its old name, or cannot take the old fields.
         """
         if self._find is None:
             raise Incompatible("the snapshot of a dataclass was never read")
         new: DataclassSerializer[Any] = DataclassSerializer(self._find())
-        found = self.resolve_schema_compatibility(new)
-        if found.verdict is Verdict.INCOMPATIBLE:
-            raise Incompatible("; ".join(found.reasons), reasons=list(found.reasons))
-        if found.verdict is Verdict.AFTER_MIGRATION:
+        compatibility = self.resolve_schema_compatibility(new)
+        if compatibility.verdict is Verdict.INCOMPATIBLE:
+            raise Incompatible(
+                "; ".join(compatibility.reasons), reasons=list(compatibility.reasons)
+            )
+        if compatibility.verdict is Verdict.AFTER_MIGRATION:
             return self.reader_for(new)
-        return found.serializer or new
+        return compatibility.serializer or new
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
         """Return what reads the old bytes as objects of the new class."""
@@ -281,35 +269,28 @@ class OldRecordReader(OldStateReader[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return self.cls.__qualname__
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         parts = Parts(data, self.type_name)
-        found = {}
+        values = {}
         for name, reader in self.steps:
             part = parts.part()
             if reader is not None:
-                found[name] = reader.deserialize(part)
+                values[name] = reader.deserialize(part)
         parts.end()
         for name, default in self.added.items():
-            found[name] = default()
-        return _construct(self.cls, self.late, found)
+            values[name] = default()
+        return _construct(self.cls, self.late, values)
 
 
 @dataclass(frozen=True)
 class _Match:
-    """Which old field is which new one, by names and aliases.
+    """The old and new fields, matched by names and aliases.
 
-    Attributes
-    ----------
-    kept
-        Names of old fields, in their order, and of the new ones.
-    added
-        The new fields that are no old ones, and what makes their values.
-    problems
-        The new fields that have no value, or more than one.
+    ``kept`` has the names of old fields, in their order, and of the new ones; ``added`` the new
+    fields without an old one, and the factories of their values; ``problems`` the new fields that
+    have no value, or more than one.
     """
 
     kept: dict[str, str]
@@ -324,7 +305,7 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
     added: dict[str, Callable[[], Any]] = {}
     problems: dict[str, str] = {}
     for each in new.fields:
-        # A name that a field has today is that field's, whatever another was called before.
+        # A field's present name takes precedence over another field's former name.
         former = [alias for alias in each.aliases if alias in names and alias not in taken]
         if each.name in names:
             origin[each.name] = each.name
@@ -348,7 +329,7 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
 
 
 def _renamed(old: str, cls: type) -> str | None:
-    """Return what is wrong if a class is neither of a name nor was it before."""
+    """Return the fault if a class neither has a name nor had it before."""
     if old == class_name(cls) or old in class_aliases(cls):
         return None
     return (
@@ -368,9 +349,9 @@ def _construct(cls: Any, late: frozenset[str], values: dict[str, Any]) -> Any:
         made = cls(**values)
     except Exception as error:
         raise Incompatible(
-            f"{class_name(cls)} does not accept what the state has: "
+            f"{class_name(cls)} does not accept the values in the state: "
             f"{type(error).__name__}: {error}",
-            hint="let the class accept what it accepted when the state was written",
+            hint="make the class accept the values that it accepted when the state was written",
         ) from error
     for name, value in left.items():
         object.__setattr__(made, name, value)  # the class may be frozen

@@ -1,9 +1,9 @@
-"""Records of other fields rewritten by their bytes: whole columns at once, no object is made.
+"""Rewrite records with changed fields by their bytes: whole columns at once, without objects.
 
-A record is its fields in order, each behind its size (:mod:`~flinkish.state.builtin.records`). If
+A record is its fields in order, each after its size (:mod:`~flinkish.state.builtin.records`). If
 fields were only added with constant defaults, removed, moved or renamed, the new bytes are pieces
 of the old ones and constants. That takes a tenth of the time of reading and writing each object,
-and is the same as long as making an object does nothing but keep its fields.
+and has the same result if the class's constructor only stores its fields.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ _SHORT = 0x80
 
 @dataclass(frozen=True)
 class Splice:
-    """How the new bytes are put together.
+    """How the new bytes are assembled.
 
-    Attributes
-    ----------
-    fields
-        The number of fields of the old record.
-    parts
-        In the order of the new bytes: the index of an old field, or constant bytes.
+    ``fields`` is the number of fields of the old record; ``parts`` are, in the order of the new
+    bytes, the index of an old field, or constant bytes.
     """
 
     fields: int
@@ -38,11 +34,8 @@ class Splice:
     def many(self, array: Any) -> Any | None:
         """Return a ``pyarrow`` array of stored values with all of them rewritten.
 
-        Returns
-        -------
-        Array or None
-            None where a value is not of this form: damaged, of another generation, or with a field
-            of 128 bytes and more. Its serializers then say what is wrong, or read it.
+        Returns None if a value does not have this form: damaged, of another generation, or with a
+        field of 128 bytes or more. Its serializers then report the fault, or read it.
         """
         import numpy as np
         import pyarrow as pa
@@ -125,7 +118,7 @@ class _Piece:
 
 
 def splice_of(format: StateFormat) -> Splice | None:
-    """Return how the values of a format are rewritten by their bytes; None where they cannot be."""
+    """Return how the values of a format are rewritten by their bytes; None if impossible."""
     if len(format.readers) != 1:
         return None
     (reader,), writer = format.readers, format.writer
@@ -180,5 +173,5 @@ class Rewriter:
         return self._format.rewrite(stored)
 
     def many(self, array: Any) -> Any | None:
-        """Return an array with all values rewritten; None where they have to be one by one."""
+        """Return an array with all values rewritten; None if it must be done one by one."""
         return None if self._splice is None else self._splice.many(array)

@@ -1,4 +1,4 @@
-"""Pickled state, for who asks for it by name: nothing else of flinkish pickles state."""
+"""Pickled state, only on explicit request: nothing else in flinkish pickles state."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _warned: set[str] = set()
 class UnsafePickleSerializer(TypeSerializer[Any]):
     """Values of one class, pickled.
 
-    Whoever can write the savepoint can run code where it is restored, as :mod:`pickle` says. Such
-    state is never migrated: the class's attributes must stay what they are.
+    Anyone who can write the savepoint can run code where it is restored (see :mod:`pickle`). Such
+    state is never migrated: the class's attributes must not change.
 
     Parameters
     ----------
@@ -39,18 +39,16 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
             _warned.add(class_name(cls))
             warnings.warn(
                 f"state of {class_name(cls)} is pickled: it can never be migrated, and restoring "
-                "it runs what the savepoint says; use a dataclass or AvroSerializer",
+                "it runs code from the savepoint; use a dataclass or AvroSerializer",
                 UserWarning,
                 stacklevel=2,
             )
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"pickled {class_name(self.cls)}"
 
     def serialize(self, value: Any) -> bytes:
-        """See the base class."""
         if not isinstance(value, self.cls):
             raise not_a(self.type_name, value)
         try:
@@ -59,20 +57,18 @@ class UnsafePickleSerializer(TypeSerializer[Any]):
             raise UsageError(f"a {self.type_name} cannot be pickled: {error}") from error
 
     def deserialize(self, data: bytes) -> Any:
-        """See the base class."""
         try:
             value = pickle.loads(data)
         except Exception as error:
             raise Corrupt(
                 f"a {self.type_name} cannot be read: {type(error).__name__}: {error}",
-                hint="let the class be what it was when it was written",
+                hint="change the class back to what it was when the state was written",
             ) from error
         if not isinstance(value, self.cls):
-            raise Corrupt(f"a {type(value).__name__} stands where {self.type_name} belongs")
+            raise Corrupt(f"a {type(value).__name__} was found instead of {self.type_name}")
         return value
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Any]:
-        """See the base class."""
         return UnsafePickleSerializerSnapshot(class_name(self.cls))
 
     def __eq__(self, other: object) -> bool:
@@ -91,15 +87,12 @@ class UnsafePickleSerializerSnapshot(TypeSerializerSnapshot[Any]):
 
     @property
     def type_name(self) -> str:
-        """See the base class."""
         return f"pickled {self._name}"
 
     def write_snapshot(self) -> bytes:
-        """See the base class."""
         return self._name.encode()
 
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """See the base class."""
         if len(data) > MAX_NAME * 4:
             raise ValueError("the name of the class is too long")
         self._name = data.decode()
@@ -121,7 +114,6 @@ class UnsafePickleSerializerSnapshot(TypeSerializerSnapshot[Any]):
         )
 
     def restore_serializer(self) -> TypeSerializer[Any]:
-        """See the base class."""
         if self._loader is None:
             raise Incompatible(f"the snapshot of {self.type_name} was never read")
         return UnsafePickleSerializer(self._loader.load(self._name))

@@ -263,7 +263,7 @@ def test_a_registry_that_cannot_be_looked_at_is_not_absent(
         ):
             result = cli(*words)
             assert result.code == 16, (words, result)
-            assert f"the registry {default} cannot be looked at: {cause}" in result.err
+            assert f"the registry {default} cannot be accessed: {cause}" in result.err
 
 
 @pytest.mark.parametrize(

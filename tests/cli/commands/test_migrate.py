@@ -55,4 +55,4 @@ def test_the_fields_of_a_new_schema_are_told(cli: Command, tmp_path: Path) -> No
     (tmp_path / "count.avsc").write_text(json.dumps(wrong))
     refused = cli(*words)
     assert refused.code == Incompatible.code
-    assert "cannot become what the new schema says" in refused.err
+    assert "cannot be converted to the new schema" in refused.err

@@ -230,7 +230,7 @@ def test_the_record_stays_while_an_earlier_savepoint_is_there(cli: Command) -> N
         saved = replace(record, queries=({"name": "q", "query_id": "id-a", "batch_id": 4},))
         registry.add_savepoint(saved)
     shown = cli.ok("purge", *OLD, "--yes").out
-    assert "is of batch 4 of query 'q', which this job took on to batch 5" in shown
+    assert "is of batch 4 of query 'q', which this job continued to batch 5" in shown
     assert not checkpoint_of(cli, job).exists()
     assert cli.status(job)["queries"][0]["batch_id"] == 5, "restores have to know of it"
     for words in (("restart", job), ("savepoint", job, "sp2")):

@@ -158,7 +158,7 @@ def test_not_when_another_job_has_gone_on_from_its_state(cli: Command) -> None:
     refused = cli("restart", job)
     assert refused.code == 13
     assert f"rides-2 ({later})" in refused.err
-    assert "has gone on from its state" in refused.err
+    assert "has resumed from its state" in refused.err
     assert cli("restart", later, "--dry-run").code == 0, "the one that has gone on can"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from flinkish import Client
 from flinkish.errors import NameTaken
+from flinkish.messages.launch import Program
 from flinkish.registry.jobs import JobState
 from flinkish.registry.liveness import is_alive
 from tests.cli.conftest import PATIENCE, Command, wait_until
@@ -89,8 +90,10 @@ def test_of_two_at_once_one_starts(cli: Command) -> None:
 
 def test_from_python(cli: Command, client: Client) -> None:
     home = str(cli.spark_home)
-    job = client.run(cli.program, ["serve"], spark_home=home, name="rides")
+    job = client.run(Program(str(cli.program), ("serve",), spark_home=home), name="rides")
     with pytest.raises(NameTaken, match=job.job_id):
-        client.run(cli.program, ["serve"], spark_home=home, name="rides")
-    same = client.run(cli.program, ["serve"], spark_home=home, name="rides", if_not_running=True)
+        client.run(Program(str(cli.program), ("serve",), spark_home=home), name="rides")
+    same = client.run(
+        Program(str(cli.program), ("serve",), spark_home=home), name="rides", if_not_running=True
+    )
     assert (same.job_id, same.state) == (job.job_id, JobState.RUNNING)

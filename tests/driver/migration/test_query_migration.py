@@ -67,7 +67,7 @@ def test_what_is_refused_and_how(recorded: Path, tmp_path: Path) -> None:
         run(recorded, tmp_path / "new", schemas=(replace(asked, state="", name="uid"),))
     with pytest.raises(UsageError, match="the operator 'uid' has no state 'x'"):
         run(recorded, tmp_path / "new", schemas=(replace(asked, state="x", name="uid/x"),))
-    with pytest.raises(UsageError, match="the schema for uid/count is no Avro schema"):
+    with pytest.raises(UsageError, match="the schema for uid/count is not an Avro schema"):
         run(recorded, tmp_path / "new", schemas=(replace(asked, schema={"type": "nothing"}),))
     with pytest.raises(Incompatible, match=r"query counts: .* only RocksDB has"):
         run(recorded, tmp_path / "new", backend="hdfs")

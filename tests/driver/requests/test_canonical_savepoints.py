@@ -21,6 +21,7 @@ from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_re
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.migration import Migration
 from flinkish.messages.requests import CancelArguments, SavepointArguments
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from tests.driver.test_gate import start_counting
@@ -127,7 +128,11 @@ class Saved:
 def resumed(spark: Any, new_job: NewJob, saved: Saved, path: str, partitions: int) -> Path:
     """The output of the job, gone on with from ``path`` to the end of its input."""
     with configured(spark, {PARTITIONS: str(partitions)}):
-        job = new_job(restore=RestoreSpec(path=path, parallelism=partitions, fork=True))
+        job = new_job(
+            restore=RestoreSpec(
+                path=path, options=RestoreOptions(fork=True), parallelism=partitions
+            )
+        )
         job.start(lambda: run_both(spark, saved.source, saved.out, bounded=True))
         ended = job.wait(300)
     assert ended.state is JobState.FINISHED, ended.failure
@@ -197,7 +202,7 @@ def test_it_is_taken_while_the_job_goes_on_and_when_it_stops(
     assert [whole(each["path"]).header.trigger for each in (live, last)] == ["savepoint", "stop"]
     shutil.rmtree(str(job.job().checkpoint_dir))
     seen.clear()
-    spec = RestoreSpec(path=last["path"], parallelism=3, fork=True)
+    spec = RestoreSpec(path=last["path"], options=RestoreOptions(fork=True), parallelism=3)
     with configured(spark, {PARTITIONS: "3"}):
         job, _ = fed_by_hand(spark, new_job, tmp_path / "input", seen, restore=spec)
     assert seen == dict.fromkeys(WORDS, 3)
@@ -260,7 +265,7 @@ def test_a_stop_that_is_refused_keeps_a_native_one_and_goes_on(
     refused.request(RequestKind.STOP, str(tmp_path / "sp"))
     assert refused.wait().state is JobState.FINISHED
     with configured(spark, {**BACKENDS["rocksdb"], CHECKSUMS: "true"}):
-        again = new_job(restore=RestoreSpec(path=kept, fork=True))
+        again = new_job(restore=RestoreSpec(path=kept, options=RestoreOptions(fork=True)))
         again.start(lambda: start_counting(spark, "counts").awaitTermination())
         again.wait_until(lambda: again.batch() > native.queries[0].batch_id)
 
@@ -293,7 +298,7 @@ def test_a_full_target_loses_nothing(
     with pytest.raises(StorageError) as caught:
         job.request(RequestKind.STOP, str(small_disk / "sp"), format="canonical")
     assert "No space left" in caught.value.message
-    assert "the job goes on" in caught.value.message
+    assert "the job continues" in caught.value.message
     kept = caught.value.data["savepoint"]
     assert os.listdir(small_disk / "sp") == [os.path.basename(kept)]
     check_files(open_savepoint(kept), FULL)

@@ -254,5 +254,5 @@ def test_a_sink_that_fails_while_draining_fails_the_job(
     failed = job.wait()
     assert failed.state is JobState.FAILED
     assert failed.failure is not None
-    assert "cannot go on after that" in failed.failure["message"]
+    assert "cannot continue after that" in failed.failure["message"]
     assert not list((tmp_path / "sp").glob("savepoint-*"))

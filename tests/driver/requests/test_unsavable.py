@@ -14,6 +14,7 @@ import pytest
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import ConsentNeeded, Corrupt, GivenUp, WrongState
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from tests.support.driver.in_process_job import InProcessJob
@@ -152,7 +153,9 @@ def test_an_incomplete_savepoint_says_so(spark: Any, new_job: NewJob, tmp_path: 
     assert refused.outcome is not None
     assert isinstance(refused.outcome.error, ConsentNeeded)
     assert "'b' may have been one of them" in str(refused.outcome.error)
-    agreed = new_job(restore=RestoreSpec(path, allow_non_restored=True)).start(program)
+    agreed = new_job(restore=RestoreSpec(path, RestoreOptions(allow_non_restored=True))).start(
+        program
+    )
     agreed.wait_until(lambda: committed(agreed, "b") is not None)
     agreed.request(RequestKind.CANCEL)
     agreed.wait()

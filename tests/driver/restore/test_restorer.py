@@ -10,6 +10,7 @@ import pytest
 from flinkish.driver.restore.restorer import check_names
 from flinkish.errors import UsageError
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.non_restored_state import NonRestored
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
@@ -41,7 +42,7 @@ UNNAMED = NonRestored(operators=(old("", named=False),))
 def test_a_name_waits_only_for_a_query_that_may_have_it(
     options: dict[str, Any], left: NonRestored | None, refused: bool
 ) -> None:
-    spec = RestoreSpec(path="/sp", **options)
+    spec = RestoreSpec("/sp", RestoreOptions(**options))
     if not refused:
         check_names(spec, [STARTED], left)
         return

@@ -17,6 +17,7 @@ from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import HistoryShift, QueryRow, RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from tests.driver.test_claim import Counting, stopped
 from tests.driver.test_gate import rate, rate_key
@@ -129,7 +130,7 @@ def test_a_claimed_savepoint_is_settled_by_the_second_driver(
     place = storage.locate(savepoint["path"])
     program = Counting(spark)
     program.let_go.clear()
-    spec = RestoreSpec(path=savepoint["path"], claim_mode="claim")
+    spec = RestoreSpec(path=savepoint["path"], options=RestoreOptions(claim_mode="claim"))
     job = new_job(restore=spec, cancel_grace=0.2).start(program)
     job.wait_until(program.held.is_set)
     before = ids(job)

@@ -85,7 +85,7 @@ def test_restored_unnamed_queries_are_known_by_what_the_program_wrote() -> None:
 @pytest.mark.parametrize("own", ["/chk/monday", ""])
 def test_an_unnamed_query_that_may_be_another_is_refused(own: str) -> None:
     job = preparer(run("query-1", own or "/root/job/query-1", own))
-    with pytest.raises(ConsentNeeded, match="would go on as 'query-1'") as refused:
+    with pytest.raises(ConsentNeeded, match="would resume as 'query-1'") as refused:
         prepare(job, "/chk/tuesday")
     assert "queryName" in str(refused.value.hint)
 
@@ -104,5 +104,5 @@ def test_a_restored_query_does_not_lend_its_checkpoint_to_another_of_its_name() 
     first = prepare(job, "/chk/orders", "load")
     assert (first.restored_batch, first.location) == (4, "file:///root/job/load")
     assert prepare(job, "/chk/orders", "load").location == first.location
-    with pytest.raises(ConsentNeeded, match="has gone on with a query that has /chk/orders"):
+    with pytest.raises(ConsentNeeded, match="has resumed a query that has /chk/orders"):
         prepare(job, "/chk/clicks", "load")

@@ -139,5 +139,5 @@ def test_a_schema_that_lost_its_properties() -> None:
     ],
 )
 def test_foreign_schemas_are_refused(schema: Any) -> None:
-    with pytest.raises(UnknownType, match="none of a state"):
+    with pytest.raises(UnknownType, match="not a state schema"):
         spark_struct(schema)

@@ -325,7 +325,7 @@ def test_what_cannot_be_written() -> None:
             written(key, None, (bad, None))
     with pytest.raises(CannotEncode, match="not as many rows"):
         written(key, key, (good, good.slice(1)))
-    with pytest.raises(ValueError, match="the codec lzma"):
+    with pytest.raises(ValueError, match="unsupported Avro codec lzma"):
         written(key, None, codec="lzma")
     with pytest.raises(ValueError, match="reserved"):
         written(key, None, metadata={"avro.codec": "null"})

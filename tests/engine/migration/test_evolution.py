@@ -299,19 +299,19 @@ def test_refusals_say_what_why_and_what_to_do() -> None:
     old = parsed(("a", "long"), ("s", array_type(struct_type(("x", "long")))))
     more = parsed(*(("a", "long"), ("s", array_type(struct_type(("x", "long"), ("y", "long", 1))))))
     assert one_problem(old, more) == (
-        "s.element.y: it is added, and may not be null, but the rows that are there have no value "
-        "of it. Make it nullable, give a default, or say which field it is renamed from."
+        "s.element.y: it is added and not nullable, but existing rows have no value for it. Make "
+        "it nullable, give it a default, or declare which field it was renamed from."
     )
     just = parsed(("a", "long"))
     assert one_problem(just, parsed(("a", "integer"))) == (
         "a: long cannot become integer, which is narrower. "
         "Keep the type, or add a field of the new type under another name."
     )
-    assert "ask for a check of the rows" in one_problem(just, parsed(("a", "long", "required")))
+    assert "request a check of the rows" in one_problem(just, parsed(("a", "long", "required")))
     pair = parsed(("a", "long"), ("b", "long"))
     for reader, renames, text in (
-        (parsed(("z", "long")), {"z": "q"}, "z: it is said to be renamed from q, which is no"),
-        (parsed(("a", "long")), {"q": "b"}, "q: it is said to be renamed, and is no field of"),
+        (parsed(("z", "long")), {"z": "q"}, "z: it is declared as renamed from q, which is not"),
+        (parsed(("a", "long")), {"q": "b"}, "q: it is declared as renamed, but is not a field of"),
         (
             parsed(("y", "long"), ("z", "long")),
             {"y": "a", "z": "a"},
@@ -320,11 +320,14 @@ def test_refusals_say_what_why_and_what_to_do() -> None:
     ):
         assert one_problem(pair, reader, renames=renames).startswith(text)
     wider = parsed(("a", "long"), ("n", "byte", "required"))
-    for default, text in ((300, "n: the default 300 is no int8"), (None, "has a null where none")):
+    for default, text in (
+        (300, "n: the default 300 is not of type int8"),
+        (None, "has a null where none"),
+    ):
         assert text in one_problem(just, wider, defaults={"n": default})
     inner = parsed(("a", "long"), ("l", array_type(struct_type(("x", "long", "required")))))
     assert "has a null" in one_problem(just, inner, defaults={"l": [{"x": None}]})
-    assert "a: it has a default, and is no field that is added" in one_problem(
+    assert "a: it has a default, but is not an added field" in one_problem(
         just, just, defaults={"a": 1}
     )
 
@@ -373,7 +376,7 @@ def test_what_null_lists_cover_is_not_looked_at() -> None:
     resolution = resolve(old, new)
     found = resolution.apply(pa.RecordBatch.from_arrays([masked], names=["l"]))
     assert found.column(0).to_pylist() == [None, ["ok"]]
-    with pytest.raises(CannotEvolve, match=r"l\.element: a value is no string"):
+    with pytest.raises(CannotEvolve, match=r"l\.element: a value is not of type string"):
         resolution.apply(pa.RecordBatch.from_arrays([lists], names=["l"]))
 
 
@@ -398,7 +401,7 @@ def test_bytes_become_others_by_the_callers_function() -> None:
     writer, reader = parsed(("g", inner), ("n", "long")), parsed(("g", inner), ("n", "long"))
     found = resolve(writer, reader, recodes={"g.a": upper})
     assert found.verdict is MIGRATE
-    assert found.changes == ("g.a: its values are written again",)
+    assert found.changes == ("g.a: its values are rewritten",)
     batch = batch_of(writer, [{"a": b"x", "b": b"y"}, {"a": None, "b": b"z"}, None], [1, 2, 3])
     assert pickle.loads(pickle.dumps(found)).apply(batch).to_pylist() == [
         {"g": {"a": b"X", "b": b"y"}, "n": 1},
@@ -415,4 +418,4 @@ def test_only_bytes_become_others(path: str) -> None:
     schema = parsed(("g", struct_type(("a", "binary"))), ("n", "long"))
     found = resolve(schema, schema, recodes={path: upper})
     assert found.verdict is NOT
-    assert "no binary field" in str(found.problems[0])
+    assert "not a binary field" in str(found.problems[0])

@@ -169,7 +169,7 @@ def test_state_there_and_back(tmp_path: Path, name: str | None) -> None:
     assert operator.stores[0].families[0].value == struct_of(*STATE)
     assert [row[3] for row in all_rows(tmp_path / "one")] == [FLAT]
     if name is None:
-        with pytest.raises(CannotMigrate, match="nothing tells what the operator 0 is"):
+        with pytest.raises(CannotMigrate, match="the kind of the operator 0 is unknown"):
             rewrite(tmp_path / "one", tmp_path / "two", two)
     named = {0: TargetState(name="applyInPandasWithState")}
     rewrite(tmp_path / "one", tmp_path / "two", two, each=named)

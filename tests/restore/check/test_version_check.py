@@ -10,9 +10,9 @@ import pytest
 
 from flinkish.compat.data import load
 from flinkish.compat.model import SPARK, Cell, CompatVerdict, Limitation, Matrix, Rewrite
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.check import version_check
 from flinkish.restore.check.version_check import fit_offers, version_gate
-from flinkish.restore.plan.verdicts import RestoreOutcome
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.messages.plan import StateChange, Verdict
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
@@ -23,7 +24,6 @@ from flinkish.restore.plan.changed_settings import (
     setting_changes,
 )
 from flinkish.restore.plan.judging import advice_for, ask, judge_operator
-from flinkish.restore.plan.verdicts import StateChange, Verdict
 from tests.support.restore.query_builders import AGG, new, old, saved_query
 
 HOUR = "date_format(ts, 'HH')"

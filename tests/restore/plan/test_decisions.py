@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flinkish.errors import Incompatible
+from flinkish.messages.plan import Verdict
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.non_restored_state import find_non_restored
 from flinkish.restore.plan.query_id import OtherRun, decide_query_id
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.verdicts import Verdict
 from flinkish.restore.recipe import (
     EmptyState,
     FreshSource,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import WATERMARK_DELAY, Column, StateSemantics
 from flinkish.restore.plan.schema_compatibility import JOIN, compare_states
-from flinkish.restore.plan.verdicts import Verdict
 
 STORES = ("left-keyWithTsToValues", "left-tsWithKey")
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
 from flinkish.restore.plan.source_answers import answered
 from flinkish.restore.plan.source_row import (
@@ -15,7 +17,6 @@ from flinkish.restore.plan.source_row import (
     FileReading,
     SourcePlan,
 )
-from flinkish.restore.plan.verdicts import RestoreOutcome
 from tests.support.restore.query_builders import reads, source
 
 IN = "file[in]"
@@ -89,7 +90,7 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
         (
             FileReading("in", files=1, ages=FileAges(2, 0, 31, WEEK)),
             "files-too-old",
-            BrokerFacts(accept_lost_rows=True),
+            RestoreOptions(accept_lost_rows=True),
             [
                 "2 files below in are older than the program's maxFileAge, 7 days before the",
                 "let the program have maxFileAge=31d; or agree: --accept-lost-rows",
@@ -98,7 +99,7 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
         (
             FileReading("in", files=1, ages=FileAges(0, 1, 31, WEEK)),
             "files-forgotten",
-            BrokerFacts(accept_repeated_rows=True),
+            RestoreOptions(accept_repeated_rows=True),
             [
                 "1 file that was read is older in its log than maxFileAge, 7 days before the",
                 "newer where it lies now: Spark has forgotten it, and reads it again",
@@ -108,7 +109,7 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
         (
             FileReading("in", files=1, cleaned=Cleaned("archive", 3, "file:///old")),
             "files-cleaned",
-            BrokerFacts(accept_lost_rows=True),
+            RestoreOptions(accept_lost_rows=True),
             [
                 "3 files that were not read by then lie in the archive file:///old",
                 "move them back below in; or agree: --accept-lost-rows",
@@ -117,23 +118,19 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
         (
             FileReading("in", files=1, cleaned=Cleaned("delete", gone_on=8)),
             "files-cleaned",
-            BrokerFacts(accept_lost_rows=True),
+            RestoreOptions(accept_lost_rows=True),
             ["another run has gone on to batch 8", "put these files back below in"],
         ),
     ],
 )
 def test_a_loss_is_the_users_choice(
-    reading: FileReading, reason: str, agreed: BrokerFacts, words: list[str]
+    reading: FileReading, reason: str, agreed: RestoreOptions, words: list[str]
 ) -> None:
     asked = answered(SAME, BrokerFacts(files={0: reading}))
     assert (asked.verdict, asked.reason) == ("consent-needed", reason)
     for each in words:
         assert each in f"{asked.text} {asked.advice}"
-    facts = BrokerFacts(
-        files={0: reading},
-        accept_lost_rows=agreed.accept_lost_rows,
-        accept_repeated_rows=agreed.accept_repeated_rows,
-    )
+    facts = BrokerFacts(options=agreed, files={0: reading})
     row = answered(SAME, facts)
     (check,) = row.checks
     assert (row.verdict, check.id, check.outcome) == ("as-is", reason, RestoreOutcome.WARNING)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.file_positions import (
     base_of,
     has_pattern,
@@ -15,7 +16,6 @@ from flinkish.restore.plan.file_positions import (
 from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.source_answers import answered
 from flinkish.restore.plan.source_row import BrokerFacts, FileMove, FileReading, SourcePlan
-from flinkish.restore.plan.verdicts import RestoreOutcome
 from tests.support.restore.query_builders import reads, source
 
 OLD, NEW = "file[in/old]", "file[in/new]"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.history import (
     Replay,
@@ -16,7 +17,6 @@ from flinkish.restore.plan.history import (
     saved_shift,
 )
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
 FORK = QueryIdentity(False, "requested by --fork")

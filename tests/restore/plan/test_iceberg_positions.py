@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.iceberg_positions import (
     IcebergAnswer,
     IcebergPosition,
@@ -14,7 +15,6 @@ from flinkish.restore.plan.iceberg_positions import (
     parse_iceberg_position,
 )
 from flinkish.restore.plan.source_findings import Consent, Finding
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 #: As Iceberg 1.10.1 and 1.11.0 write it.
 OFFSET = '{"version":1,"snapshot_id":8386126518303314735,"position":2,"scan_all_files":false}'

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import ONLY, Initial, StateSemantics
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask, judge_operator, refuse
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, reading_of
 from flinkish.restore.plan.source_findings import Consent, Finding
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 NOTE, WARNING = RestoreOutcome.NOTE, RestoreOutcome.WARNING
 CONSENT, REFUSED = RestoreOutcome.CONSENT, RestoreOutcome.REFUSED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.kafka_sink import judge_kafka_sink, may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 FINISHED, FAILED, CANCELED = JobState.FINISHED, JobState.FAILED, JobState.CANCELED
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.requests import LeftOut
 from flinkish.restore.plan.left_out import check_left_out
-from flinkish.restore.plan.verdicts import RestoreOutcome
 
 PENDING = LeftOut("q", "it has committed no batch yet", pending=True)
 ENDED = LeftOut("q", "it ended before it committed a batch")

@@ -10,7 +10,16 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
-from flinkish.messages.plan import HistoryShift, Move, OperatorOrigin, RestorePlan
+from flinkish.messages.plan import (
+    Check,
+    HistoryShift,
+    Move,
+    OperatorOrigin,
+    RestoreOutcome,
+    RestorePlan,
+    Verdict,
+)
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.state_semantics import (
     ONLY,
     TIME_ZONE,
@@ -23,17 +32,15 @@ from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
-from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
-from flinkish.restore.plan.query_restore import RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_row import FileMove, FileReading
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import Check, RestoreOutcome, Verdict
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
@@ -151,10 +158,17 @@ def aggregation(word: str, *columns: str) -> tuple[SavedOperator, NewOperator]:
     return with_store(old(word, kind=AGG), *columns), with_store(new(word, kind=AGG), *columns)
 
 
+AS_SAVED = PlanningSettings()
+MIGRATING = PlanningSettings(executors=frozenset({Verdict.MIGRATE}))
+
+
 def planner_of(
-    *saved: SavedQueryFacts, facts: Facts | None = None, **options: Any
+    *saved: SavedQueryFacts,
+    facts: Facts | None = None,
+    settings: PlanningSettings = AS_SAVED,
+    **options: Any,
 ) -> RestorePlanner:
-    return RestorePlanner(offers(*saved), RestoreOptions(**options), facts or Facts())
+    return RestorePlanner(offers(*saved), RestoreOptions(**options), facts or Facts(), settings)
 
 
 def test_everything_is_as_it_was() -> None:
@@ -203,7 +217,7 @@ def test_files_that_were_moved_get_their_new_paths() -> None:
     refused = planner_of(saved, facts=Facts(reading=reading)).plan(query, {})
     assert isinstance(refused.refusal, ConsentNeeded)
     assert "--set-offsets 'file[new]=moved'" in (refused.refusal.hint or "")
-    target = (("file[new]", Target("moved")),)
+    target = (("file[new]", "moved"),)
     moved = planner_of(saved, facts=Facts(reading=reading), set_offsets=target).plan(query, {})
     assert moved.recipe is not None
     assert moved.recipe.sources == (TakenSource(0, 0, "0", "0", move=("file:///a", "file:///b")),)
@@ -244,7 +258,7 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
 
     kind = "applyInPandasWithState"
     before, now = replace(before, kind=kind), replace(now, kind=kind)
-    engine = planner_of(saved_query(before), executors=frozenset({Verdict.MIGRATE}))
+    engine = planner_of(saved_query(before), settings=MIGRATING)
     restore = engine.plan(starting(now), {})
     assert restore.refusal is None
     assert restore.rewrite is not None
@@ -256,11 +270,12 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
 
 def test_another_parallelism_is_for_the_engine() -> None:
     before, now = aggregation("sums", "sum")
-    able = frozenset({Verdict.RESCALE})
-    restore = planner_of(saved_query(before), executors=able, parallelism=4).plan(starting(now), {})
+    able = PlanningSettings(4, executors=frozenset({Verdict.RESCALE}))
+    restore = planner_of(saved_query(before), settings=able).plan(starting(now), {})
     assert restore.refusal is None
     assert restore.rewrite == StateRewrite(4)
-    same = planner_of(saved_query(before), executors=able, parallelism=2).plan(starting(now), {})
+    as_many = replace(able, parallelism=2)
+    same = planner_of(saved_query(before), settings=as_many).plan(starting(now), {})
     assert (same.refusal, same.rewrite) == (None, None)
 
 
@@ -379,7 +394,7 @@ def test_a_source_gets_other_offsets() -> None:
         planner.plan(program, {})
         return planner
 
-    target = parse_target('{"a":{"0":2}}')
+    target = '{"a":{"0":2}}'
     asked = planned(set_offsets=(("in", target),)).queries[0]
     assert isinstance(asked.refusal, ConsentNeeded)
     assert "3 of a-0, 5 to 2" in asked.refusal.message
@@ -444,8 +459,9 @@ def test_a_sink_that_no_option_can_help_is_incompatible() -> None:
     canonical = {key: replace(each, canonical=True) for key, each in source.by_key.items()}
     planner = RestorePlanner(
         replace(source, by_key=canonical),
-        RestoreOptions(executors=frozenset({Verdict.MIGRATE})),
+        RestoreOptions(),
         Facts(sink_plan=AHEAD),
+        MIGRATING,
     )
     refusal = planner.plan(starting(new("x")), {}).refusal
     assert isinstance(refusal, Incompatible)
@@ -478,7 +494,7 @@ def test_a_name_that_does_not_say_what_is_meant_is_no_plan() -> None:
     planner = planner_of(
         saved_query(old("x", query="one"), key="one"),
         saved_query(old("x", query="two"), key="two"),
-        uid_map={"z": "x"},
+        uid_map=(("x", "z"),),
     )
     with pytest.raises(UsageError, match="several operators of the savepoint are named 'x'"):
         planner.plan(starting(new("z"), name="other"), {})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.messages.plan import StateChange
 from flinkish.operators.state_semantics import (
     JOIN_TYPE,
     ONLY,
@@ -21,7 +22,6 @@ from flinkish.operators.state_semantics import (
     variable_type,
 )
 from flinkish.restore.plan.schema_compatibility import compare_states
-from flinkish.restore.plan.verdicts import StateChange
 
 AGG, JOIN, DEDUP = "stateStoreSave", "symmetricHashJoin", "dedupe"
 FUNCTION, PROCESSOR = "applyInPandasWithState", "transformWithStateInPandasExec"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.messages.plan import Move
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
@@ -154,7 +155,9 @@ def test_a_saved_source_without_signature_is_not_judged() -> None:
 def broker(begin: int, end: int, *, accept: bool = False) -> BrokerFacts:
     """A broker whose topics a and b have one partition each."""
     bounds = {0: Available(begin, end)}
-    return BrokerFacts({0: BrokerAnswer({"a": bounds, "b": bounds})}, accept)
+    return BrokerFacts(
+        {0: BrokerAnswer({"a": bounds, "b": bounds})}, RestoreOptions(accept_lost_rows=accept)
+    )
 
 
 def kafka(fail: str = "true", **options: str) -> NewQuery:
@@ -221,7 +224,11 @@ def test_a_source_that_gets_other_offsets_needs_consent() -> None:
     )
     assert asked.advice == "accept it: --accept-repeated-rows"
     (agreed,) = rows(
-        kafka(), READ, facts=BrokerFacts(THERE, targets=EARLIEST, accept_repeated_rows=True)
+        kafka(),
+        READ,
+        facts=BrokerFacts(
+            THERE, options=RestoreOptions(accept_repeated_rows=True), targets=EARLIEST
+        ),
     )
     assert (agreed.verdict, agreed.blocks, agreed.advice) == ("set", False, "")
     assert (agreed.lost_rows, agreed.repeated_rows) == (0, 14)
@@ -235,7 +242,9 @@ def test_a_source_that_gets_other_offsets_needs_consent() -> None:
 
 def test_what_the_broker_says_counts_for_the_new_offsets() -> None:
     # Saved offsets that are gone do not matter any more: also with failOnDataLoss=true.
-    facts = BrokerFacts(broker(11, 12).answers, accept_lost_rows=True, targets=EARLIEST)
+    facts = BrokerFacts(
+        broker(11, 12).answers, options=RestoreOptions(accept_lost_rows=True), targets=EARLIEST
+    )
     (row,) = rows(kafka(), READ, facts=facts)
     assert (row.verdict, row.lost_rows, row.repeated_rows) == ("set", 6 + 2, 0)
     # A topic that is not there does.
@@ -253,7 +262,9 @@ def test_other_topics_and_other_offsets_at_once() -> None:
     program = starting(
         sources=(replace(reads("kafka[subscribe=a]", uid="in"), options={"subscribe": "a"}),)
     )
-    facts = BrokerFacts(THERE, targets={0: Target("latest")}, accept_lost_rows=True)
+    facts = BrokerFacts(
+        THERE, options=RestoreOptions(accept_lost_rows=True), targets={0: Target("latest")}
+    )
     (row,) = rows(program, READ, facts=facts)
     assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"a":{"0":12}}', 7 + 3)
     assert row.text.startswith(
@@ -281,7 +292,9 @@ def test_a_source_that_is_not_kafka_takes_offsets_as_given() -> None:
     assert (row.verdict, row.advice) == (
         *("consent-needed", "accept it: --accept-lost-rows --accept-repeated-rows"),
     )
-    facts = BrokerFacts(targets=target, accept_lost_rows=True, accept_repeated_rows=True)
+    facts = BrokerFacts(
+        options=RestoreOptions(accept_lost_rows=True, accept_repeated_rows=True), targets=target
+    )
     (row,) = rows(starting(sources=(reads(A),)), saved, facts=facts)
     assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"logOffset":3}', None)
     (row,) = rows(starting(sources=(reads(A),)), saved, facts=BrokerFacts(targets=EARLIEST))

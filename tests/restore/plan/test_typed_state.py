@@ -10,11 +10,12 @@ import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.errors import Corrupt, FlinkishError
+from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator, refuse
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.typed_state import TypedStateRules, restored_meaning
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, Verdict
+from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.state import AvroSerializer, TypeSerializer, serializer_of, write_snapshot
 from flinkish.state.declared import to_text
 from tests.restore.plan.test_schema_compatibility import struct

@@ -9,10 +9,10 @@ import pytest
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.checkpoint.operators import StoreInfo
 from flinkish.compat.model import Rewrite
+from flinkish.messages.plan import Verdict
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.judging import judge_operator
 from flinkish.restore.plan.state_migration import rewrite_of
-from flinkish.restore.plan.verdicts import Verdict
 from flinkish.restore.source.restore_inputs import SavedQueryFacts
 from flinkish.restore.source.spark_compat import SparkFit, fit_query
 from tests.restore.plan.test_schema_compatibility import struct

@@ -257,7 +257,7 @@ def test_unions(writer: Any, reader: Any, verdict: Verdict) -> None:
 def test_the_reason_names_the_type_of_the_union_that_is_lost() -> None:
     writer, reader = record(field("x", ["null", "int"])), record(field("x", "int"))
     (reason,) = reasons(writer, reader)
-    assert reason == "Stats.x: [null, int] -> int: what was written as null cannot be read"
+    assert reason == "Stats.x: [null, int] -> int: values written as null cannot be read"
 
 
 def test_a_type_of_a_union_stays_itself() -> None:
@@ -382,5 +382,5 @@ def test_as_is_means_that_the_new_schema_alone_reads_the_bytes() -> None:
 
 def test_what_is_no_schema_is_said() -> None:
     for schema in ("{", '{"type": "what"}', {"type": "array"}, 5, None, ["int", "int"], []):
-        with pytest.raises(UsageError, match="no valid Avro schema"):
+        with pytest.raises(UsageError, match="not a valid Avro schema"):
             resolve(schema, "int")

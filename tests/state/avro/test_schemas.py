@@ -63,7 +63,7 @@ def test_types_within_each_other_are_counted() -> None:
     for _ in range(MAX_DEPTH - 1):
         schema = {"type": "array", "items": schema}
     assert resolve(schema, schema).verdict is Verdict.AS_IS
-    with pytest.raises(UsageError, match="more than 64 types within each other"):
+    with pytest.raises(UsageError, match="more than 64 nested types"):
         parse_schema({"type": "array", "items": schema})
 
 
@@ -74,7 +74,7 @@ def test_types_within_each_other_are_counted() -> None:
         ("unknown", "JSONDecodeError"),
         ('"unknown"', "UnknownType"),
         ({"type": "record", "fields": []}, "name"),
-        ({"type": "error", "name": "A", "fields": []}, "'error' is no type that state can have"),
+        ({"type": "error", "name": "A", "fields": []}, "'error' is not a type that state can have"),
         (record(field("a", "int"), field("a", "int")), "has the field a twice"),
         (record(field("a", "Unknown")), "UnknownType"),
         (["int", "int"], "int within it, or twice"),
@@ -89,6 +89,6 @@ def test_types_within_each_other_are_counted() -> None:
     ],
 )
 def test_what_is_no_schema(schema: Any, reason: str) -> None:
-    with pytest.raises(UsageError, match="it is no valid Avro schema") as caught:
+    with pytest.raises(UsageError, match="it is not a valid Avro schema") as caught:
         parse_schema(schema)
     assert reason in caught.value.message

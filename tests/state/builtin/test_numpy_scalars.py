@@ -43,13 +43,13 @@ def test_the_type_may_not_change() -> None:
 
 @pytest.mark.parametrize("value", [1, 1.0, np.int64(1), np.float32(1), None])
 def test_values_of_other_types_are_refused(value: Any) -> None:
-    with pytest.raises(UsageError, match=r"is no numpy\.int32"):
+    with pytest.raises(UsageError, match=r"is not of type numpy\.int32"):
         NumpyScalarSerializer(np.int32).serialize(value)
 
 
 @pytest.mark.parametrize("scalar", [np.longdouble, np.datetime64, np.str_, object, "what"])
 def test_types_without_a_fixed_form_are_refused(scalar: Any) -> None:
-    with pytest.raises(UsageError, match="no NumPy scalar type that state can have"):
+    with pytest.raises(UsageError, match="not a NumPy scalar type that state can have"):
         NumpyScalarSerializer(scalar)
 
 

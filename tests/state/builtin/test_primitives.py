@@ -128,7 +128,7 @@ REFUSED: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("serializer", "value"), REFUSED)
 def test_values_of_other_types_are_refused(serializer: Any, value: Any) -> None:
-    with pytest.raises(UsageError, match=f"is no {serializer.type_name}"):
+    with pytest.raises(UsageError, match=f"is not of type {serializer.type_name}"):
         serializer.serialize(value)
 
 

@@ -79,9 +79,9 @@ def test_former_names_of_the_class() -> None:
     [
         (int, "neither a dataclass nor a NamedTuple"),
         (Unknown, "the type hints of .* cannot be read: name 'Nowhere'"),
-        (Initialised, "needs seed, which is no field"),
+        (Initialised, "needs seed, which is not a field"),
         (Twice, "b has the alias x, which is another's"),
-        (Stray, "has aliases for nope, and no such field"),
+        (Stray, "has aliases for nope, but no such field"),
         (BadAliases, "the aliases of a are not a list of names: 'x'"),
     ],
 )

@@ -320,9 +320,11 @@ def test_a_type_that_is_no_record_any_more() -> None:
 def test_wrong_values_are_refused_by_field() -> None:
     made = program(LEGS.format(leg="", more=""))
     serializer = serializer_of(made.Stats)
-    with pytest.raises(UsageError, match=r"^Stats\.legs: Leg\.speed: 'fast' \(str\) is no float"):
+    with pytest.raises(
+        UsageError, match=r"^Stats\.legs: Leg\.speed: 'fast' \(str\) is not of type float"
+    ):
         serializer.serialize(made.Stats([made.Leg("fast")], {}, None))
-    with pytest.raises(UsageError, match=f"is no {MODULE}:Stats"):
+    with pytest.raises(UsageError, match=f"is not of type {MODULE}:Stats"):
         serializer.serialize(made.Leg(1.0))
 
 
@@ -330,7 +332,7 @@ def test_a_class_that_refuses_old_values_says_so() -> None:
     check = BEFORE + "    def __post_init__(self) -> None:\n        {}\n"
     taken = savepoint(BEFORE, -3, 1.5)
     new = program(check.format("assert self.n >= 0, 'negative'"))
-    with pytest.raises(Incompatible, match=r"does not accept what the state has: .*negative"):
+    with pytest.raises(Incompatible, match=r"does not accept the values in the state: .*negative"):
         taken.restored(new.Stats).read(taken.state)
 
 

@@ -56,7 +56,7 @@ def test_round_trip() -> None:
 def test_it_is_never_chosen_by_itself() -> None:
     with pytest.raises(UsageError) as caught:
         serializer_of(Thing)
-    assert "at last UnsafePickleSerializer" in caught.value.hint
+    assert "as a last resort UnsafePickleSerializer" in caught.value.hint
 
 
 def test_as_is_or_incompatible() -> None:
@@ -81,13 +81,13 @@ def test_a_class_is_imported_from_allowed_modules_only() -> None:
 
 def test_errors() -> None:
     serializer = quiet(Thing)
-    with pytest.raises(UsageError, match="is no pickled"):
+    with pytest.raises(UsageError, match="is not of type pickled"):
         serializer.serialize(Other())
     with pytest.raises(UsageError, match="cannot be pickled"):
         serializer.serialize(Thing(lambda: 1))
     with pytest.raises(Corrupt, match="cannot be read"):
         serializer.deserialize(b"x")
-    with pytest.raises(Corrupt, match="a Other stands where"):
+    with pytest.raises(Corrupt, match="a Other was found instead of"):
         serializer.deserialize(quiet(Other).serialize(Other()))
     with pytest.raises(UsageError, match="not at the top level"):
         UnsafePickleSerializer(type("Local", (), {"__qualname__": "f.<locals>.Local"}))

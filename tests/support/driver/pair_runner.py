@@ -23,8 +23,9 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import make_restored, plan_start, planning_settings
 from flinkish.driver.spark.settings import configured
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.plan.query_restore import QueryRestore, RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
@@ -144,6 +145,7 @@ class Pair:
     refused: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
     options: RestoreOptions = field(default_factory=RestoreOptions)
+    settings: PlanningSettings = field(default_factory=PlanningSettings)
     since: str = "3.5"
     false_no: str = ""
     limit: str = ""
@@ -240,7 +242,7 @@ class Bench:
         planned = extract_plan(frame, pair.new.mode, "q", settings=planning_settings(offers, "q"))
         planned = _placed(planned, saved.root)
         facts = WriterFacts(query_name="q", output_mode=pair.new.mode)
-        planner = RestorePlanner(offers, pair.options, self.environment())
+        planner = RestorePlanner(offers, pair.options, self.environment(), pair.settings)
         _, restore = plan_start(planner, "q", planned, facts, self.spark, DEFAULT_MODULES)
         return restore, planned, offers
 

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.spark.settings import configured
+from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.check.version_check import fit_offers
-from flinkish.restore.plan.query_restore import RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.source.restore_source import open_restore_source
 from tests.support.driver.pair_runner import ROCKSDB, Bench, Pair, Saved
@@ -101,10 +102,11 @@ def evolve(spark: Any, root: Path, direction: str) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for name, pair in cases(direction).items():
         partitions = PLACES[name.rpartition(", ")[2]]
-        options = RestoreOptions(
-            parallelism=partitions, executors=FOR_THE_ENGINE, accept_partial=(pair.operator,)
+        chosen = replace(
+            pair,
+            options=RestoreOptions(accept_partial=(pair.operator,)),
+            settings=PlanningSettings(partitions, executors=FOR_THE_ENGINE),
         )
-        chosen = replace(pair, options=options)
         with configured(spark, pair.conf):
             restore, _, _ = bench.plan(chosen)
             if restore.refusal is not None:

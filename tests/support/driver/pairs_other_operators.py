@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.restore.plan.query_restore import RestoreOptions
+from flinkish.restore.plan.query_restore import PlanningSettings
 from tests.support.driver.pair_programs import (
     aggregation,
     function,
@@ -417,7 +417,7 @@ QUERIES = (
         "rescale",
         "partitions-changed",
         conf={"spark.sql.shuffle.partitions": "2"},
-        options=RestoreOptions(parallelism=3),
+        settings=PlanningSettings(3),
         false_no="Spark would go on with as many partitions as before, which was not asked for",
     ),
     Pair(
@@ -426,7 +426,7 @@ QUERIES = (
         ONE,
         *AS_IS,
         conf={"spark.sql.shuffle.partitions": "2"},
-        options=RestoreOptions(parallelism=2),
+        settings=PlanningSettings(2),
     ),
     Pair("plain unchanged", SUMS, SUMS, *AS_IS, plain=True),
     Pair("plain sum to max", ONE, aggregation("max(v) as a"), *UNKNOWN, WRONG, plain=True),

@@ -1,0 +1,70 @@
+"""The user's options of a restore, from the command line to the planner in the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flinkish.messages.codec import OMIT_DEFAULT
+
+#: The values of ``--sink-ahead``.
+SINK_MODES = ("rebase", "accept", "rollback")
+#: The values of ``--verify``, the default first: logs and metadata by their digests and all files
+#: by their sizes, or all files by their digests.
+VERIFY_LEVELS = ("logs", "full")
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """How a savepoint is restored.
+
+    Attributes
+    ----------
+    allow_non_restored
+        Whether non-restored state, which no operator of the program takes, is dropped.
+    claim_mode
+        Who owns the savepoint afterwards: ``no_claim`` or ``claim``; None uses the configuration,
+        else ``no_claim``.
+    fork
+        Whether the queries get new ids, so that the original job may continue.
+    uid_map
+        Pairs (old, new): the operator of the program with the uid ``new`` gets the state of
+        ``old``, a uid or an operator id (32 hex digits in any case) of the savepoint. No state and
+        no uid occurs twice.
+    reset_sources
+        Sources that start from scratch, by uid or by what they read.
+    sink_ahead
+        For a sink that has later batches, one of :data:`SINK_MODES`: ``rebase`` continues after
+        them, ``accept`` drops output, ``rollback`` rolls its table back to the savepoint's version.
+    accept_lost_rows
+        Whether rows that a source can no longer read are skipped.
+    accept_partial
+        Operators, by uid, name or id, whose results may be incomplete for existing keys and rows.
+    offline
+        Whether the restore is planned without asking the brokers of Kafka sources.
+    set_offsets
+        Pairs (source, where): the source, by uid or by what it reads, resumes from ``earliest``,
+        ``latest``, ``timestamp:TIME``, ``moved``, offsets as JSON in its own form, or those in a
+        file.
+    accept_repeated_rows
+        Whether rows may be read again, and counted again by the state.
+    verify
+        How the files of the savepoint are verified before a driver starts: one of
+        :data:`VERIFY_LEVELS`; None is the first of them.
+    """
+
+    allow_non_restored: bool = field(default=False, metadata=OMIT_DEFAULT)
+    claim_mode: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    fork: bool = field(default=False, metadata=OMIT_DEFAULT)
+    uid_map: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
+    reset_sources: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)
+    sink_ahead: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    accept_lost_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
+    accept_partial: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)
+    offline: bool = field(default=False, metadata=OMIT_DEFAULT)
+    set_offsets: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
+    accept_repeated_rows: bool = field(default=False, metadata=OMIT_DEFAULT)
+    verify: str | None = field(default=None, metadata=OMIT_DEFAULT)
+
+
+#: Nothing was asked for.
+NO_OPTIONS = RestoreOptions()
