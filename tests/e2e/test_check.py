@@ -198,7 +198,7 @@ def test_another_number_of_partitions_is_a_rescale(upgrade: Upgrade) -> None:
     assert result.code == 0
     plan = result.json()
     assert {(op["verdict"], op["executable"]) for op in plan["operators"]} == {("rescale", True)}
-    assert plan["pins"][0]["text"] == "shuffle partitions: pinned 2, asked 3: rescale"
+    assert plan["pins"][0]["text"] == "shuffle partitions: pinned 2, requested 3: rescale"
 
 
 @pytest.mark.deep

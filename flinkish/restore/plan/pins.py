@@ -60,7 +60,7 @@ class PinPlan:
 
     @property
     def text(self) -> str:
-        """A description such as ``shuffle partitions: pinned 200, asked 64: rescale``."""
+        """A description such as ``shuffle partitions: pinned 200, requested 64: rescale``."""
         outcome = "stays as pinned" if self.verdict == "pinned" else self.verdict
         return (
             f"{self.name}: pinned {_short(self.pinned)}, requested {_short(self.asked)}: {outcome}"
