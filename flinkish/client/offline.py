@@ -107,6 +107,7 @@ def save_dead_job(
         _check_whole(places, batches)
         return Outcome(job_id=job.job_id, kind=RequestKind.SAVEPOINT, target=target)
     left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
+    complete = ever_ran(registry, job)
     launch = replace(
         job.launch,
         application=None,
@@ -131,19 +132,17 @@ def save_dead_job(
                     restored_from=job.launch.restore.path if job.launch.restore else None,
                     owner=requester(),
                     left_out=left,
-                    complete=ever_ran(registry, job),
+                    complete=complete,
                 ),
                 sources,
             )
     except FlinkishError as error:
-        _record(context, job, arguments, started, RequestState.FAILED, error=error.to_record())
+        _record(context, job, arguments, started, error=error.to_record())
         raise
     request_id = new_request_id()
-    result = RequestResult(savepoint, left_out=left, complete=ever_ran(registry, job))
+    result = RequestResult(savepoint, left_out=left, complete=complete)
     _remember(context, lambda: registry.add_savepoint(replace(record, request_id=request_id)))
-    request = _record(
-        context, job, arguments, started, RequestState.COMPLETED, request_id, result=result
-    )
+    request = _record(context, job, arguments, started, request_id, result=result)
     return reported(reporter, Outcome.of(request, job))
 
 
@@ -377,7 +376,6 @@ def _record(
     job: JobRecord,
     arguments: SavepointArguments,
     started: float,
-    state: RequestState,
     request_id: str | None = None,
     *,
     result: RequestResult | None = None,
@@ -389,7 +387,7 @@ def _record(
         request_id=request_id or new_request_id(),
         job_id=job.job_id,
         kind=RequestKind.SAVEPOINT,
-        state=state,
+        state=RequestState.COMPLETED if error is None else RequestState.FAILED,
         created=started,
         arguments=arguments,
         requester=requester(),

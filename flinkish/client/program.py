@@ -91,13 +91,11 @@ def absolute(program: Program, cwd: str) -> Program:
     return replace(
         program,
         application=None if file is None else program_file(file, cwd),
-        arguments=tuple(program.arguments),
         spark_home=os.path.abspath(os.path.expanduser(home)) if home else None,
         py_files=tuple(_absolute(item, cwd) for item in _items(program.py_files)),
         archives=tuple(_absolute(item, cwd) for item in _items(program.archives)),
         jars=tuple(_absolute(item, cwd) for item in _items(program.jars)),
         packages=tuple(_items(program.packages)),
-        secret_arguments=tuple(program.secret_arguments),
     )
 
 

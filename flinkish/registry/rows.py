@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from flinkish.errors import Corrupt, RegistryError
+from flinkish.errors import Corrupt, RegistryError, UsageError
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -98,14 +98,19 @@ def column_value(name: str, value: Any) -> Any:
 
 
 def job_values(job: JobRecord) -> dict[str, Any]:
-    """Return the statement parameters of a whole job."""
+    """Return the statement parameters of a whole job; UsageError for a launch of wrong types."""
+    launch = encode(job.launch)
+    try:  # a row that cannot be read again would make the whole registry unreadable
+        decode(Launch, launch)
+    except Corrupt as error:
+        raise UsageError(error.message, hint="give values of the documented types") from error
     values = {name: column_value(name, getattr(job, name)) for name in UPDATABLE}
     return values | {
         "job_id": job.job_id,
         "name": job.name,
         "state": job.state.value,
         "start_time": job.start_time,
-        "launch": dump(encode(job.launch)),
+        "launch": dump(launch),
     }
 
 

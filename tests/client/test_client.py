@@ -102,6 +102,10 @@ def test_what_cannot_be_run_is_refused(cli: Command, client: Client, tmp_path: P
     word: Any = "in"
     with pytest.raises(UsageError, match="arguments is 'in'"):
         client.run(Program(str(cli.program), word))
+    mode: Any = 5
+    with pytest.raises(UsageError, match="sink_ahead is 5"):
+        client.run(cli.program, restore=RestoreOptions(sink_ahead=mode))
+    assert client.jobs() == []
     with pytest.raises(UsageError, match="a plan and a savepoint are mutually exclusive"):
         client.run(cli.program, from_savepoint="sp", plan="plan.json")
     with pytest.raises(UsageError, match="no plan at"):

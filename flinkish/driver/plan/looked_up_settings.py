@@ -46,8 +46,15 @@ _PYTHON_TYPES = {100: "false", 101: "true"}
 
 #: Settings that may change keys or values, for expressions that cannot be read.
 DECIDING = (
-    *(TIME_ZONE, ANSI, TIME_PARSER, COMPLEX_TO_STRING, SIZE_OF_NULL, MAP_DEDUP),
-    *(PRECISION_LOSS, IGNORE_NULL_FIELDS, TIMESTAMP_TYPE),
+    TIME_ZONE,
+    ANSI,
+    TIME_PARSER,
+    COMPLEX_TO_STRING,
+    SIZE_OF_NULL,
+    MAP_DEDUP,
+    PRECISION_LOSS,
+    IGNORE_NULL_FIELDS,
+    TIMESTAMP_TYPE,
 )
 #: Returns the session's value of a setting; None where this Spark does not know it.
 Session = Callable[[str], str | None]
@@ -83,7 +90,11 @@ _LOOKUPS: Mapping[str, tuple[_Lookup, ...]] = {
     "Size": (_Lookup(SIZE_OF_NULL, "legacySizeOfNull"),),
     **dict.fromkeys(
         (
-            *("CreateMap", "MapConcat", "MapFromArrays", "MapFromEntries", "StringToMap"),
+            "CreateMap",
+            "MapConcat",
+            "MapFromArrays",
+            "MapFromEntries",
+            "StringToMap",
             "TransformKeys",
         ),
         (_Lookup(MAP_DEDUP),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flinkish import storage
@@ -82,7 +82,6 @@ class OtherJobs:
         query_id: str | None,
         session: Any,
         *,
-        is_empty: Callable[[], bool],
         checkpoint: str | None = None,
     ) -> None:
         """Take the query id and the output of a query that is about to start, for this job.
@@ -91,8 +90,6 @@ class OtherJobs:
         ----------
         query_id
             None for a new one, which Spark makes.
-        is_empty
-            Whether the sink has no batches; asked only where another host holds its place.
         checkpoint
             Where it starts; None for a new checkpoint of this job's own, which no other job has.
 
@@ -116,12 +113,12 @@ class OtherJobs:
             here = [claim for claim in held if claim.job.job_id == self._job_id]
             if here:
                 raise _in_use_here(query, here[0])
-            ended = {claim.job.job_id for claim in held if self._is_over(claim, is_empty, sink)}
+            ended = {claim.job.job_id for claim in held if self._is_over(claim, sink)}
             if not ended:
                 raise _in_use(query, held[0], self._writer(held[0]))
             over |= ended
 
-    def _is_over(self, claim: Claim, is_empty: Callable[[], bool], sink: NewSink) -> bool:
+    def _is_over(self, claim: Claim, sink: NewSink) -> bool:
         """Return whether a claim does not count."""
         (job,) = reconcile(self._registry, [claim.job])
         if self._state_of(job).is_final:
@@ -132,10 +129,8 @@ class OtherJobs:
         writer = self._writer(claim)
         if writer is None or not may_be_another_directory(writer):
             return False
-        if is_empty():
-            return True
         position = file_sink_position(sink.format, claim.place, storage)
-        return position is not None and is_another_directory(writer, position)
+        return position is None or is_another_directory(writer, position)
 
     def _writer(self, claim: Claim) -> KnownWriter | None:
         """Return the writer of a claim's place; None for a claim of something else."""

@@ -196,8 +196,7 @@ class Restorer:
         """Take the query's id (None: the saved one) and its output for this job."""
         if query_id is None and plan.plan is not None and plan.plan.base is not None:
             query_id = self._offers.by_key[plan.plan.base.key].query_id
-        is_empty = plan.sink is None or plan.sink.newest_batch is None
-        self._others.take(new.name, new.sink, query_id, new.session, is_empty=lambda: is_empty)
+        self._others.take(new.name, new.sink, query_id, new.session)
 
     def to_roll_back(self) -> frozenset[str]:
         """Return the queries that must not run yet, as their tables have to go back first."""

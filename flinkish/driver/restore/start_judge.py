@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
@@ -24,7 +23,6 @@ from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.sinks import SinkMode
 from flinkish.restore.plan.starts import (
@@ -95,20 +93,11 @@ class StartJudge:
         try:
             begins, query_id = beginning(name, stateful, checkpoint)
         except StorageError as error:
-            self._others.take(
-                name, sink, None, session, is_empty=lambda: True, checkpoint=checkpoint
-            )
+            self._others.take(name, sink, None, session, checkpoint=checkpoint)
             return [checkpoint_not_read(name, location, error).text]
         # First: where another job is at work, that is what the user has to know. What is judged
         # after it nobody changes any more: a job that held it has ended.
-        self._others.take(
-            name,
-            sink,
-            query_id,
-            session,
-            is_empty=lambda: _is_empty(sink),
-            checkpoint=checkpoint,
-        )
+        self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
         position = start_position(sink, session, query_id)
@@ -262,12 +251,6 @@ def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | Non
             return None
         return EarlierRun(each.name, each.job_id, planned, query.checkpoint_dir)
     return None
-
-
-def _is_empty(sink: NewSink) -> bool:
-    """Return whether a file sink has no batches, and another one none that it numbers."""
-    position = file_sink_position(sink.format, sink.path, storage)
-    return position is None or position.newest_batch is None
 
 
 def _signatures(known: QueryFacts) -> list[str]:

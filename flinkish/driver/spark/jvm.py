@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -92,13 +93,10 @@ def forbid_batches(jsq: Any) -> None:
     4.2.1 and 4.3.0).
     """
     execution = stream_execution(jsq)
-    declaring = execution.getClass()
-    while declaring is not None:
-        for field in declaring.getDeclaredFields():
-            if field.getName() in _LOGS:
-                field.setAccessible(True)
-                field.set(execution, None)
-        declaring = declaring.getSuperclass()
+    for field in _fields(execution):
+        if field.getName() in _LOGS:
+            field.setAccessible(True)
+            field.set(execution, None)
 
 
 def let_start_return(jsq: Any) -> None:
@@ -107,15 +105,20 @@ def let_start_return(jsq: Any) -> None:
     ``start`` waits for a latch that this thread opens after that event (3.5 to 4.3).
     """
     execution = stream_execution(jsq)
-    declaring = execution.getClass()
-    while declaring is not None:
-        for field in declaring.getDeclaredFields():
-            if field.getName().rpartition("$")[2] == "startLatch":
-                field.setAccessible(True)
-                field.get(execution).countDown()
-                return
-        declaring = declaring.getSuperclass()
+    for field in _fields(execution):
+        if field.getName().rpartition("$")[2] == "startLatch":
+            field.setAccessible(True)
+            field.get(execution).countDown()
+            return
     raise RuntimeError("this Spark's StreamExecution has no startLatch")
+
+
+def _fields(instance: Any) -> Iterator[Any]:
+    """Yield the declared fields of a JVM object's class and of its superclasses."""
+    declaring = instance.getClass()
+    while declaring is not None:
+        yield from declaring.getDeclaredFields()
+        declaring = declaring.getSuperclass()
 
 
 def field_of(instance: Any, name: str) -> Any:

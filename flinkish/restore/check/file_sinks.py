@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Protocol
 
 from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
@@ -62,7 +62,7 @@ def file_sink_position(
         batches = {n: name for name in names if (n := batch_of(name)) is not None}
         newest = max(batches, default=None)
         written = None if newest is None else _written(os.path.join(log, batches[newest]))
-        empty = newest is not None and not _has_files(log, names, storage)
+        empty = newest is not None and not _has_files(log, batches, storage)
     except FileNotFoundError:  # an entry was compacted away meanwhile
         empty, written = False, None
     except StorageError as error:
@@ -80,9 +80,11 @@ def _written(entry: str) -> float | None:
         return None
 
 
-def _has_files(log: str, names: Iterable[str], storage: Storage) -> bool:
-    """Return whether a log names any file: in its newest compact entry, or in one after it."""
-    batches = {batch: name for name in names if (batch := batch_of(name)) is not None}
+def _has_files(log: str, batches: Mapping[int, str], storage: Storage) -> bool:
+    """Return whether a log names any file: in its newest compact entry, or in one after it.
+
+    ``batches`` has the names of its entries.
+    """
     for batch in sorted(batches, reverse=True):
         # The version of the log stands in the first line, and each file in one of its own.
         head = storage.read_head(os.path.join(log, batches[batch]), _HEAD).strip()

@@ -142,8 +142,14 @@ def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ..
         ],
         "operators": [
             (
-                *(row.name, row.uid, row.operator_id, row.kind, row.ordinal),
-                *(row.verdict, row.reason, row.origin),
+                row.name,
+                row.uid,
+                row.operator_id,
+                row.kind,
+                row.ordinal,
+                row.verdict,
+                row.reason,
+                row.origin,
             )
             for row in plan.operators
             if row.query == query and row.verdict != dropped

@@ -33,7 +33,8 @@ from flinkish.restore.source.restore_inputs import NewSource
 
 _DAY_MS = 86_400_000
 _DEFAULT_MS = 7 * _DAY_MS
-_AGE = re.compile(r"(?P<number>\d+)\s*(?P<unit>[a-z]*)")
+#: Of a savepoint that anybody may have written: no more digits than a long of Spark has.
+_AGE = re.compile(r"(?P<number>[0-9]{1,18})\s*(?P<unit>[a-z]*)")
 _UNITS = {
     "us": 0.001,
     "ms": 1,

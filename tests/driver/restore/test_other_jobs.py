@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.driver.restore import other_jobs
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.launch import Launch
@@ -22,8 +23,14 @@ OUT = NewSink("csv", "/out")
 KAFKA = NewSink("kafka")
 
 
-def unasked() -> bool:
-    raise AssertionError("the sink of a job on this host is not looked at")
+@pytest.fixture
+def unread_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sink of a job on this host is not looked at."""
+
+    def unasked(*_: object) -> None:
+        raise AssertionError("a sink was looked at")
+
+    monkeypatch.setattr(other_jobs, "file_sink_position", unasked)
 
 
 def add(registry: Registry, letter: str) -> OtherJobs:
@@ -34,30 +41,32 @@ def add(registry: Registry, letter: str) -> OtherJobs:
     return OtherJobs(registry, job.job_id)
 
 
+@pytest.mark.usefixtures("unread_sinks")
 def test_of_two_queries_of_one_program_the_second_is_refused(registry: Registry) -> None:
     job = add(registry, "a")
-    job.take("q1", OUT, None, None, is_empty=unasked)
+    job.take("q1", OUT, None, None)
     with pytest.raises(ConsentNeeded, match="as query 'q1' of the same program") as refused:
-        job.take("q2", OUT, None, None, is_empty=unasked)
+        job.take("q2", OUT, None, None)
     assert refused.value.to_record()["reasons"] == ["sink-in-use"]
     ended = replace(QueryStatus("q1", "i", "r", "/c"), active=False)
     registry.heartbeat("a" * 32, [ended])
-    job.take("q2", OUT, None, None, is_empty=unasked)
+    job.take("q2", OUT, None, None)
     with pytest.raises(ConsentNeeded, match="as query 'q2' of job a "):
-        add(registry, "b").take("q", OUT, None, None, is_empty=unasked)
+        add(registry, "b").take("q", OUT, None, None)
 
 
+@pytest.mark.usefixtures("unread_sinks")
 def test_of_two_first_runs_in_one_checkpoint_the_second_is_refused(registry: Registry) -> None:
     """The checkpoint has no query id yet by which they would know of each other."""
     one, other = add(registry, "a"), add(registry, "b")
-    one.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
+    one.take("q", KAFKA, None, None, checkpoint="/chk")
     with pytest.raises(ConsentNeeded, match="in the checkpoint /chk, in which query 'q' of job a "):
-        other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="file:///chk/")
+        other.take("q", KAFKA, None, None, checkpoint="file:///chk/")
     assert other.writers() == [], "nobody writes there"
-    one.take("renamed", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
-    other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/another")
+    one.take("renamed", KAFKA, None, None, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, checkpoint="/another")
     registry.transition("a" * 32, JobState.FAILED)
-    other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, checkpoint="/chk")
 
 
 def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> None:
@@ -65,19 +74,20 @@ def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> Non
     log.mkdir()
     (log / "3").write_text("v1\n{}")
     out = NewSink("csv", str(tmp_path))
-    add(registry, "a").take("q", out, None, None, is_empty=lambda: False)
+    add(registry, "a").take("q", out, None, None)
     registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
     registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=3)])
     other = add(registry, "b")
     with pytest.raises(ConsentNeeded) as refused:  # maybe both have mounted it
-        other.take("q", out, None, None, is_empty=lambda: False)
+        other.take("q", out, None, None)
     assert "try again a minute after its next batch" in refused.value.hint
     registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=4)])
-    other.take("q", out, None, None, is_empty=lambda: False)
+    other.take("q", out, None, None)
 
 
+@pytest.mark.usefixtures("unread_sinks")
 def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:
-    add(registry, "a").take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
+    add(registry, "a").take("q", KAFKA, None, None, checkpoint="/chk")
     registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
     other = add(registry, "b")
-    other.take("q", KAFKA, None, None, is_empty=unasked, checkpoint="/chk")
+    other.take("q", KAFKA, None, None, checkpoint="/chk")

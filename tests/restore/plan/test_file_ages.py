@@ -31,6 +31,7 @@ WEEK = 7 * DAY
         ({}, WEEK),
         ({"maxfileage": "1h"}, 3_600_000),
         ({"maxfileage": "90000"}, 90_000),
+        ({"maxfileage": "9" * 5000 + "us"}, WEEK),
         ({"maxfileage": "40D"}, 40 * DAY),
         ({"maxfileage": "soon"}, WEEK),  # Spark refuses it
         ({"latestfirst": "true"}, WEEK),
