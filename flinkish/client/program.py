@@ -116,6 +116,10 @@ def pinned(launch: Launch) -> tuple[Launch, Installation]:
     return programs.pinned(launch, installation), installation
 
 
+#: The Spark that the configuration and the environment name.
+DEFAULT_SPARK = Program()
+
+
 def own_application(program: Program, config: Config) -> tuple[Launch, Installation]:
     """Return the launch of an application of flinkish itself, and its Spark.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish import storage
@@ -99,8 +99,8 @@ class PurgeResult:
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
         """The errors of failed removals."""
-        found = [each.error for each in self.jobs] + [each.error for each in self.leftovers]
-        return tuple(error for error in found if error is not None)
+        errors = [each.error for each in self.jobs] + [each.error for each in self.leftovers]
+        return tuple(error for error in errors if error is not None)
 
     @property
     def failure(self) -> PartialFailure | None:
@@ -123,7 +123,7 @@ def purge_jobs(
     *,
     failed: bool = False,
     dry_run: bool = False,
-    agreed: Collection[str] | None = None,
+    agree: Callable[[PurgeResult], object] | None = None,
 ) -> PurgeResult:
     """Remove the jobs that ended more than ``age`` seconds ago, and what older rehearsals left.
 
@@ -137,9 +137,9 @@ def purge_jobs(
         Also jobs that ran and failed, if nobody has acknowledged it.
     dry_run : bool
         Only return what would be done.
-    agreed : collection of str, optional
-        Remove at most these jobs (ids) and leftovers (locations), which a dry run has shown; None
-        removes all.
+    agree : callable, optional
+        Called with what would be done, if anything would be removed, before anything is; it raises
+        ConsentNeeded to refuse. Afterwards nothing else is removed.
 
     Returns
     -------
@@ -150,7 +150,28 @@ def purge_jobs(
     ------
     RegistryError
         The registry cannot be read.
+    ConsentNeeded
+        ``agree`` refused.
     """
+    plan = _purged(context, age, failed=failed, dry_run=True)
+    if dry_run or not (plan.going or plan.going_leftovers):
+        return replace(plan, dry_run=dry_run)
+    if agree is not None:
+        agree(plan)
+    agreed = {each.job.job_id for each in plan.going}
+    agreed |= {each.location for each in plan.going_leftovers}
+    return _purged(context, age, failed=failed, dry_run=False, agreed=agreed)
+
+
+def _purged(
+    context: Context,
+    age: float,
+    *,
+    failed: bool,
+    dry_run: bool,
+    agreed: Collection[str] | None = None,
+) -> PurgeResult:
+    """Purge, or plan it; with ``agreed`` only these jobs (ids) and leftovers (locations) may go."""
     rules = Rules(context.registry.now() - age, failed)
     jobs, savepoints = _facts(context, rules)
     outcomes = []

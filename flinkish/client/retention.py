@@ -63,8 +63,18 @@ class PruneResult:
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
         """The errors of failed removals."""
-        found = [each.error for each in self.savepoints] + [each.error for each in self.garbage]
-        return tuple(error for error in found if error is not None)
+        errors = [each.error for each in self.savepoints] + [each.error for each in self.garbage]
+        return tuple(error for error in errors if error is not None)
+
+    @property
+    def failure(self) -> PartialFailure | None:
+        """The error of a prune that could not remove all, or None."""
+        if not self.errors:
+            return None
+        first, total = self.errors[0], len(self.going) + len(self.trash)
+        return PartialFailure(
+            f"{len(self.errors)} of {total} could not be removed: {first.message}", hint=first.hint
+        )
 
 
 def prune_savepoints(
@@ -74,7 +84,7 @@ def prune_savepoints(
     *,
     garbage: bool = False,
     dry_run: bool = False,
-    agreed: Collection[str] | None = None,
+    agree: Callable[[PruneResult], object] | None = None,
     names: bool = False,
 ) -> PruneResult:
     """Remove the savepoints of a directory that a policy does not keep.
@@ -93,8 +103,9 @@ def prune_savepoints(
         Whether to remove unfinished savepoints that no process writes any more.
     dry_run : bool
         Only return what would be done.
-    agreed : collection of str, optional
-        Remove at most these, which a dry run has shown; None removes all.
+    agree : callable, optional
+        Called with what would be done, if anything would be removed, before anything is; it raises
+        ConsentNeeded to refuse. Afterwards nothing else is removed.
     names : bool
         Whether each outcome lists the files to be removed.
 
@@ -113,7 +124,32 @@ def prune_savepoints(
         Another operation holds the directory.
     StorageError, RegistryError
         The directory or the registry cannot be read.
+    ConsentNeeded
+        ``agree`` refused.
     """
+    plan = _pruned(context, directory, policy, garbage=garbage, dry_run=True, names=names)
+    if dry_run or not (plan.going or plan.trash):
+        return replace(plan, dry_run=dry_run)
+    if agree is not None:
+        agree(plan)
+    agreed = {each.savepoint.path for each in plan.going} | {g.found.path for g in plan.trash}
+    # Planned again, because time has passed.
+    return _pruned(
+        context, directory, policy, garbage=garbage, dry_run=False, names=names, agreed=agreed
+    )
+
+
+def _pruned(
+    context: Context,
+    directory: str,
+    policy: Policy,
+    *,
+    garbage: bool,
+    dry_run: bool,
+    names: bool,
+    agreed: Collection[str] | None = None,
+) -> PruneResult:
+    """Prune, or plan it; with ``agreed`` only these locations may be removed."""
     from flinkish import storage
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.manage.prune import collect_garbage, prune
@@ -154,19 +190,6 @@ def prune_savepoints(
     if not dry_run:
         _tell_registry(context, _records_of(result.removed, in_use.recorded))
     return result
-
-
-def not_removed(result: PruneResult, total: int) -> PartialFailure | None:
-    """Return the error of a prune with failed removals, or None.
-
-    ``total`` is the number of savepoints to be removed.
-    """
-    if not result.errors:
-        return None
-    first = result.errors[0]
-    return PartialFailure(
-        f"{len(result.errors)} of {total} could not be removed: {first.message}", hint=first.hint
-    )
 
 
 def remove_old(

@@ -8,10 +8,11 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import raw_option, savepoint_argument, state_argument, words_of
-from flinkish.cli.options.spark import prepared, spark_options
+from flinkish.cli.options.spark import spark_options
 from flinkish.cli.output.driver_log import driver_output
-from flinkish.client import state
+from flinkish.client.state import export_state
 from flinkish.messages.calls import EXPORT_FORMATS
+from flinkish.messages.launch import Program
 
 
 @command("export", exit_codes=(4, 11, 15))
@@ -47,27 +48,31 @@ def export(
     Rows have partition, key and value (avro: key and value, one file per partition; typed state
     as bytes). The file _SUCCESS in TARGET marks a complete export.
     """
-    from flinkish.savepoint.format.reader import open_savepoint
-
-    state.check_export_format(form, where)
-    planned = state.plan_export(open_savepoint(path), name, target, form, where, raw=raw)
-    operator, place = planned.operator, planned.place
     out = call.out
-    if dry_run:
-        if out.json:
-            out.document({"dry_run": True, "operator": operator, "path": place, "format": form})
-        else:
-            out.line(f"Would write the state {operator['state']} of {name} as {form} to {place}")
-        return 0
-    with call.session({}) as session:
-        application = prepared(session, spark)
-        with driver_output(out):
-            rows = state.export(session, planned, *application)
-    if out.json:
-        exported = {"path": place, "format": form, "rows": rows}
-        out.document({"operator": operator, "export": exported})
+    with call.session() as session, driver_output(out):
+        written = export_state(
+            session,
+            path,
+            name,
+            target,
+            form=form,
+            where=where,
+            raw=raw,
+            program=Program(**spark),
+            dry_run=dry_run,
+        )
+    if dry_run and out.json:
+        out.document(
+            {"dry_run": True, "operator": written.state, "path": written.path, "format": form}
+        )
+    elif dry_run:
+        state = written.state["state"]
+        out.line(f"Would write the state {state} of {name} as {form} to {written.path}")
+    elif out.json:
+        exported = {"path": written.path, "format": form, "rows": written.rows}
+        out.document({"operator": written.state, "export": exported})
     elif out.quiet:
-        out.line(place)
+        out.line(written.path)
     else:
-        out.line(f"{rows:,} rows written. Path: {place}")
+        out.line(f"{written.rows:,} rows written. Path: {written.path}")
     return 0

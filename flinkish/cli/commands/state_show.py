@@ -10,10 +10,11 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import raw_option, savepoint_argument, state_argument
-from flinkish.cli.options.spark import prepared, spark_options
+from flinkish.cli.options.spark import spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.client.state import check_partition, find_rows, first_rows, open_state
+from flinkish.client.state import StateRows, show_state
+from flinkish.messages.launch import Program
 from flinkish.units import table
 
 #: Longer cells are truncated in tables; ``--json`` has the complete values.
@@ -56,46 +57,35 @@ def show(
     have it. STATE selects one of several states: a state variable of a processor, or left or
     right of a join. Spark is needed only with --where, which runs a Spark application.
     """
-    from flinkish.savepoint.format.reader import open_savepoint
-
-    savepoint = open_savepoint(path)
-    state = open_state(savepoint, name, raw=raw)
-    if where is None:
-        found = first_rows(state, limit, partition)
-    else:
-        check_partition(state, partition)
-        with call.session({}) as session:
-            application = prepared(session, spark)
-            with driver_output(call.out):
-                found = find_rows(
-                    session,
-                    savepoint,
-                    name,
-                    where,
-                    *application,
-                    limit=limit,
-                    partition=partition,
-                    raw=raw,
-                )
-    _show(call.out, state.describe(), found.rows, found.more)
+    with call.session() as session, driver_output(call.out):
+        shown = show_state(
+            session,
+            path,
+            name,
+            where=where,
+            limit=limit,
+            partition=partition,
+            raw=raw,
+            program=Program(**spark),
+        )
+    _show(call.out, shown)
     return 0
 
 
-def _show(
-    out: Output, operator: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], more: bool
-) -> None:
+def _show(out: Output, shown: StateRows) -> None:
+    rows = shown.rows
     if out.json:
-        out.document({"operator": operator, "rows": rows, "more": more})
+        out.document({"operator": shown.state, "rows": rows, "more": shown.more})
     elif out.quiet:
         for row in rows:
             out.line(_text(row))
     else:
         for line in render(rows):
             out.line(line)
-        if more:
+        if shown.more:
             out.note(f"there are more than these {len(rows):,} rows; use --limit")
         elif not rows:
-            out.note(f"the state {operator['state']} has no matching rows")
+            out.note(f"the state {shown.state['state']} has no matching rows")
 
 
 def render(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -116,8 +106,8 @@ def render(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _cell(value: Any, name: str | None) -> str:
-    found = value if name is None else value.get(name)
-    text = found if isinstance(found, str) else _text(found)
+    field = value if name is None else value.get(name)
+    text = field if isinstance(field, str) else _text(field)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 

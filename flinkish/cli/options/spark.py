@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from flinkish.cli.options.arguments import F
 from flinkish.cli.options.program import (
     client_python_option,
@@ -13,10 +10,6 @@ from flinkish.cli.options.program import (
     python_option,
     spark_home_option,
 )
-from flinkish.cli.session import Session
-from flinkish.client.program import own_application
-from flinkish.launch.spark_submit import Installation
-from flinkish.messages.launch import Launch, Program
 
 _OPTIONS = (
     master_option,
@@ -28,12 +21,7 @@ _OPTIONS = (
 
 
 def spark_options(function: F) -> F:
-    """Add the options that select the Spark for the application."""
+    """Add the options that select the Spark: fields of :class:`~flinkish.messages.launch.Program`."""
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         function = option(function)
     return function
-
-
-def prepared(session: Session, options: Mapping[str, Any]) -> tuple[Launch, Installation]:
-    """Return the Spark application to start, by :func:`spark_options`. Raises LaunchFailed."""
-    return own_application(Program(**options), session.config)
