@@ -96,7 +96,6 @@ COVERED_BY = {
     "client/runner": "client/test_client",
     "client/state": "cli/commands/test_state",
     "client/submission": "cli/test_lifecycle",
-    "client/waiting": "cli/test_lifecycle",
     "compat/model": "compat/test_lookup",
     "compat/nodes": "compat/test_data",
     "config/keys": "config/test_loader",

@@ -140,6 +140,16 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     return pinned(Launch(**complete))
 
 
+def checkpoint_directory(config: Config) -> str:
+    """Return the directory below which jobs get their checkpoints, a path or a URL."""
+    directory = config.get("execution.checkpointing.dir") or ""
+    if directory.startswith("/"):
+        return directory
+    from flinkish.storage import locate
+
+    return locate(directory)
+
+
 def asked_partitions(launch: Launch) -> int | None:
     """Return the requested number of state partitions, from any setting; None without one."""
     text = launch.conf.get(_PARTITIONS, "")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.client.context import Context
+from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
-from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.known_jobs import standing
 from flinkish.messages.queries import QueryStatus

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
-from flinkish.client.submission import check_restorable
+from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState

@@ -21,7 +21,7 @@ _OPTIONS = (
 
 
 def spark_options(function: F) -> F:
-    """Add the options that select the Spark: fields of :class:`~flinkish.messages.launch.Program`."""
+    """Add the options that select the Spark; they are fields of a ``Program``."""
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
         function = option(function)
     return function
