@@ -28,8 +28,7 @@ def begin(context: Context, ready: Ready) -> Execution:
     """
     owner = process_ref()
     upgrade = context.registry.add_upgrade(ready.upgrade, owner)
-    secrets = Secrets(ready.launch.conf, ready.launch.secret_arguments or None)
-    return _CLASSES[upgrade.kind](context, upgrade, owner, secrets)
+    return _CLASSES[upgrade.kind](context, upgrade, owner, Secrets.of(ready.launch))
 
 
 def resume(

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.upgrade_result import carry_out, show_dry_run
-from flinkish.cli.options.arguments import (
-    dry_run_option,
-    job_argument,
-)
-from flinkish.cli.options.new_version import NewVersion, new_version_options, prepared
+from flinkish.cli.commands.upgrade_result import show_dry_run, show_end, show_plan_of
+from flinkish.cli.options.arguments import dry_run_option, job_argument
+from flinkish.cli.options.new_version import new_version_options
 from flinkish.cli.output import rehearsals_text
 from flinkish.cli.output.driver_log import driver_output
-from flinkish.cli.output.plan_table import show_plan
-from flinkish.cli.session import Session
+from flinkish.cli.output.printer import Output
+from flinkish.client.rehearsal import RehearsalResult
 from flinkish.messages.upgrades import UpgradeKind
-from flinkish.registry.jobs import JobRecord
-from flinkish.upgrade.preparation import Ready, check_agreed, rehearse
-from flinkish.upgrade.takeover import begin
+from flinkish.upgrade.preparation import prepare
+from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.workflows import upgrade
 
 
 @command("in-place", exit_codes=(4, 5, 10, 12, 13, 14, 15))
@@ -39,7 +36,7 @@ from flinkish.upgrade.takeover import begin
 )
 @dry_run_option
 def in_place(
-    call: Call, job: str, rehearsed: bool, handover: bool, dry_run: bool, **options: Any
+    call: Call, job: str, version: NewVersion, rehearsed: bool, handover: bool, dry_run: bool
 ) -> int:
     """Upgrade a running job: to another program, another Spark, other settings.
 
@@ -56,24 +53,22 @@ def in_place(
     running.
     """
     with call.session() as session, driver_output(session.out):
-        found = session.find_job(job)
+        record = session.find_job(job)
         kind = UpgradeKind.HANDOVER if handover else UpgradeKind.IN_PLACE
-        ready = prepared(session, found, NewVersion(**options), kind)
         if dry_run:
-            return show_dry_run(session, ready)
-        if not (session.out.json or session.out.quiet):
-            show_plan(ready.plan.restore_plan)
-        check_agreed(ready)
-        if rehearsed:
-            _rehearse(session, found, ready)
-        return carry_out(session, begin(session, ready))
+            return show_dry_run(session, prepare(session, record, version, kind))
+        result = upgrade(
+            session,
+            record,
+            version,
+            kind,
+            rehearsed=rehearsed,
+            on_plan=partial(show_plan_of, session),
+            on_rehearsal=partial(_show_rehearsal, session.out),
+        )
+        return show_end(session, result)
 
 
-def _rehearse(session: Session, job: JobRecord, ready: Ready) -> None:
-    """Rehearse an upgrade; raise ProgramFailed when a batch failed."""
-    done = rehearse(session, job, ready)
-    if not session.out.json:
-        rehearsals_text.show(session.out, done)
-    error = done.error()
-    if error is not None:
-        raise error
+def _show_rehearsal(out: Output, result: RehearsalResult) -> None:
+    if not out.json:  # its one document is about the upgrade
+        rehearsals_text.show(out, result)

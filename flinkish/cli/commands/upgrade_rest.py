@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.upgrade_result import carry_out
+from flinkish.cli.commands.upgrade_result import show_end
 from flinkish.cli.options.arguments import F
 from flinkish.cli.options.program import conf_option, secret_args_option
 from flinkish.cli.options.restore import sink_ahead_option
-from flinkish.upgrade import takeover as upgrades
+from flinkish.upgrade import workflows
 from flinkish.upgrade.preparation import Secrets
 
 
@@ -40,7 +40,7 @@ def resume(
     """
     with call.session() as session:
         secrets = Secrets(conf, secret_arguments or None)
-        return carry_out(session, upgrades.resume(session, upgrade_id, secrets, force=force))
+        return show_end(session, workflows.resume(session, upgrade_id, secrets, force=force))
 
 
 @command("rollback", exit_codes=(10, 12, 13, 14, 15))
@@ -62,5 +62,7 @@ def rollback(
     """
     with call.session() as session:
         secrets = Secrets(conf, secret_arguments or None)
-        left = upgrades.rollback(session, upgrade_id, secrets, force=force, sink_ahead=sink_ahead)
-        return carry_out(session, left, asked_back=True)
+        result = workflows.rollback(
+            session, upgrade_id, secrets, force=force, sink_ahead=sink_ahead
+        )
+        return show_end(session, result)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.upgrade_result import carry_out, show_dry_run
+from flinkish.cli.commands.upgrade_result import show_dry_run, show_end, show_plan_of
 from flinkish.cli.options.arguments import dry_run_option, job_argument
-from flinkish.cli.options.new_version import NewVersion, new_version_options, prepared
+from flinkish.cli.options.new_version import new_version_options
 from flinkish.cli.output.driver_log import driver_output
-from flinkish.cli.output.plan_table import show_plan
-from flinkish.cli.session import Session
 from flinkish.errors import UsageError
 from flinkish.messages.upgrades import UpgradeKind
-from flinkish.registry.jobs import JobRecord
-from flinkish.upgrade import takeover
-from flinkish.upgrade.preparation import Secrets, check_agreed
-from flinkish.upgrade.shadow import check_apart, find_shadow
+from flinkish.upgrade import workflows
+from flinkish.upgrade.preparation import Secrets, prepare
+from flinkish.upgrade.target import NewVersion
 
 
 @command("shadow", exit_codes=(4, 5, 10, 12, 13, 14, 15))
@@ -28,7 +25,7 @@ from flinkish.upgrade.shadow import check_apart, find_shadow
 @click.option("--abandon", is_flag=True, help="End JOB's shadow; JOB keeps running.")
 @dry_run_option
 def shadow(
-    call: Call, job: str, promote: bool, abandon: bool, dry_run: bool, **options: Any
+    call: Call, job: str, version: NewVersion, promote: bool, abandon: bool, dry_run: bool
 ) -> int:
     """Run a new program alongside a job, on a copy of its state, before it takes over.
 
@@ -43,27 +40,19 @@ def shadow(
         raise UsageError(
             "--promote and --abandon are mutually exclusive", hint="use only one of them"
         )
-    given = NewVersion(**options)
     with call.session() as session, driver_output(session.out):
-        found = session.find_job(job)
+        record = session.find_job(job)
         if promote or abandon:
-            return _decide(session, found, given, promote=promote)
-        ready = prepared(session, found, given, UpgradeKind.SHADOW)
-        for warning in check_apart(session, found, ready.plan.restore_plan):
-            session.out.warning(warning)
+            secrets = Secrets.of(version.changes.program)
+            decide = workflows.promote if promote else workflows.abandon
+            return show_end(session, decide(session, record, secrets))
         if dry_run:
-            return show_dry_run(session, ready)
-        if not (session.out.json or session.out.quiet):
-            show_plan(ready.plan.restore_plan)
-        check_agreed(ready)
-        return carry_out(session, takeover.begin(session, ready))
-
-
-def _decide(session: Session, job: JobRecord, given: NewVersion, *, promote: bool) -> int:
-    upgrade = find_shadow(session, job)
-    secrets = Secrets(given.program.conf, given.program.secret_arguments or None)
-    if promote:
-        left = takeover.promote(session, upgrade.upgrade_id, secrets)
-    else:
-        left = takeover.rollback(session, upgrade.upgrade_id, secrets)
-    return carry_out(session, left, asked_back=not promote)
+            return show_dry_run(session, prepare(session, record, version, UpgradeKind.SHADOW))
+        result = workflows.upgrade(
+            session,
+            record,
+            version,
+            UpgradeKind.SHADOW,
+            on_plan=partial(show_plan_of, session),
+        )
+        return show_end(session, result)
