@@ -71,12 +71,12 @@ class Root(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names of commands and the root's own options."""
-        found = [
+        items = [
             CompletionItem(name, help=entry.help)
             for name, entry in command_index.COMMANDS.items()
             if name.startswith(incomplete)
         ]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:

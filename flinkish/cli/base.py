@@ -196,12 +196,12 @@ def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    found: dict[str, click.Option] = {}
+    options: dict[str, click.Option] = {}
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             for spelling in (*parameter.opts, *parameter.secondary_opts):
-                found[spelling] = parameter
-    return found
+                options[spelling] = parameter
+    return options
 
 
 def _well_spelt(command: click.Command, word: str) -> bool:

@@ -134,8 +134,8 @@ def find_savepoints(
     entries: list[CatalogEntry] = []
     failed: list[tuple[str, FlinkishError]] = []
     for path in paths:
-        found, errors = _find(path)
-        entries += found
+        readable, errors = _find(path)
+        entries += readable
         failed += errors
     return tuple(entries), tuple(failed)
 
@@ -168,24 +168,24 @@ def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishEr
 
     try:
         directory = savepoint_directory(path)
-        found = read_paths([directory], whole=True)
-        if found.missing:
-            found = read_catalog(directory)
+        catalog = read_paths([directory], whole=True)
+        if catalog.missing:
+            catalog = read_catalog(directory)
     except FlinkishError as error:
         return (), [(path, error)]
-    failed = [(each.path, each.error) for each in found.unreadable]
-    if not found.savepoints and not failed:
+    failed = [(each.path, each.error) for each in catalog.unreadable]
+    if not catalog.savepoints and not failed:
         failed = [(path, SavepointNotFound(f"no savepoint at {path} or below it", path=path))]
-    return _without_links(found.savepoints), failed
+    return _without_links(catalog.savepoints), failed
 
 
 def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     """Return each savepoint once, by the path that is not a link."""
-    found = {entry.path: entry for entry in entries if entry.leads_to is None}
+    by_path = {entry.path: entry for entry in entries if entry.leads_to is None}
     for entry in entries:
-        if entry.leads_to is not None and entry.leads_to not in found:
-            found[entry.leads_to] = replace(entry, path=entry.leads_to, leads_to=None)
-    return tuple(found.values())
+        if entry.leads_to is not None and entry.leads_to not in by_path:
+            by_path[entry.leads_to] = replace(entry, path=entry.leads_to, leads_to=None)
+    return tuple(by_path.values())
 
 
 def _record(entry: CatalogEntry) -> SavepointRecord:

@@ -84,8 +84,8 @@ class Client(ProgramRunner):
         """
         registry = self._context.registry
         listed = registry.jobs(states=None if include_final else ACTIVE_STATES)
-        found = reconcile(registry, [job for job in listed if name is None or job.name == name])
-        jobs = [Job.of(self._context, job) for job in found]
+        records = reconcile(registry, [job for job in listed if name is None or job.name == name])
+        jobs = [Job.of(self._context, job) for job in records]
         return [job for job in jobs if include_final or not job.is_final]
 
     def job(self, reference: str) -> Job:

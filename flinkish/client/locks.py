@@ -70,11 +70,11 @@ def find_locks(context: Context, directory: str | None, *, force: bool = False) 
             hint="flinkish savepoint unlock DIR",
         )
     location = storage.locate(where)
-    found = leases.find_leases(location)
+    held = leases.find_leases(location)
     now = time.time()
-    stale = frozenset(each.name for each in found if not each.is_foreign and each.is_stale(now))
-    chosen = tuple(each for each in found if force or each.name in stale)
-    return Locks(location, tuple(found), stale, chosen)
+    stale = frozenset(each.name for each in held if not each.is_foreign and each.is_stale(now))
+    chosen = tuple(each for each in held if force or each.name in stale)
+    return Locks(location, tuple(held), stale, chosen)
 
 
 def remove_locks(locks: Locks) -> None:

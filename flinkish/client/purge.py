@@ -257,11 +257,11 @@ def _facts(
     saving = dict.fromkeys(registry.jobs_in_upgrades(), "it has an unfinished upgrade")
     saving |= _stand(registry, jobs)
     saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
-    found = tuple(
+    facts_of_jobs = tuple(
         _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
         for f in known
     )
-    return found, tuple(
+    return facts_of_jobs, tuple(
         SavepointFacts(
             record.path,
             _place(record.path),
@@ -285,8 +285,8 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
-    found = [standing(registry, name) for name in sorted(names)]
-    stand = [each.job for each in found if each is not None]
+    standings = [standing(registry, name) for name in sorted(names)]
+    stand = [each.job for each in standings if each is not None]
     return {
         run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
@@ -348,9 +348,9 @@ def _newest(run: RunFacts) -> int | None:
 def _checkpoint(job: JobRecord) -> Found | None:
     """Return the files of a job's directory of checkpoints; None if there is none."""
     path = job.checkpoint_dir
-    found = None if path is None else found_below(path)
-    if path is None or found is None or storage.base_name(path) == job.job_id:
-        return found
+    files = None if path is None else found_below(path)
+    if path is None or files is None or storage.base_name(path) == job.job_id:
+        return files
     return Found(stays="its name is not that of a checkpoint of flinkish")
 
 
@@ -371,7 +371,7 @@ def _saving(
     What a job has left is saved by whoever asks for it: only the lease in the target tells. Targets
     are known from earlier savepoints and from the configuration.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     mine = {facts.job.job_id: facts for facts in candidates}
     targets: dict[str, set[str]] = {}
     for record in savepoints:
@@ -387,11 +387,11 @@ def _saving(
         except FlinkishError as error:
             context.reporter.warning(f"{target} was not checked: {error.message}")
             reason = f"a savepoint of it may be being written in {target}, which cannot be checked"
-            found.update((job_id, reason) for job_id in owners & mine.keys())
+            reasons.update((job_id, reason) for job_id in owners & mine.keys())
             continue
         for lease in leases:
-            found.update((job_id, lease.describe()) for job_id in _of(lease, mine.values()))
-    return found
+            reasons.update((job_id, lease.describe()) for job_id in _of(lease, mine.values()))
+    return reasons
 
 
 def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
@@ -409,7 +409,7 @@ def _place(location: str) -> str:
     if storage.is_local(location):
         return os.path.realpath(location)
     try:
-        found = storage.locate(location)
+        place = storage.locate(location)
     except StorageError:
         return location
-    return os.path.realpath(found) if storage.is_local(found) else found
+    return os.path.realpath(place) if storage.is_local(place) else place

@@ -164,7 +164,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
     UsageError
         A pair lacks a side, or one state or one uid appears in the map twice.
     """
-    found = []
+    checked_pairs = []
     states: dict[str, str] = {}
     uids: dict[str, str] = {}
     for old, new in pairs:
@@ -180,8 +180,8 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
                     hint="map the state of one operator to one operator: --uid-map OLD=NEW",
                 )
             taken[key] = value
-        found.append((old, new))
-    return tuple(found)
+        checked_pairs.append((old, new))
+    return tuple(checked_pairs)
 
 
 def not_a_pair(value: str) -> UsageError:

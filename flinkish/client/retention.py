@@ -167,7 +167,7 @@ def _pruned(
     warnings: tuple[str, ...] = ()
     left: tuple[GarbageOutcome, ...] = ()
     if not policy.is_empty:
-        done = prune(
+        pruned = prune(
             location,
             policy,
             in_use.protected,
@@ -179,9 +179,11 @@ def _pruned(
             owner=requester(),
             names=names,
         )
-        savepoints = done.savepoints
-        unreadable = tuple((each.path, each.error) for each in (*done.unreadable, *done.damaged))
-        warnings = _warnings(done)
+        savepoints = pruned.savepoints
+        unreadable = tuple(
+            (each.path, each.error) for each in (*pruned.unreadable, *pruned.damaged)
+        )
+        warnings = _warnings(pruned)
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
@@ -224,7 +226,7 @@ def remove_old(
     removed: list[str] = []
     try:
         in_use = savepoints_in_use(context.registry)
-        done = prune(
+        pruned = prune(
             target,
             policy,
             {**in_use.protected, **dict.fromkeys(taken, "just taken")},
@@ -234,23 +236,23 @@ def remove_old(
             jobs=job_ids,
             owner=requester(),
         )
-        removed = [each.savepoint.path for each in done.savepoints if each.removed]
+        removed = [each.savepoint.path for each in pruned.savepoints if each.removed]
         for path in _records_of(removed, in_use.recorded):
             context.registry.mark_disposed(path)
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
     warnings = (
-        *_warnings(done),
+        *_warnings(pruned),
         *(
             f"{each.path} was kept but does not count: {each.error.message}"
-            for each in done.damaged
+            for each in pruned.damaged
         ),
     )
-    if not done.errors:
+    if not pruned.errors:
         return Removal(tuple(removed), None, warnings)
-    first = done.errors[0]
+    first = pruned.errors[0]
     some = PartialFailure(
-        f"{len(done.errors)} of them could not be removed: {first.message}", hint=first.hint
+        f"{len(pruned.errors)} of them could not be removed: {first.message}", hint=first.hint
     )
     return Removal(tuple(removed), some, warnings)
 

@@ -28,9 +28,9 @@ def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Versi
     hint = f"give a version such as {known[-1]} or {known[-1]}.0" if known else ""
     if known:
         hint += f"; the table knows {', '.join(known)}"
-    found = _VERSION.fullmatch(text.strip())
-    name = (found["name"] or framework).lower() if found else framework
-    if found is None or name not in _NAMES:
+    match = _VERSION.fullmatch(text.strip())
+    name = (match["name"] or framework).lower() if match else framework
+    if match is None or name not in _NAMES:
         raise UsageError(f"{text!r} is not a version of {framework}", hint=hint)
     if _NAMES[name] != framework:
         other = next(one for one in FRAMEWORKS if one == _NAMES[name])
@@ -38,5 +38,5 @@ def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Versi
             f"{text!r} is a version of {other}, not of {framework}",
             hint=f"ask for the other table with --framework {other}",
         )
-    major, minor, patch = found.group(2, 3, 4)
+    major, minor, patch = match.group(2, 3, 4)
     return Version(f"{major}.{minor}", None if patch is None else int(patch))

@@ -88,17 +88,17 @@ class Config:
             (_file(os.path.join(here, "flinkish.toml")), here),
             (_file(user_file), os.path.dirname(user_file)),
         ]
-        found: dict[str, Setting] = {}
+        settings: dict[str, Setting] = {}
         for entries, base in layers:
             for name, setting in _layer(entries).items():
-                if name not in found:
-                    found[name] = _normalised(setting, base)
+                if name not in settings:
+                    settings[name] = _normalised(setting, base)
         state_home = _xdg(env, "XDG_STATE_HOME", os.path.join(".local", "state"))
         for key in KEYS:
-            if key.name not in found:
+            if key.name not in settings:
                 value = key.default and key.default.replace("$XDG_STATE_HOME", state_home)
-                found[key.name] = Setting(key.name, value, "default")
-        return Config(found)
+                settings[key.name] = Setting(key.name, value, "default")
+        return Config(settings)
 
     def setting(self, key: str) -> Setting:
         """Return the setting of ``key``, which may be a Flink 1.x name.

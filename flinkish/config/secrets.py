@@ -147,5 +147,5 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
 def passwords_of(url: str) -> list[str]:
     """Return the passwords in a database URL, as they are written in it."""
     match = re.search(r"://[^:/@\n]*:(.*)@", url, re.DOTALL)
-    found = [match.group(1)] if match else []
-    return [p for p in [*found, *re.findall(r"(?i)[?&][\w.-]*password=([^&]*)", url)] if p]
+    of_user = [match.group(1)] if match else []
+    return [p for p in [*of_user, *re.findall(r"(?i)[?&][\w.-]*password=([^&]*)", url)] if p]

@@ -116,8 +116,8 @@ def compat(
         return 0
     rows = given or [Version(line) for line in matrix.lines]
     columns = [Version(line) for line in matrix.lines]
-    found = [[compare_versions(matrix, row, column) for column in columns] for row in rows]
-    _show_table(call, matrix, rows, found)
+    comparisons = [[compare_versions(matrix, row, column) for column in columns] for row in rows]
+    _show_table(call, matrix, rows, comparisons)
     return 0
 
 

@@ -79,7 +79,7 @@ def rehearse(call: Call, **options: Any) -> int:
     given = RehearseOptions(**options)
     with call.session(given.settings()) as session, driver_output(call.out):
         origin = origin_of(session, given)
-        done = rehearsal.rehearse(
+        result = rehearsal.rehearse(
             session,
             origin.program,
             origin.savepoint,
@@ -88,8 +88,8 @@ def rehearse(call: Call, **options: Any) -> int:
             limits=RehearsalLimits(given.batches, given.max_rows, given.timeout),
             drop_output=given.sink is not None,
         )
-    rehearsals_text.show(call.out, done)
-    error = done.error()
+    rehearsals_text.show(call.out, result)
+    error = result.error()
     if error is not None:
         raise error
     return 0

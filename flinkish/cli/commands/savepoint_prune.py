@@ -137,12 +137,12 @@ def _document(outcome: PruneOutcome) -> dict[str, Any]:
 
 
 def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
-    found = outcome.found
+    directory = outcome.found
     return {
-        "path": found.path,
-        "modified": iso_time(found.modified),
-        "files": found.files,
-        "bytes": found.bytes,
+        "path": directory.path,
+        "modified": iso_time(directory.modified),
+        "files": directory.files,
+        "bytes": directory.bytes,
         "keep": outcome.reason is not None,
         "reason": outcome.reason,
         "gone": list(outcome.gone),
@@ -170,16 +170,16 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
 
 
 def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
-    found = outcome.found
+    directory = outcome.found
     why = f"kept: {outcome.reason}" if outcome.reason else "unfinished, and nobody is writing it"
     if outcome.error is not None:
         why = outcome.error.message
     return (
         _word(outcome.reason is not None, outcome.removed, dry_run),
-        utc_time(found.modified),
+        utc_time(directory.modified),
         "-",
-        size_text(found.bytes),
-        found.path,
+        size_text(directory.bytes),
+        directory.path,
         why,
     )
 

@@ -35,13 +35,13 @@ def pairs(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
     """Return ``key=value`` options as a mapping; of a repeated key the last one counts."""
-    found = {}
+    values_by_key = {}
     for value in values:
         key, equals, text = value.partition("=")
         if not (key.strip() and equals):
             raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="use --conf key=value")
-        found[key.strip()] = text
-    return found
+        values_by_key[key.strip()] = text
+    return values_by_key
 
 
 def _arguments_in(

@@ -166,10 +166,10 @@ class Actions:
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
         """Take a savepoint and end the queries as one action; on an error the queries continue."""
-        known = self._savepointable(request)
+        savepointable = self._savepointable(request)
         check_writable(_wanted(request).target)
-        self._await_first_commits(request, known)
-        active = [q for q in known if not spark_jvm.has_ended(q.jsq)]
+        self._await_first_commits(request, savepointable)
+        active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
         draining = False
         for query in active:
             query.quiesced = True
@@ -177,7 +177,7 @@ class Actions:
             if active:
                 self._end_at_a_boundary(request, active)
             # A query that had no input before may have committed its first batch by now.
-            queries, left = self._await_first_commits(request, known)
+            queries, left = self._await_first_commits(request, savepointable)
             if _wanted(request).drain:
                 check_drainable(queries)
                 draining = True

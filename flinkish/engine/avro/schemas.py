@@ -97,7 +97,7 @@ def unique_names(
     originals = list(names)
     taken = {name for name in originals if clean(name) == name}
     given: set[str] = set()
-    found = []
+    unique = []
     for original in originals:
         name = wanted = clean(original)
         number = 1
@@ -105,8 +105,8 @@ def unique_names(
             number += 1
             name = f"{wanted}_{number}"
         given.add(name)
-        found.append(name)
-    return tuple(found)
+        unique.append(name)
+    return tuple(unique)
 
 
 def avro_schema(struct: Struct, name: str) -> dict[str, Any]:

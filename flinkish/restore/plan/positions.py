@@ -154,7 +154,7 @@ def reset_entries(
     UsageError
         A name fits more than one source, or a number is ambiguous.
     """
-    found: set[int] = set()
+    entries: set[int] = set()
     for name in names:
         fitting = _named(name, new.sources or ())
         number = name.isdigit() and all(s.uid != name for s in fitting)
@@ -164,8 +164,8 @@ def reset_entries(
                 f"the source {name!r}, which {_BECOMES[option]}, {why}",
                 hint=f"name one of: {_listed([new])}; with {option}",
             )
-        found |= {source.entry for source in fitting}
-    return frozenset(found)
+        entries |= {source.entry for source in fitting}
+    return frozenset(entries)
 
 
 def check_reset(
