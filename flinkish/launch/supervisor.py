@@ -30,8 +30,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch import job_logs, secret_settings
-from flinkish.launch.driver_end import end_of, explained, how_it_ended
-from flinkish.launch.driver_process import DriverProcess
+from flinkish.launch.driver_process import DriverProcess, end_of, explained, how_it_ended
 from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult

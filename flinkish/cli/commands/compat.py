@@ -95,8 +95,7 @@ def compat(
     """
     from flinkish.compat.data import load
     from flinkish.compat.lookup import compare_versions
-    from flinkish.compat.model import Version
-    from flinkish.compat.versions import parse_version
+    from flinkish.compat.model import Version, parse_version
 
     if connectors is not None:
         return _show_connectors(call, connectors, created, resumed, framework)
@@ -125,7 +124,7 @@ def _show_connectors(
     call: Call, name: str, created: str | None, resumed: str | None, framework: str
 ) -> int:
     from flinkish.compat.connectors import load, verdict_of
-    from flinkish.compat.versions import parse_version
+    from flinkish.compat.model import parse_version
     from flinkish.errors import UsageError
 
     if framework != FRAMEWORKS[0]:

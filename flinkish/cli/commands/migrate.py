@@ -10,7 +10,7 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.request_result import completed
 from flinkish.cli.options.arguments import words_of
-from flinkish.cli.options.spark import spark_options
+from flinkish.cli.options.program import spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
 from flinkish.client import migration

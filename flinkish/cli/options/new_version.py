@@ -14,9 +14,8 @@ from flinkish.cli.options.arguments import (
     savepoint_path_option,
     take,
 )
-from flinkish.cli.options.program import parallelism_option, secret_args_option
+from flinkish.cli.options.program import parallelism_option, secret_args_option, spark_options
 from flinkish.cli.options.restore import new_program_options
-from flinkish.cli.options.spark import spark_options
 from flinkish.client.program import absolute
 from flinkish.config import working_directory
 from flinkish.messages.launch import Program

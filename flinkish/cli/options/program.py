@@ -73,7 +73,7 @@ parallelism_option = click.option(
     help="State partitions (spark.sql.shuffle.partitions).",
 )
 
-#: Also used by commands that run Spark without a program (:mod:`flinkish.cli.options.spark`).
+#: Also used by commands that run Spark without a program (:func:`spark_options`).
 master_option = click.option(
     "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark master."
 )
@@ -185,5 +185,16 @@ def program_options(function: F) -> F:
     """
     function = packed(function, "program", _program_of)
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function
+
+
+def spark_options(function: F) -> F:
+    """Add the options that select the Spark of an application of flinkish itself.
+
+    The command gets them under the names of a ``Program``'s fields.
+    """
+    options = (master_option, spark_home_option, python_option, client_python_option, conf_option)
+    for option in reversed(options):  # decorators apply from the last to the first
         function = option(function)
     return function

@@ -15,9 +15,8 @@ from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
 from flinkish.compat.gate import Exit, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
-from flinkish.compat.model import SPARK, Rewrite
+from flinkish.compat.model import SPARK, Rewrite, parse_version
 from flinkish.compat.uses import uses_of
-from flinkish.compat.versions import parse_version
 from flinkish.errors import FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, SparkLimitation, SparkVersions
 from flinkish.restore.materialize.source_checkpoints import read_logs
