@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
-from flinkish.errors import FlinkishError, SavepointNotFound
+from flinkish.errors import FlinkishError, PartialFailure, SavepointNotFound
 from flinkish.messages.savepoints import SavepointRecord
 
 if TYPE_CHECKING:
@@ -32,6 +32,18 @@ class Imported:
     entries: tuple[CatalogEntry, ...]
     new: tuple[str, ...]
     failed: tuple[tuple[str, FlinkishError], ...]
+
+    @property
+    def failure(self) -> FlinkishError | None:
+        """The error of an import that could not read all, or None."""
+        if not self.failed:
+            return None
+        path, first = self.failed[0]
+        if not self.entries and len(self.failed) == 1:
+            return first
+        return PartialFailure(
+            f"{len(self.failed)} could not be imported: {path}: {first.message}", hint=first.hint
+        )
 
 
 @dataclass(frozen=True)
@@ -121,27 +133,20 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointRecord, ...
     return Listed(location, catalog, damage, gone, tuple(in_the_future(each) for each in future))
 
 
-def find_savepoints(
-    paths: Sequence[str],
-) -> tuple[tuple[CatalogEntry, ...], tuple[tuple[str, FlinkishError], ...]]:
-    """Return the savepoints at the given paths, and the paths that cannot be read.
+def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
+    """Add savepoints to the registry that it does not know, or takes for disposed.
 
     Parameters
     ----------
+    context : Context
+        Has the registry.
     paths : sequence of str
-        Savepoints, and directories of savepoints.
-    """
-    entries: list[CatalogEntry] = []
-    failed: list[tuple[str, FlinkishError]] = []
-    for path in paths:
-        readable, errors = _find(path)
-        entries += readable
-        failed += errors
-    return tuple(entries), tuple(failed)
+        Each a savepoint, or a directory of savepoints.
 
-
-def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ...]:
-    """Add savepoints that the registry does not know, or takes for disposed; return their paths.
+    Returns
+    -------
+    Imported
+        What cannot be read is in its ``failed``.
 
     Raises
     ------
@@ -150,6 +155,12 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
     """
     from flinkish.savepoint.directory.places import place_keys
 
+    entries: list[CatalogEntry] = []
+    failed: list[tuple[str, FlinkishError]] = []
+    for path in paths:
+        readable, errors = _find(path)
+        entries += readable
+        failed += errors
     registry = context.writable_registry
     known = {key for record in registry.savepoints() for key in place_keys(record.path)}
     new = []
@@ -159,7 +170,7 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
             registry.add_savepoint(_record(entry))
             known |= keys
             new.append(entry.path)
-    return tuple(new)
+    return Imported(tuple(entries), tuple(new), tuple(failed))
 
 
 def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishError]]]:
