@@ -63,9 +63,9 @@ def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[
     ``"$UNSET"`` in a script is an empty word: as a path it would be the working directory, as a
     name every job. What goes to the program unread (the type UNPROCESSED) may be empty.
     """
-    given, _, _ = command.make_parser(ctx).parse_args(list(args))
+    values_by_name, _, _ = command.make_parser(ctx).parse_args(list(args))
     for parameter in command.params:
-        value = given.get(parameter.name)
+        value = values_by_name.get(parameter.name)
         if parameter.type is click.UNPROCESSED:
             continue
         values = [value] if isinstance(value, str) else value

@@ -111,8 +111,8 @@ def first_rows(state: SavedState, limit: int, partition: int | None = None) -> S
     """
     from flinkish.savepoint.state.state_rows import show_rows
 
-    shown = show_rows(state, limit, partition)
-    return StateRows(state.describe(), shown.rows, shown.more)
+    first = show_rows(state, limit, partition)
+    return StateRows(state.describe(), first.rows, first.more)
 
 
 def show_state(

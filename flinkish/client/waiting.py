@@ -58,13 +58,13 @@ class Start:
         from flinkish.restore.plan.plan_text import of_query
 
         queries = () if self.restore_plan is None else self.restore_plan.queries
-        shown = {
+        notes_of_plan = {
             of_query(query.name, note, count)
             for query in queries
             for note in query.notes
             for count in (1, 2)  # without and with the query's name
         }
-        return [note for note in self.notes if note not in shown]
+        return [note for note in self.notes if note not in notes_of_plan]
 
 
 def wait_until_started(context: Context, job: JobRecord) -> JobRecord:

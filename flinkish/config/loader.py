@@ -293,16 +293,16 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
     """Return the entries of one layer under their canonical names; refuse contradictory values."""
     layer: dict[str, Setting] = {}
     first_names: dict[str, str] = {}
-    for given, value, origin in entries:
-        name = canonical(given)
+    for spelling, value, origin in entries:
+        name = canonical(spelling)
         before = layer.get(name)
         if before is not None and before.value != value:
             raise InvalidConfiguration(
-                f"{first_names[name]} and {given} are the same key, and {before.origin} sets them "
-                "to different values",
+                f"{first_names[name]} and {spelling} are the same key, and {before.origin} sets "
+                "them to different values",
                 hint=f"keep only {name}",
             )
-        first_names.setdefault(name, given)
+        first_names.setdefault(name, spelling)
         layer[name] = before or Setting(name, value, origin)
     return layer
 
@@ -315,9 +315,9 @@ def _normalised(setting: Setting, base: str) -> Setting:
     try:
         return Setting(setting.key, normal_value(key, value, base), setting.origin)
     except InvalidConfiguration as error:
-        shown = MASK if is_secret(key.name) else mask_secrets(error.message)
+        problem = MASK if is_secret(key.name) else mask_secrets(error.message)
         raise InvalidConfiguration(
-            f"{setting.key} ({setting.origin}): {shown}",
+            f"{setting.key} ({setting.origin}): {problem}",
             hint=error.hint,
             key=setting.key,
             value=setting.masked,

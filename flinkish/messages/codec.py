@@ -220,5 +220,5 @@ def _is_int(value: object) -> bool:
 
 def _invalid(place: str, expected: str, value: object) -> Corrupt:
     text = repr(value)
-    shown = text if len(text) <= 60 else f"{text[:57]}..."
-    return Corrupt(f"{place} is {shown}, where {expected} is expected", hint="")
+    excerpt = text if len(text) <= 60 else f"{text[:57]}..."
+    return Corrupt(f"{place} is {excerpt}, where {expected} is expected", hint="")

@@ -174,11 +174,11 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
 
 
 def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
-    given = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
-    for name, value in given.items():
+    values = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
+    for name, value in values.items():
         if isinstance(value, list | dict):
-            given[name] = tuple(value.items() if isinstance(value, dict) else value)
-    options = RestoreOptions(**given)
+            values[name] = tuple(value.items() if isinstance(value, dict) else value)
+    options = RestoreOptions(**values)
     return replace(
         options,
         uid_map=_uid_map(options.uid_map, where),

@@ -82,9 +82,9 @@ def logs(
         log = LogReader(record, LogChoice(since, level, pattern))
         text = log.read() if lines is None else log.read_last(lines)
         if session.out.json:
-            shown = "".join([*text, *log.finish()])
+            output = "".join([*text, *log.finish()])
             session.out.document(
-                {"job_id": record.job_id, "path": record.log_path, "lines": shown.splitlines()}
+                {"job_id": record.job_id, "path": record.log_path, "lines": output.splitlines()}
             )
             return 0
         _show(text)

@@ -215,13 +215,13 @@ def _show_running(out: Output, job: JobRecord) -> int:
 
 
 def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str, str]]) -> int:
-    shown = list(mask_words(submitted.command))
+    words = list(mask_words(submitted.command))
     if out.json:
         out.document(
-            {"dry_run": True, "name": submitted.name, "command": shown, "uid_map": dict(uid_map)}
+            {"dry_run": True, "name": submitted.name, "command": words, "uid_map": dict(uid_map)}
         )
         return 0
-    out.line(shlex.join(shown))
+    out.line(shlex.join(words))
     if not out.quiet:
         for old, new in uid_map:
             # Not part of the command line: a comment, so that a shell accepts the whole output.

@@ -64,7 +64,7 @@ def show(
     right of a join. Spark is needed only with --where, which runs a Spark application.
     """
     with call.session() as session, driver_output(call.out):
-        shown = show_state(
+        state_rows = show_state(
             session,
             path,
             name,
@@ -74,7 +74,7 @@ def show(
             raw=raw,
             program=Program(**spark),
         )
-    _show(call.out, shown)
+    _show(call.out, state_rows)
     return 0
 
 

@@ -42,8 +42,8 @@ def status(call: Call, job: str, watch: bool) -> int:
         with call.session() as session:
             record = session.find_job(job, include_final=True)
             job = record.job_id  # a name may mean another job later
-            shown = describe_job(session.registry, record)
-            _show(session.out, shown, drawn=watch and is_terminal(sys.stdout))
+            description = describe_job(session.registry, record)
+            _show(session.out, description, drawn=watch and is_terminal(sys.stdout))
         if not watch or record.state.is_final:
             return 0
         sys.stdout.flush()

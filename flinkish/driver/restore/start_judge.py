@@ -195,8 +195,8 @@ class StartJudge:
                 continue
             batch = newest_batch(queries[name])
             if batch is not None and _has_batches(sink, session, queries[name].query_id):
-                shown = f"the {sink.format} table {sink.table or sink.path}"
-                return EarlierRun(job.name, job.job_id, batch, shown)
+                place = f"the {sink.format} table {sink.table or sink.path}"
+                return EarlierRun(job.name, job.job_id, batch, place)
         return None
 
     def _wrote_alike(self, name: str, reads: list[str], sink: NewSink) -> EarlierRun | None:
@@ -217,8 +217,8 @@ class StartJudge:
         is_there = sink.path is None or _writes_to(facts, sink)
         if before.lower() != kind or not is_there:
             return None
-        shown = f"its {sink.format} sink"
-        return EarlierRun(other.job.name, other.job.job_id, batch, shown, to_table=False)
+        place = f"its {sink.format} sink"
+        return EarlierRun(other.job.name, other.job.job_id, batch, place, to_table=False)
 
     def _stands(self) -> EarlierRun | None:
         """Return where the job of this name stands."""

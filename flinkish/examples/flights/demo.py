@@ -121,8 +121,8 @@ def run(directory: Path, files_per_trigger: int) -> bool:
         say("Stop it with a savepoint")
         shell.flinkish("stop", "delays_v1", "-p", "savepoints")
         (stopped,) = savepoints(directory) - first
-        shown = json.loads(shell.flinkish("savepoint", "show", stopped, "--json", show=False))
-        last_v1_batch = int(shown["savepoint"]["queries"][0]["batch_id"])
+        document = json.loads(shell.flinkish("savepoint", "show", stopped, "--json", show=False))
+        last_v1_batch = int(document["savepoint"]["queries"][0]["batch_id"])
         shell.flinkish("savepoint", "show", stopped)
 
         say("Resume from it as version 2: a fixed mean, a column more, airlines' names")

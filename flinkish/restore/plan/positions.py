@@ -330,8 +330,8 @@ class _Finder:
             s for s in everything if s.query in near or not (s.is_named or source.is_named)
         ]
         for wanted in source.lookup_ids:
-            given = source.uid is not None or wanted != own_id
-            for saved in reachable if given else ():
+            is_explicit = source.uid is not None or wanted != own_id
+            for saved in reachable if is_explicit else ():
                 v2 = self._hasher is HasherVersion.V2
                 if (saved.operator_id_v2 if v2 else saved.operator_id_v3) == wanted:
                     return saved
