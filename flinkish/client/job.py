@@ -10,9 +10,8 @@ from flinkish.client import lifecycle
 from flinkish.client.context import Context
 from flinkish.client.outcomes import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
-from flinkish.client.submission import Start, start_of
 from flinkish.client.wait_goals import parse_goal
-from flinkish.client.waiting import look, wait_for, wait_until_started
+from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.savepoints import SavepointRecord
 from flinkish.registry.jobs import JobRecord, JobState

@@ -70,5 +70,5 @@ def full_history(job: JobRecord, recorded: Sequence[JobStateChange]) -> tuple[Jo
     if not recorded or recorded[-1].state is job.state:
         return tuple(recorded)
     reason = str((job.failure or {}).get("message") or "")
-    found = JobStateChange(job.state, job.end_time or job.start_time, reason or None)
-    return (*recorded, found)
+    last = JobStateChange(job.state, job.end_time or job.start_time, reason or None)
+    return (*recorded, last)

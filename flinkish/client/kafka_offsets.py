@@ -51,7 +51,7 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
     query
         As ``savepoint show --json`` describes it.
     """
-    found = []
+    positions = []
     sources = query["source"] if isinstance(query["source"], list) else []
     for entry, offset in enumerate(query["offsets"]):
         record = sources[entry] if entry < len(sources) else None
@@ -61,12 +61,12 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
         if position is None or not str(reads or "kafka").lower().startswith("kafka"):
             continue
         name = record.get("uid") or reads
-        found += [
+        positions += [
             PartitionOffset(entry, None if name is None else str(name), topic, number, at)
             for topic, offsets in position.items()
             for number, at in offsets.items()
         ]
-    return tuple(found)
+    return tuple(positions)
 
 
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
@@ -77,13 +77,13 @@ def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     UsageError
         There are none.
     """
-    found = {each.topic for offsets in queries for each in offsets}
-    if not found:
+    topics = {each.topic for offsets in queries for each in offsets}
+    if not topics:
         raise UsageError(
             "the savepoint has no Kafka offsets, so there is no lag",
             hint="omit --lag",
         )
-    return found
+    return topics
 
 
 def with_lag(offsets: Sequence[PartitionOffset], topics: Topics) -> tuple[PartitionOffset, ...]:

@@ -164,11 +164,11 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
             """Yield the metrics as the library's own."""
             for metric in listed:
                 family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-                made = family(metric.name, metric.help)
+                metric_family = family(metric.name, metric.help)
                 for sample in metric.samples:
                     labels = {name: _encodable(value) for name, value in sample.labels.items()}
-                    made.add_sample(metric.name, labels, sample.value)
-                yield made
+                    metric_family.add_sample(metric.name, labels, sample.value)
+                yield metric_family
 
     # A registry of its own: the library's default one adds numbers of this very process.
     own = CollectorRegistry()

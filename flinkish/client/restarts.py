@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
-from flinkish.client.submission import check_restorable
+from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState
@@ -193,13 +193,13 @@ def with_secrets(
     UsageError
         A secret is missing, or an argument of the program is masked that no option can give.
     """
-    found = replace(launch, conf={**launch.conf, **conf})
+    complete = replace(launch, conf={**launch.conf, **conf})
     if secret_args is not None:
-        found = replace(found, secret_arguments=tuple(secret_args))
+        complete = replace(complete, secret_arguments=tuple(secret_args))
     # "KEY=..." would be masked as a secret where it is printed.
-    missing = [key for key, value in found.conf.items() if value == MASK]
+    missing = [key for key, value in complete.conf.items() if value == MASK]
     flags = [f"--conf {key}" for key in missing]
-    if MASK in found.secret_arguments:
+    if MASK in complete.secret_arguments:
         missing.append("secret arguments")
         flags.append("--secret-args FILE")
     if missing:
@@ -208,12 +208,12 @@ def with_secrets(
             f"{', '.join(missing)}",
             hint=f"pass them again: {', '.join(flags)}",
         )
-    if any(MASK in word for word in found.arguments):
+    if any(MASK in word for word in complete.arguments):
         raise UsageError(
             "the registry does not have a secret argument of the program",
             hint="start the program with flinkish run, with its secret arguments in --secret-args",
         )
-    return found
+    return complete
 
 
 def carry_out(context: Context, restart: Restart, reason: str = "restart requested") -> JobRecord:
@@ -365,7 +365,7 @@ def recover(
     list of Recovery
         One for each such job, by start time.
     """
-    found = []
+    recoveries = []
     for job in lost_jobs(context):
         try:
             restart = plan_restart(context, job)
@@ -374,10 +374,10 @@ def recover(
             recovery = Recovery(job, restart)
         except FlinkishError as error:
             recovery = Recovery(job, error=error)
-        found.append(recovery)
+        recoveries.append(recovery)
         if on_recovery is not None:
             on_recovery(recovery)
-    return found
+    return recoveries
 
 
 def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:

@@ -46,12 +46,12 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
     WrongState
         A process of it does not end.
     """
-    found = standing(context.registry, name)
-    if found is None:
+    newest = standing(context.registry, name)
+    if newest is None:
         return None
-    _check_newest(context, found)
-    wait_until_gone(context.registry, found.job)
-    return found.job
+    _check_newest(context, newest)
+    wait_until_gone(context.registry, newest.job)
+    return newest.job
 
 
 def _check_newest(context: Context, found: Standing) -> None:

@@ -140,13 +140,13 @@ class StateSemantics:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a savepoint."""
-        found = asdict(self)
-        del found["initial"], found["delay_ms"]
+        record = asdict(self)
+        del record["initial"], record["delay_ms"]
         if not self.serializers:  # documents without typed state stay as they were
-            del found["serializers"]
+            del record["serializers"]
         if self.settings is None:
-            del found["settings"]
-        return found
+            del record["settings"]
+        return record
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StateSemantics:

@@ -46,8 +46,8 @@ def savepoints_in_use(registry: Registry) -> InUse:
 
     Raises RegistryError.
     """
-    found = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
-    jobs = [job for job in found if not job.state.is_final]
+    active = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+    jobs = [job for job in active if not job.state.is_final]
     savepoints = registry.savepoints(include_disposed=True)
     writing = tuple(
         (request.savepoint.target, job.job_id)

@@ -275,10 +275,10 @@ class RemoteStore:
         with refused("copy to", target):
             if self._s3 is not None:
                 copying = (self._path(source), self._path(target), stamp, size)
-                (found,) = self._s3.copy_all([copying])
-                if isinstance(found, BaseException):
-                    raise found
-                return found
+                (copied,) = self._s3.copy_all([copying])
+                if isinstance(copied, BaseException):
+                    raise copied
+                return copied
             return self._stream(source, target, stamp)
 
     def copy_all(
@@ -292,11 +292,11 @@ class RemoteStore:
         assert self._s3 is not None, "only S3 copies"
         results: list[tuple[int, str | None] | FileNotFoundError | Replaced] = []
         calls = [(self._path(s), self._path(t), stamp, size) for s, t, stamp, size in copies]
-        for (_, target, _, _), found in zip(copies, self._s3.copy_all(calls), strict=True):
-            if isinstance(found, tuple | FileNotFoundError | Replaced):
-                results.append(found)
+        for (_, target, _, _), copied in zip(copies, self._s3.copy_all(calls), strict=True):
+            if isinstance(copied, tuple | FileNotFoundError | Replaced):
+                results.append(copied)
             else:
-                raise _failure("copy to", target, found) from found
+                raise _failure("copy to", target, copied) from copied
         return results
 
     def receive_all(self, files: Sequence[tuple[str, bytes]]) -> None:

@@ -144,8 +144,8 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
         begun = -1 if query.restored_batch is None else query.restored_batch
         newest = begun if query.batch_id is None else query.batch_id
         if newest < begun + batches:
-            done = newest - begun
-            texts.append(f"query '{query.name}' has committed {done} of {batches} batches")
+            committed = newest - begun
+            texts.append(f"query '{query.name}' has committed {committed} of {batches} batches")
     return "; ".join(texts) or None
 
 

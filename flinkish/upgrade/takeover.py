@@ -28,8 +28,7 @@ def begin(context: Context, ready: Ready) -> Execution:
     """
     owner = process_ref()
     upgrade = context.registry.add_upgrade(ready.upgrade, owner)
-    secrets = Secrets(ready.launch.conf, ready.launch.secret_arguments or None)
-    return _CLASSES[upgrade.kind](context, upgrade, owner, secrets)
+    return _CLASSES[upgrade.kind](context, upgrade, owner, Secrets.of(ready.launch))
 
 
 def resume(
@@ -96,9 +95,9 @@ def _taken_over(
             else "if that process is gone, say so with --force",
             upgrade_id=upgrade.upgrade_id,
         )
-    found = secrets or Secrets()
-    found.given_to(upgrade.launch)
-    found.given_to(context.registry.job(upgrade.job_id).launch)
+    secrets = secrets or Secrets()
+    secrets.given_to(upgrade.launch)
+    secrets.given_to(context.registry.job(upgrade.job_id).launch)
     if back:
         asked = RolledBack("it was asked for", hint="")
         upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
@@ -107,4 +106,4 @@ def _taken_over(
         upgrade = replace(upgrade, restore=replace(upgrade.restore, options=options))
     mine = process_ref()
     upgrade = context.registry.save_upgrade(upgrade, mine)
-    return _CLASSES[upgrade.kind](context, upgrade, mine, found, back=back)
+    return _CLASSES[upgrade.kind](context, upgrade, mine, secrets, back=back)

@@ -68,7 +68,9 @@ def test_a_migrated_savepoint_is_restored(flinkish: Flinkish, tmp_path: Path, sa
     ran = run(flinkish, "-s", path, str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
     assert ran.code == 0, ran.err
     assert final_counts(out) == expected_counts(6)
-    missing = flinkish("migrate", saved, "new", "--schema", "nobody=x.avsc")
+    schema = tmp_path / "x.avsc"
+    schema.write_text("{}")
+    missing = flinkish("migrate", saved, "new", "--schema", f"nobody={schema}")
     assert missing.code == 2
     assert "no operator 'nobody'" in missing.err
 

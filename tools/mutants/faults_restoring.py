@@ -190,7 +190,7 @@ MUTANTS = (
         "the keys of a typed map change their bytes, by which Spark finds them",
         "resolve_serializer",
         Replace(
-            "found.verdict is not TypeVerdict.AS_IS", "found.verdict is TypeVerdict.INCOMPATIBLE"
+            "state.verdict is not TypeVerdict.AS_IS", "state.verdict is TypeVerdict.INCOMPATIBLE"
         ),
         ("tests/restore/plan/test_typed_state.py",),
     ),

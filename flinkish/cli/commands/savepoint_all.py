@@ -59,7 +59,7 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
     outcomes, removal = saved.outcomes, saved.removal
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "savepoints": [
             {
                 **entry(each),
@@ -84,10 +84,10 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
         "missing": list(saved.troubles.missing),
     }
     if not keep.is_empty:
-        shown["pruned"] = list(removal.removed)
-        shown["prune_error"] = None if removal.error is None else removal.error.to_record()
-        shown["prune_warnings"] = list(removal.warnings)
-    return shown
+        fields["pruned"] = list(removal.removed)
+        fields["prune_error"] = None if removal.error is None else removal.error.to_record()
+        fields["prune_warnings"] = list(removal.warnings)
+    return fields
 
 
 def _tell_troubles(out: Output, troubles: Troubles) -> None:

@@ -40,11 +40,11 @@ def status(call: Call, job: str, watch: bool) -> int:
         raise UsageError("--watch and --json are mutually exclusive", hint="use only one of them")
     while True:
         with call.session() as session:
-            found = session.find_job(job, include_final=True)
-            job = found.job_id  # a name may mean another job later
-            shown = describe_job(session.registry, found)
-            _show(session.out, shown, drawn=watch and is_terminal(sys.stdout))
-        if not watch or found.state.is_final:
+            record = session.find_job(job, include_final=True)
+            job = record.job_id  # a name may mean another job later
+            description = describe_job(session.registry, record)
+            _show(session.out, description, drawn=watch and is_terminal(sys.stdout))
+        if not watch or record.state.is_final:
             return 0
         sys.stdout.flush()
         time.sleep(REDRAW)
@@ -157,11 +157,11 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
         if value:
             lines += _fact(name.ljust(indent), value, width)
     if job.failure:
-        told = [f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
-        told += [f"  {line}" for line in job.failure.get("tail") or ()]
+        failure = [f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
+        failure += [f"  {line}" for line in job.failure.get("tail") or ()]
         if job.failure.get("hint"):
-            told.append(f"hint: {with_job(str(job.failure['hint']), job.job_id)}")
-        lines += ["", *_sentences(told, width)]
+            failure.append(f"hint: {with_job(str(job.failure['hint']), job.job_id)}")
+        lines += ["", *_sentences(failure, width)]
     lines += ["", "STATES"]
     for change in description.history:
         reason = f"  {change.reason}" if change.reason else ""
@@ -266,10 +266,10 @@ def _request_table(requests: Sequence[Request], width: int | None) -> list[str]:
         return lines
     # The messages go below the rows.
     first, *lines = table(head[:4], [row[:4] for row in rows])
-    found = [first]
+    folded_lines = [first]
     for line, row in zip(lines, rows, strict=True):
-        found += [line, *(folded(f"    {row[4]}", width, " " * 4) if row[4] else [])]
-    return found
+        folded_lines += [line, *(folded(f"    {row[4]}", width, " " * 4) if row[4] else [])]
+    return folded_lines
 
 
 def _restarts(found: Sequence[JobStateChange]) -> str | None:

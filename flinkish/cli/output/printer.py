@@ -62,10 +62,10 @@ class Output:
         if height is not None and len(drawn) > max(height - 1, 2):  # the cursor needs a line
             cut = max(height - 2, 1)
             drawn[cut:] = [f"... {counted(len(drawn) - cut, 'more line')}"]
-        shown = [visible(line) for line in drawn]
+        texts = [visible(line) for line in drawn]
         if width is not None:
-            shown = [shortened(line, width) for line in shown]
-        sys.stdout.write(_CLEAR + "".join(line + "\n" for line in shown))
+            texts = [shortened(line, width) for line in texts]
+        sys.stdout.write(_CLEAR + "".join(line + "\n" for line in texts))
         flush(sys.stdout)
 
     def document(self, fields: Mapping[str, Any]) -> None:

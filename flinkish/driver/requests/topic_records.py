@@ -26,7 +26,7 @@ def with_topics(
     """
     if planned is None:
         return [dict(record) for record in records]
-    found = []
+    completed = []
     for record, source in zip(records, planned.sources, strict=True):
         topics: dict[str, Any] = {}
         if kind_of(source.signature) == "kafka":
@@ -42,5 +42,5 @@ def with_topics(
             if answer.topics is None:
                 log(f"{asked.describe()}: the savepoint has no ids of its topics: {answer.why}")
             topics = {name: each.to_json() for name, each in answer.identities.items()}
-        found.append({**record, "topics": topics} if topics else dict(record))
-    return found
+        completed.append({**record, "topics": topics} if topics else dict(record))
+    return completed

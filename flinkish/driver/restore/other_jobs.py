@@ -147,8 +147,8 @@ class OtherJobs:
             return job.state
         since = self._registry.state_history(job.job_id)[-1].time
         for request in self._registry.requests(job.job_id):
-            done = request.result if request.state is RequestState.COMPLETED else None
-            path = None if done is None or done.savepoint is None else done.savepoint.path
+            result = request.result if request.state is RequestState.COMPLETED else None
+            path = None if result is None or result.savepoint is None else result.savepoint.path
             if request.kind is not RequestKind.SAVEPOINT and path == self._savepoint:
                 return JobState.FINISHED if request.created >= since else job.state
         return job.state

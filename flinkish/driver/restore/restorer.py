@@ -136,13 +136,13 @@ class Restorer:
             a query may start without it, :func:`lost_origin` tells.
         """
         try:
-            found = Restorer(registry, job_id, spec, planning)
+            restorer = Restorer(registry, job_id, spec, planning)
         except (JobNotFound, SavepointNotFound, WrongState) as gone:
             log(f"what the job began with is gone: {gone.message}")
             return None
-        found._agreed = found._resumed = True
-        found._given.update(given)
-        return found
+        restorer._agreed = restorer._resumed = True
+        restorer._given.update(given)
+        return restorer
 
     def settings_for(self, name: str) -> Mapping[str, str]:
         """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
@@ -329,7 +329,7 @@ class Restorer:
     def _give_up_claimed(self) -> None:
         path = self._spec.path
         try:
-            done = dispose(path)
+            disposed = dispose(path)
             self._registry.mark_disposed(path)
         except FlinkishError as error:
             log(
@@ -337,7 +337,11 @@ class Restorer:
                 f"{error.message}"
             )
             return
-        kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
+        kept = (
+            f" ({disposed.kept} of its files stay: other savepoints use them)"
+            if disposed.kept
+            else ""
+        )
         log(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
 
 
@@ -358,8 +362,8 @@ def lost_origin(registry: Registry, job: JobRecord, spec: RestoreSpec) -> LostOr
     """
     if spec.options.claim_mode == "claim" or spec.options.allow_non_restored:
         return None
-    found = resumed_runs(registry, job)
-    if found.began_with is None and not any(run.queries for run in found.runs[1:]):
+    resumed = resumed_runs(registry, job)
+    if resumed.began_with is None and not any(run.queries for run in resumed.runs[1:]):
         return None
     return LostOrigin(job.job_id, spec.path)
 
@@ -524,8 +528,8 @@ def session_settings(planner: RestorePlanner) -> Mapping[str, str]:
 def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
     """Return the session's values of the settings that the savepoint pins or the checks use."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
-    found = {key: session.conf.get(key, None) for key in sorted(keys)}
-    return {key: str(value) for key, value in found.items() if value is not None}
+    values = {key: session.conf.get(key, None) for key in sorted(keys)}
+    return {key: str(value) for key, value in values.items() if value is not None}
 
 
 def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:

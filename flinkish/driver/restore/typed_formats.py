@@ -92,7 +92,7 @@ def task_properties(planned: PlannedQuery, states: TypedStates) -> dict[str, str
 
     There is none for an operator whose values are all of the program's own serializers.
     """
-    found = {}
+    properties = {}
     for op in planned.operators:
         if op.typed is None:
             continue
@@ -103,8 +103,8 @@ def task_properties(planned: PlannedQuery, states: TypedStates) -> dict[str, str
             if each.format.writer is not own[name] or len(each.format.readers) > 1
         }
         if formats:
-            found[op.typed.property_name] = formats_to_text(formats)
-    return found
+            properties[op.typed.property_name] = formats_to_text(formats)
+    return properties
 
 
 @contextmanager

@@ -61,8 +61,8 @@ def main(
         error, status = description.failure(outcome), outcome.status
     except FlinkishError as refused:
         error = refused
-    found = None if error is not None else description.found()
-    write_answer(call_path, found, error)
+    description_of_program = None if error is not None else description.found()
+    write_answer(call_path, description_of_program, error)
     description.stop_session()
     return status or (0 if error is None else 1)
 
@@ -109,8 +109,8 @@ class Description:
         }
 
         def known_runs(query_id: str, *, other_id: bool = False) -> list[OtherRun]:
-            found = runs.get(query_id, ())
-            return [run for run in found if (run.since is not None) is other_id]
+            runs_of_query = runs.get(query_id, ())
+            return [run for run in runs_of_query if (run.since is not None) is other_id]
 
         self._spec = question.spec
         self._planner = RestorePlanner(

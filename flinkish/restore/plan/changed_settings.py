@@ -80,18 +80,18 @@ def refuse_in_place(
         The name of each operator, the meaning of its state in the checkpoint, None if it is not
         known, and in the program.
     """
-    found = [
+    changes = [
         (operator, change)
         for operator, before, now in operators
         for change in setting_changes(before, now)
         if change.partial
     ]
-    if not found:
+    if not changes:
         return None
-    flags = dict.fromkeys(f"{ACCEPT_PARTIAL} {shlex.quote(operator)}" for operator, _ in found)
-    advices = dict.fromkeys(change.advice for _, change in found)
+    flags = dict.fromkeys(f"{ACCEPT_PARTIAL} {shlex.quote(operator)}" for operator, _ in changes)
+    advices = dict.fromkeys(change.advice for _, change in changes)
     return ConsentNeeded(
-        f"query '{name}': " + "; ".join(f"{op}: {change.text}" for op, change in found),
+        f"query '{name}': " + "; ".join(f"{op}: {change.text}" for op, change in changes),
         hint="; ".join(
             [*advices, "or take a savepoint of the job, and agree when it is restored: "]
         )
@@ -102,10 +102,10 @@ def refuse_in_place(
 
 def _by_part(settings: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:
     """Return what each part depends on, by setting and part, the certain first."""
-    found: dict[tuple[str, str], list[Dependence]] = {}
+    by_part: dict[tuple[str, str], list[Dependence]] = {}
     for each in sorted(settings, key=lambda each: not each.certain):
-        found.setdefault((each.setting, each.part.casefold()), []).append(each)
-    return found
+        by_part.setdefault((each.setting, each.part.casefold()), []).append(each)
+    return by_part
 
 
 def _values(listed: Iterable[Dependence]) -> set[str]:

@@ -118,8 +118,8 @@ def _kept_for_ever(new: NewOperator) -> StateChange:
 
 
 def _columns(store: StoreInfo, new: NewOperator) -> tuple[StateColumn, ...]:
-    found = columns_of(store, new.meaning, is_key=True)
-    return () if found is None else found.columns
+    columns = columns_of(store, new.meaning, is_key=True)
+    return () if columns is None else columns.columns
 
 
 def _change(text: str, *, partial: bool) -> StateChange:

@@ -96,7 +96,7 @@ def merged(plans: Sequence[RestorePlan]) -> RestorePlan | None:
     whole = next((each for each in plans if each.complete), None)
     if whole is not None or not plans:
         return whole
-    found = RestorePlan(
+    plan = RestorePlan(
         queries=tuple(row for each in plans for row in each.queries),
         operators=tuple(row for each in plans for row in each.operators),
         sources=tuple(row for each in plans for row in each.sources),
@@ -104,7 +104,7 @@ def merged(plans: Sequence[RestorePlan]) -> RestorePlan | None:
         pins=tuple(row for each in plans for row in each.pins),
         checks=tuple(row for each in plans for row in each.checks),
     )
-    return _concluded(found, [each.verdict for each in plans])
+    return _concluded(plan, [each.verdict for each in plans])
 
 
 def compare_with_expected(
@@ -263,11 +263,11 @@ def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
 
 def _source(query: str, row: SourcePlan) -> SourceRow:
     new, saved = row.new, row.saved
-    known = new if new is not None else saved
+    source = new if new is not None else saved
     return SourceRow(
         query=query,
-        uid=known.uid if known is not None else None,
-        signature=known.signature if known is not None else None,
+        uid=source.uid if source is not None else None,
+        signature=source.signature if source is not None else None,
         entry=new.entry if new is not None else None,
         verdict=row.verdict,
         reason=row.reason,

@@ -171,9 +171,9 @@ def _judge_taken(
         rows_by_time=operator.kind == JOIN and _join_format(base) == "4",
         nulls_known=_nulls_known(operator.kind, taken.stores, base),
     )
-    found = () if converted is None else (converted.change,)
+    conversions = () if converted is None else (converted.change,)
     settings = setting_changes(taken.meaning, operator.meaning)
-    changes = worst_first([*typed.changes, *compared, *found, *settings])
+    changes = worst_first([*typed.changes, *compared, *conversions, *settings])
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)

@@ -73,10 +73,10 @@ def match_operators(
     taken: dict[int, SavedOperator | None] = {}
     notes: list[str] = []
     for operator in operators:
-        found = _find(operator, index, uid_map)
-        if found is not None and operator.uid is None and not same_kind(operator, found):
-            found = None  # a generated id is only a place in the plan
-        taken[operator.ordinal] = found
+        match = _find(operator, index, uid_map)
+        if match is not None and operator.uid is None and not same_kind(operator, match):
+            match = None  # a generated id is only a place in the plan
+        taken[operator.ordinal] = match
     if own is not None and _gained_uids(operators, taken, own):
         by_id = {op.operator_id_v3: op for op in own.operators}
         taken = {op.ordinal: by_id[op.generated_id] for op in operators}
@@ -113,14 +113,15 @@ class _Index:
         UsageError
             Several operators have the name, and nothing says which one is meant.
         """
-        found = named_operators(self._own, old) or named_operators(self._others, old)
-        if len(found) > 1:
+        matches = named_operators(self._own, old) or named_operators(self._others, old)
+        if len(matches) > 1:
             raise UsageError(
                 "the uid map is ambiguous: several operators of the savepoint are named "
-                f"{old!r}, in the queries " + ", ".join(str(op.query) for op in found),
-                hint=f"name it with its query: --uid-map {found[0].query}/{found[0].ordinal}=NEW",
+                f"{old!r}, in the queries " + ", ".join(str(op.query) for op in matches),
+                hint="name it with its query: "
+                f"--uid-map {matches[0].query}/{matches[0].ordinal}=NEW",
             )
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def _id(self, operator: SavedOperator) -> str | None:
         v2 = self._hasher is HasherVersion.V2
@@ -167,9 +168,9 @@ def _find(operator: NewOperator, index: _Index, uid_map: Mapping[str, str]) -> S
     own_id = operator.lookup_ids[-1]
     for wanted in operator.lookup_ids:
         # The user sets a uid hash like a uid, so it may be the id of an operator in any query.
-        found = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
-        if found is not None:
-            return found
+        match = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
+        if match is not None:
+            return match
     return None
 
 
@@ -207,14 +208,14 @@ def _refuse_shared(
 ) -> None:
     owners: dict[tuple[str | None, int], NewOperator] = {}
     for operator in operators:
-        found = taken.get(operator.ordinal)
-        if found is None:
+        state = taken.get(operator.ordinal)
+        if state is None:
             continue
-        other = owners.setdefault((found.query, found.ordinal), operator)
+        other = owners.setdefault((state.query, state.ordinal), operator)
         if other is not operator:
             raise Incompatible(
                 f"{other.describe()} and {operator.describe()} both take the state of "
-                f"{found.describe()}",
+                f"{state.describe()}",
                 hint="remove the uid hash or the --uid-map of one of them",
             )
 

@@ -37,13 +37,13 @@ class NonRestored:
 
     def lines(self) -> list[str]:
         """Return a description of each part."""
-        found = []
+        lines = []
         for query in self.queries:
-            found += [op.describe() for op in query.operators] or [
+            lines += [op.describe() for op in query.operators] or [
                 f"the position of {query.describe()} (batch {query.batch_id}, no state)"
             ]
-        found += [op.describe() for op in self.operators]
-        return found + [source.describe() for source in self.sources]
+        lines += [op.describe() for op in self.operators]
+        return lines + [source.describe() for source in self.sources]
 
     @property
     def has_positions(self) -> bool:

@@ -107,7 +107,7 @@ def pin_plans(
     canonical
         Whether the savepoint's state is canonical: it has no backend yet.
     """
-    found = []
+    plans = []
     provider = asked_provider(pins, settings) if canonical else None
     formats = formats_for(provider, pins)
     for key, pinned in pins.items():
@@ -118,17 +118,17 @@ def pin_plans(
             asked = str(partitions)
             if asked != pinned:
                 advice = f"omit -p, or use -p {pinned}"
-                found.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
+                plans.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
         elif key == PIN_PROVIDER and asked is not None and asked == provider:
-            found.append(PinPlan(key, _NAMES[key], pinned, asked, "migrate"))
+            plans.append(PinPlan(key, _NAMES[key], pinned, asked, "migrate"))
         elif key in formats:
-            found.append(PinPlan(key, _NAMES[key], pinned, formats[key], "migrate"))
+            plans.append(PinPlan(key, _NAMES[key], pinned, formats[key], "migrate"))
         elif asked is not None and asked.lower() != pinned.lower():
             advice = "request it with -p to have the state rescaled" * (
                 key == PIN_SHUFFLE_PARTITIONS
             )
-            found.append(PinPlan(key, _NAMES.get(key, key), pinned, asked, "pinned", advice))
-    return tuple(found)
+            plans.append(PinPlan(key, _NAMES.get(key, key), pinned, asked, "pinned", advice))
+    return tuple(plans)
 
 
 def _short(value: str) -> str:

@@ -154,7 +154,7 @@ def reset_entries(
     UsageError
         A name fits more than one source, or a number is ambiguous.
     """
-    found: set[int] = set()
+    entries: set[int] = set()
     for name in names:
         fitting = _named(name, new.sources or ())
         number = name.isdigit() and all(s.uid != name for s in fitting)
@@ -164,8 +164,8 @@ def reset_entries(
                 f"the source {name!r}, which {_BECOMES[option]}, {why}",
                 hint=f"name one of: {_listed([new])}; with {option}",
             )
-        found |= {source.entry for source in fitting}
-    return frozenset(found)
+        entries |= {source.entry for source in fitting}
+    return frozenset(entries)
 
 
 def check_reset(
@@ -330,8 +330,8 @@ class _Finder:
             s for s in everything if s.query in near or not (s.is_named or source.is_named)
         ]
         for wanted in source.lookup_ids:
-            given = source.uid is not None or wanted != own_id
-            for saved in reachable if given else ():
+            is_explicit = source.uid is not None or wanted != own_id
+            for saved in reachable if is_explicit else ():
                 v2 = self._hasher is HasherVersion.V2
                 if (saved.operator_id_v2 if v2 else saved.operator_id_v3) == wanted:
                     return saved

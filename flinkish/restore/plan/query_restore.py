@@ -76,14 +76,14 @@ class QueryRestore:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for the user: what happens, and what needs attention."""
-        found = list(self.plan.notes) if self.plan is not None else []
+        notes = list(self.plan.notes) if self.plan is not None else []
         for row in self.sources:
             if row.verdict in ("changed", "set"):
-                found.append(f"query '{self.name}': {row.text}")
-        told = (*SINK_MODES, "unreadable")
-        if self.sink is not None and self.sink.verdict in told:
-            found.append(f"query '{self.name}': {self.sink.text}")
-        found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
+                notes.append(f"query '{self.name}': {row.text}")
+        noted = (*SINK_MODES, "unreadable")
+        if self.sink is not None and self.sink.verdict in noted:
+            notes.append(f"query '{self.name}': {self.sink.text}")
+        notes += [f"query '{self.name}': {pin.text}" for pin in self.pins]
         grave = (RestoreOutcome.WARNING, RestoreOutcome.NOTE)
-        found += [check.text for check in self.checks if check.outcome in grave]
-        return tuple(found)
+        notes += [check.text for check in self.checks if check.outcome in grave]
+        return tuple(notes)

@@ -195,7 +195,7 @@ class RestorePlanner:
         checks += [check for row in rows for check in row.checks]
         if offer.planned_fault:
             checks.append(Check("planned-batch", RestoreOutcome.WARNING, offer.planned_fault))
-        found = QueryRestore(
+        restore = QueryRestore(
             new.name,
             plan,
             identity,
@@ -207,7 +207,7 @@ class RestorePlanner:
         )
         refusal = refuse(plan.operators or (), settings.executors) or _blocked(rows, checks)
         if refusal is not None:
-            return replace(found, refusal=refusal)
+            return replace(restore, refusal=refusal)
         origins = {key: each.origin for key, each in self.offers.by_key.items()}
         rewrite = rewrite_of(
             plan,
@@ -248,11 +248,11 @@ class RestorePlanner:
             self._written_again(new, plan, offer, recipe),
             None if offer.live else check_replay(new, recipe, settings.spark),
         )
-        found = self._with_history(found, new, offer, recipe, identity)
+        restore = self._with_history(restore, new, offer, recipe, identity)
         return replace(
-            found,
+            restore,
             identity=identity,
-            checks=(*found.checks, *(check for check in kafka if check is not None)),
+            checks=(*restore.checks, *(check for check in kafka if check is not None)),
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
@@ -282,17 +282,17 @@ class RestorePlanner:
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
-        found: dict[int, Target] = {}
+        targets: dict[int, Target] = {}
         several = len(self.offers.queries) > 1
         for name, target in self._set_offsets:
             for entry in reset_entries([name], new, several_queries=several, option=SET):
-                if entry in found or entry in plan.sources.reset:
+                if entry in targets or entry in plan.sources.reset:
                     raise UsageError(
                         f"the source {name!r}, which is to get other offsets, is named twice",
                         hint=f"name it once, with {SET} or with {RESET}",
                     )
-                found[entry] = target
-        return found
+                targets[entry] = target
+        return targets
 
     def _broker_facts(
         self, new: NewQuery, plan: QueryPlan, targets: Mapping[int, Target]
@@ -396,8 +396,8 @@ class RestorePlanner:
             Whether the program has started all its queries, so that non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
-        found = restore_plan(self.queries, left, self.options, self.settings.executors)
-        return replace(found, complete=complete)
+        plan = restore_plan(self.queries, left, self.options, self.settings.executors)
+        return replace(plan, complete=complete)
 
 
 def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:

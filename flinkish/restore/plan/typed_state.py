@@ -87,12 +87,12 @@ def resolve_typed_states(
             continue
         place = StatePlace(name.removesuffix(MAP_KEY), operator.uid or operator.name)
         try:
-            found = resolve_serializer(name, saved[name], serializer, place, rules)
+            state = resolve_serializer(name, saved[name], serializer, place, rules)
         except Incompatible as error:
             changes.append(_refused(name, error))
             continue
-        resolved[name] = found
-        changes += _told(name, found, serializer)
+        resolved[name] = state
+        changes += _told(name, state, serializer)
     return TypedStates(tuple(changes), resolved)
 
 
@@ -122,8 +122,8 @@ def resolve_serializer(
     """
     loader = ModuleLoader(place, rules.modules)
     stored = [from_text(each) for each in snapshots]
-    found = resolve_state(stored, serializer, loader, eager=rules.is_eager)
-    if name.endswith(MAP_KEY) and found.verdict is not TypeVerdict.AS_IS:
+    state = resolve_state(stored, serializer, loader, eager=rules.is_eager)
+    if name.endswith(MAP_KEY) and state.verdict is not TypeVerdict.AS_IS:
         raise Incompatible(
             f"{place} cannot be restored: the keys of the map would be written "
             f"differently ({serializer.type_name} now), and Spark finds its entries by "
@@ -131,7 +131,7 @@ def resolve_serializer(
             hint="restore the type of the keys, or declare the map under another name",
             place=str(place),
         )
-    return found
+    return state
 
 
 def _told(

@@ -63,7 +63,7 @@ def generations(
     needed = _needs(catalog, places, known)
     keys = _job_keys(entries, places, known)
     scope = _scope(entries, keys, known, jobs)
-    found = [
+    all_generations = [
         Candidate(
             entry.path,
             keys[entry.path],
@@ -79,7 +79,7 @@ def generations(
         if keys[entry.path] in scope
     ]
     clock = time.time() if now is None else now
-    return _without_copies(_with_running(found, known.running, clock), entries)
+    return _without_copies(_with_running(all_generations, known.running, clock), entries)
 
 
 def _has_all_queries(header: Header) -> bool:
@@ -193,10 +193,10 @@ def _without_copies(
     copies: dict[str, list[Candidate]] = {}
     for each in candidates:
         copies.setdefault(seals.get(each.path, each.path), []).append(each)
-    found = []
+    distinct = []
     for same in copies.values():
         same.sort(key=lambda each: (not each.taken_here, each.path))
         needed = dict.fromkeys(reason for each in same for reason in each.needed)
         candidate = replace(same[0], needed=tuple(needed))
-        found.append(Generation(candidate, tuple(each.path for each in same)))
-    return tuple(found)
+        distinct.append(Generation(candidate, tuple(each.path for each in same)))
+    return tuple(distinct)

@@ -121,13 +121,13 @@ def _check_operator(
         for store in _stores(savepoint, index, query, operator, ids):
             with _noting(bad, f"{where}/{store.directory}"):
                 try:
-                    found = count_rows(store.files, store.shapes)
+                    row_counts = count_rows(store.files, store.shapes)
                 except UnsupportedState as error:
                     unread.append(f"{where}: {error}")
                     return rows
-                for name, count in _named(store.name, found).items():
+                for name, count in _named(store.name, row_counts).items():
                     counts[name] = counts.get(name, 0) + count
-                rows += found.total
+                rows += row_counts.total
         whole = len(bad) == before
     reason = wrong_count(operator, query, counts) if whole else None
     if reason is not None:

@@ -342,14 +342,14 @@ class _SavepointBuilder:
 
     def _place(self, attempt: _Attempt) -> None:
         cut = attempt.cut
-        done, placed_bytes = 0, 0
+        placed, placed_bytes = 0, 0
         sent: list[ListedFile] = []
 
         def transfers() -> Iterator[Transfer]:
-            nonlocal done, placed_bytes
+            nonlocal placed, placed_bytes
             for file in cut.files.entries():
                 if self._is_there(attempt, file):
-                    done, placed_bytes = done + 1, placed_bytes + file.size
+                    placed, placed_bytes = placed + 1, placed_bytes + file.size
                 else:
                     sent.append(file)
                     yield self._transfer(attempt, file)
@@ -358,13 +358,13 @@ class _SavepointBuilder:
         batch: list[LedgerEntry] = []
         for outcome in outcomes:
             batch.append(self._record_outcome(attempt, sent.pop(0), outcome))
-            done, placed_bytes = done + 1, placed_bytes + outcome.size
+            placed, placed_bytes = placed + 1, placed_bytes + outcome.size
             if len(batch) >= _BATCH:
                 self._ledger.add(attempt.index, attempt.number, batch)
                 batch = []
-                self._report(done, placed_bytes, cut)
+                self._report(placed, placed_bytes, cut)
         self._ledger.add(attempt.index, attempt.number, batch)
-        self._report(done, placed_bytes, cut)
+        self._report(placed, placed_bytes, cut)
 
     def _remove_unknown(self, attempt: _Attempt) -> None:
         """Remove files that an abandoned attempt wrote and did not record."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.compat.model import Version
-from flinkish.compat.versions import parse_version
+from flinkish.compat.model import Version, parse_version
 from flinkish.errors import UsageError
 
 
