@@ -168,6 +168,18 @@ def with_ages(
     return row
 
 
+def archive_to_list(own: str | None, saved: str | None) -> str | None:
+    """Return the archive in which to look for files, of the program's and the savepoint's.
+
+    Anybody may have written the savepoint: what it names is listed only within what the program
+    names. Both are locations in their normal form.
+    """
+    if own is None or saved is None:
+        return own
+    inside = saved.startswith(f"{own.rstrip('/')}/") and ".." not in saved.split("/")
+    return saved if inside else own
+
+
 def with_cleaned(
     row: SourcePlan, source: NewSource, reading: FileReading, facts: BrokerFacts
 ) -> SourcePlan:
@@ -183,6 +195,14 @@ def with_cleaned(
             f"never reads {_them(cleaned.archived)}"
         )
         advice = f"move {_them(cleaned.archived)} back below {reading.path}"
+    elif cleaned.gone_on is None:
+        text = (
+            f"{source.describe()}: the savepoint's program archived its files in "
+            f"{cleaned.unlisted}, which this program does not name as its sourceArchiveDir: not "
+            "checked for files that a later run has read and archived"
+        )
+        check = Check("files-cleaned", RestoreOutcome.WARNING, text)
+        return replace(row, checks=(*row.checks, check))
     else:
         how = "deletes" if cleaned.mode == "delete" else "archives"
         text = (

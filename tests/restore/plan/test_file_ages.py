@@ -8,7 +8,13 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.restore.plan.file_ages import (
+    AgedFile,
+    age_before,
+    archive_to_list,
+    file_ages,
+    max_age_of,
+)
 from flinkish.restore.plan.source_answers import answered
 from flinkish.restore.plan.source_row import (
     BrokerFacts,
@@ -83,6 +89,36 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
     assert age_before(newest_first, None, WEEK) is None
     assert age_before([*read(30), *read(0, batch=1)], None, WEEK) == WEEK
     assert age_before(read(30, 0), None, WEEK) == WEEK, "of one batch"
+
+
+@pytest.mark.parametrize(
+    ("own", "saved", "listed"),
+    [
+        ("/old", None, "/old"),
+        ("/old", "/old", "/old"),
+        ("/old", "/old/2026", "/old/2026"),
+        ("/old", "/older", "/old"),
+        ("/old", "/old/../etc", "/old"),
+        ("/old", "s3a://theirs/old", "/old"),
+        (None, "/home", None),
+    ],
+)
+def test_a_savepoint_does_not_decide_which_directory_is_listed(
+    own: str | None, saved: str | None, listed: str | None
+) -> None:
+    assert archive_to_list(own, saved) == listed
+
+
+def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> None:
+    reading = FileReading("in", files=1, cleaned=Cleaned("archive", unlisted="/home"))
+    row = answered(SAME, BrokerFacts(files={0: reading}))
+    (check,) = row.checks
+    assert (row.verdict, check.id, check.outcome) == (
+        "as-is",
+        "files-cleaned",
+        RestoreOutcome.WARNING,
+    )
+    assert "in /home, which this program does not name" in check.text
 
 
 @pytest.mark.parametrize(
