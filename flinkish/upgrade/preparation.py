@@ -79,7 +79,8 @@ def prepare(
     """
     if job.state is not JobState.RUNNING:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that runs is upgraded",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a running job can be "
+            "upgraded",
             hint="start the new program from its savepoint with: flinkish run -s PATH APP.py",
             job_id=job.job_id,
             state=job.state.value,

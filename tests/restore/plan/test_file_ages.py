@@ -130,7 +130,7 @@ def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> N
             RestoreOptions(accept_lost_rows=True),
             [
                 "2 files below in are older than the program's maxFileAge, 7 days before the",
-                "let the program have maxFileAge=31d; or agree: --accept-lost-rows",
+                "set maxFileAge=31d in the program; or agree: --accept-lost-rows",
             ],
         ),
         (
@@ -138,8 +138,8 @@ def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> N
             "files-forgotten",
             RestoreOptions(accept_repeated_rows=True),
             [
-                "1 file that was read is older in its log than maxFileAge, 7 days before the",
-                "newer where it lies now: Spark has forgotten it, and reads it again",
+                "1 file already read is older in its log than maxFileAge, 7 days before the",
+                "but newer on disk now: Spark has forgotten it and reads it again",
                 "or agree: --accept-repeated-rows",
             ],
         ),
@@ -148,7 +148,7 @@ def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> N
             "files-cleaned",
             RestoreOptions(accept_lost_rows=True),
             [
-                "3 files that were not read by then lie in the archive file:///old",
+                "3 files not read before the savepoint are in the archive file:///old",
                 "move them back below in; or agree: --accept-lost-rows",
             ],
         ),
@@ -156,7 +156,7 @@ def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> N
             FileReading("in", files=1, cleaned=Cleaned("delete", gone_on=8)),
             "files-cleaned",
             RestoreOptions(accept_lost_rows=True),
-            ["another run has gone on to batch 8", "put these files back below in"],
+            ["another run has continued to batch 8", "put these files back below in"],
         ),
     ],
 )
