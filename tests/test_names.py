@@ -156,7 +156,6 @@ COVERED_BY = {
     "engine/stores/files": "engine/test_recorded",
     "engine/stores/hdfs_store": "engine/stores/test_records",
     "engine/stores/partitioning": "engine/migration/test_checkpoint_migration",
-    "engine/stores/regular_files": "engine/test_hostile_state",
     "engine/stores/rocksdb": "engine/stores/test_disk_spill",
     "engine/stores/rocksdb_writer": "engine/stores/test_writers",
     "engine/stores/scratch": "savepoint/test_hostile_deletes",

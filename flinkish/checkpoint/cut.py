@@ -115,6 +115,28 @@ def newest_committed_batch(root: str) -> int | None:
     return batches[-1] if batches else None
 
 
+def committed_batches(root: str) -> list[int]:
+    """Return the batches with a commit log entry, in order: at least one.
+
+    Raises NoCommittedBatch; Corrupt if there is no entry although later batches are planned.
+    """
+    root = fs.locate(root)
+    place = os.path.join(root, COMMITS)
+    batches = numbers_among(fs.list_names(place))
+    # Spark commits a batch before it plans the next one; the entry may have come just now.
+    if not batches and newest_planned_batch(root):
+        batches = numbers_among(fs.list_names(place))
+        if not batches:
+            raise Corrupt(
+                f"the checkpoint {root} has planned several batches, and {COMMITS} has no entry",
+                hint="put the directory back from a copy",
+                path=place,
+            )
+    if not batches:
+        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    return batches
+
+
 def newest_planned_batch(root: str) -> int | None:
     """Return the newest batch that is planned or committed; None if there is none."""
     batches = numbers_among(fs.list_names(os.path.join(fs.locate(root), OFFSETS)))
@@ -146,9 +168,7 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
     UnsupportedFormat for logs or state stores of an unknown kind.
     """
     root = fs.locate(root)
-    committed = numbers_among(fs.list_names(os.path.join(root, COMMITS)))
-    if not committed:
-        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    committed = committed_batches(root)
     batch = committed[-1] if batch_id is None else batch_id
     if batch not in committed:
         if batch < committed[0]:

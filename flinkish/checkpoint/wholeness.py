@@ -12,7 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flinkish import storage
-from flinkish.checkpoint.cut import Cut, checksum_fault, newest_committed_batch, read_cut
+from flinkish.checkpoint.cut import (
+    Cut,
+    checksum_fault,
+    committed_batches,
+    newest_committed_batch,
+    read_cut,
+)
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
 from flinkish.checkpoint.format.checksum_files import (
     blocks_of,
@@ -21,15 +27,13 @@ from flinkish.checkpoint.format.checksum_files import (
 )
 from flinkish.checkpoint.format.file_ends import TAIL, end_fault, has_end, source_log_fault
 from flinkish.checkpoint.format.names import (
-    COMMITS,
     SOURCES,
     STATE,
     is_state_data,
-    numbers_among,
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
-from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
+from flinkish.errors import Corrupt, FlinkishError
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
@@ -165,9 +169,7 @@ def newest_whole_batch(root: str) -> WholeBatch:
     Raises NoCommittedBatch, and StorageError or UnsupportedFormat if the checkpoint cannot be read.
     """
     root = storage.locate(root)
-    committed = numbers_among(storage.list_names(storage.join(root, COMMITS)))
-    if not committed:
-        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    committed = committed_batches(root)
     skipped: list[FlinkishError] = []
     for batch in committed[: -MOST_BATCHES - 1 : -1]:
         try:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.cut import committed_batches, newest_committed_batch
 from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
@@ -23,7 +23,7 @@ from flinkish.client.reporter import Progress, Reporter
 from flinkish.client.requests import savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
-from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, NoCommittedBatch, RegistryError
+from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
 from flinkish.launch.offline import (
     check_owner,
     check_savable,
@@ -197,8 +197,7 @@ def save_checkpoints(
     newest = 0.0
     for key, place in by_name.items():
         check_owner(context.registry, ids[key], place)
-        if newest_committed_batch(place) is None:
-            raise NoCommittedBatch(f"the query at {place} has not committed a batch yet")
+        committed_batches(place)  # raises if there is none
         newest = max(newest, last_written(place))
     batches = {key: _batch_of(context, place, batch) for key, place in by_name.items()}
     if may_be_running(newest, time.time()) and not dry_run:

@@ -1,4 +1,4 @@
-"""Start ended jobs again: one by wish, or after a reboot all that ask for it."""
+"""Restart ended jobs: one on demand, or after a reboot all that request it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Restart:
     job : JobRecord
         The ended job, with the secrets that were given again; or the started one.
     batches : mapping
-        The batch that each query goes on from; None for one that starts from the beginning.
+        The batch that each query continues from; None for one that starts from the beginning.
     savepoint : str or None
         The savepoint from which a new job starts instead.
     """
@@ -102,10 +102,10 @@ def plan_restart(
     Raises
     ------
     WrongState
-        The job has not ended, another job has gone on from its state or has its name, its program
+        The job has not ended, another job has continued from its state or has its name, its program
         is gone, or its checkpoints are, or it was refused for state that it leaves behind.
     Locked
-        An upgrade that is not finished goes on from it, or has its name.
+        An unfinished upgrade continues from it, or has its name.
     UsageError
         Secrets are missing, or there are none.
     """
@@ -124,9 +124,9 @@ def plan_restart(
     failure = job.failure or {}
     if failure.get("id") == NonRestoredState.id:
         raise WrongState(
-            f"{who} was refused as state would have been left behind, and would go on without it "
-            f"now: {failure.get('message')}",
-            hint=f"start the program anew with flinkish run; {failure.get('hint')}",
+            f"{who} was refused because it would have dropped state, and a restart would continue "
+            f"without that state: {failure.get('message')}",
+            hint=f"start the program with flinkish run; {failure.get('hint')}",
             job_id=job.job_id,
             state=job.state.value,
         )
@@ -136,7 +136,7 @@ def plan_restart(
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
             f"the program of {who} no longer exists: {launch.application}",
-            hint="put it back, or run another",
+            hint="put it back, or run another program",
         )
     batches = {query.name: newest_committed_batch(query.checkpoint_dir) for query in queries}
     for query in queries:
@@ -164,7 +164,7 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise when another job has the name of ``job`` and runs, or goes on from its state.
+    """Raise when another job has the name of ``job`` and runs, or continues from its state.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def restart_from(
     NameTaken
         Another job has the name that somebody gave this one.
     Locked
-        An upgrade that is not finished goes on from it, or has the name.
+        An unfinished upgrade continues from it, or has the name.
     UsageError
         Secrets are missing.
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
@@ -323,7 +323,7 @@ def launch_in_place_of(
 
 @dataclass(frozen=True)
 class Recovery:
-    """What has become of one job in :func:`recover`.
+    """The outcome for one job in :func:`recover`.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def recover(
     dry_run: bool = False,
     on_recovery: Callable[[Recovery], None] | None = None,
 ) -> list[Recovery]:
-    """Start again the jobs of this host that died with their processes and ask for restarts.
+    """Restart the jobs of this host that died with their processes and request restarts.
 
     After a reboot these are all jobs that ran, as nobody could record an end. A job that somebody
     has acknowledged is left alone, and so is one without a restart strategy.
@@ -381,7 +381,7 @@ def recover(
 
 
 def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
-    """Return the jobs whose processes are gone and that ask for a restart.
+    """Return the jobs whose processes are gone and that request a restart.
 
     Parameters
     ----------

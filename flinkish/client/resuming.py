@@ -1,4 +1,4 @@
-"""Where the job of a name stands: what ``run --resume`` goes on from."""
+"""Where the job of a name stands: what ``run --resume`` continues from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAG = "--resume"
 def check_resume(
     savepoint: str | None, options: RestoreOptions, name: str | None, *, has_plan: bool
 ) -> None:
-    """Refuse options that contradict going on from where the job of a name stands (UsageError)."""
+    """Refuse options that contradict resuming the job of a name (UsageError)."""
     if not name:
         raise UsageError(
             f"{_FLAG} resumes the job of a name, but no name was given",
@@ -37,12 +37,12 @@ def check_resume(
 
 
 def run_to_resume(context: Context, name: str) -> JobRecord | None:
-    """Return the ended run that the job of a name goes on from; None if none has committed a batch.
+    """Return the ended run that the job of a name continues; None if none has committed a batch.
 
     Raises
     ------
     Superseded
-        A job of another name has gone on from its state.
+        A job of another name has continued from its state.
     WrongState
         A process of it does not end.
     """
@@ -55,7 +55,7 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
 
 
 def _check_newest(context: Context, found: Standing) -> None:
-    """Raise Superseded when a job of another name has gone on from a run."""
+    """Raise Superseded when a job of another name has continued from a run."""
     job, registry = found.job, context.registry
     for query in found.queries:
         committed = found.committed[query.name]

@@ -303,7 +303,15 @@ class SinkRow:
 
 @dataclass(frozen=True)
 class PinRow:
-    """A setting that the savepoint pins, and for which the program asks another value."""
+    """A setting that the savepoint pins, and for which the program asks another value.
+
+    Attributes
+    ----------
+    verdict
+        ``rescale`` where the state would have to be rewritten for the requested value, ``migrate``
+        where it is written for the requested value anyway (the backend of canonical state), and
+        ``pinned`` where the savepoint's value stays in force.
+    """
 
     query: str
     key: str

@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO, cast
 from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
 from flinkish.storage import bounded, s3
-from flinkish.storage.errors import Replaced, storage_error
+from flinkish.storage.errors import NotRegular, Replaced, not_regular, storage_error
 from flinkish.storage.limits import connections
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, is_local, parent, scheme_of
@@ -117,7 +117,7 @@ def refused(verb: str, location: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Replaced, StorageError):
+    except (NotRegular, Replaced, StorageError):
         raise
     except FileNotFoundError as error:
         if verb != "write":
@@ -217,7 +217,7 @@ class RemoteStore:
         with refused("read", location):
             info = self._fs.info(self._path(location))
             if info.get("type") == "directory":
-                raise IsADirectoryError(21, "is a directory")
+                raise not_regular(location)
             if int(info.get("size") or 0) <= SMALL:
                 return io.BytesIO(self._fs.cat_file(self._path(location)))
             return cast(BinaryIO, self._open(location, "rb", _PART))

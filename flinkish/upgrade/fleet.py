@@ -160,9 +160,9 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
                 _is_pattern(first.pattern) or not _is_pattern(entry.pattern)
             ):
                 raise UsageError(
-                    f"two entries of the fleet's file are for job {job.name} ({job.job_id}): "
+                    f"two entries of the fleet file match job {job.name} ({job.job_id}): "
                     f"{first.pattern!r} and {entry.pattern!r}",
-                    hint="leave one of them out; a pattern for all others comes after the names",
+                    hint="remove one of them; a pattern for all other jobs belongs after the names",
                 )
     return list(tasks.values()), missing
 

@@ -91,11 +91,13 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
     """
     unknown = sorted(set(table) - {"upgrade", "defaults"})
     if unknown:
-        raise _wrong(f"{unknown[0]!r} is not known at its top", "it has [defaults] and [[upgrade]]")
+        raise _wrong(
+            f"unknown table or key {unknown[0]!r}", "it may have [defaults] and [[upgrade]]"
+        )
     defaults = table.get("defaults", {})
     entries = table.get("upgrade", [])
     if not isinstance(defaults, dict) or not isinstance(entries, list) or not entries:
-        raise _wrong("it has no [[upgrade]]", "write one for each job, or pattern of names")
+        raise _wrong("it has no [[upgrade]]", "write one for each job or name pattern")
     if "job" in defaults:
         raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")
     fleet: list[FleetEntry] = []
@@ -113,7 +115,7 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
             first = earlier.index(fleet[-1].pattern) + 1
             raise _wrong(
                 f"[[upgrade]] number {first} and number {number} are both for {entry['job']!r}",
-                "leave one of them out",
+                "remove one of them",
             )
     return tuple(fleet)
 
@@ -123,9 +125,9 @@ def _check(table: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         kind = _KEYS.get(key)
         if kind is None:
-            raise _wrong(f"{where} has the unknown key {key!r}", f"keys are: {', '.join(_KEYS)}")
+            raise _wrong(f"{where} has the unknown key {key!r}", f"known keys: {', '.join(_KEYS)}")
         if _has_empty(value) and key != "args":
-            raise _wrong(f"{key} of {where} is empty", "leave the key out, or give it a value")
+            raise _wrong(f"{key} of {where} is empty", "remove the key, or give it a value")
         if not _is_of(value, kind):
             what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
             raise _wrong(f"{key} of {where} is {value!r}", f"it must be {what}")
@@ -133,7 +135,7 @@ def _check(table: Mapping[str, Any], where: str) -> None:
             raise _wrong(f"{key} of {where} is {value}", f"it must be {_LEAST[key]} or more")
     sink_ahead = table.get("sink-ahead")
     if sink_ahead not in (None, *SINK_MODES):
-        words = f"it takes {', '.join(SINK_MODES)}"
+        words = f"use one of {', '.join(SINK_MODES)}"
         raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", words)
 
 
@@ -231,4 +233,4 @@ def _has_empty(value: Any) -> bool:
 
 
 def _wrong(what: str, hint: str) -> UsageError:
-    return UsageError(f"the file of the fleet is invalid: {what}", hint=hint)
+    return UsageError(f"invalid fleet file: {what}", hint=hint)

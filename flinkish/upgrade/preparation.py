@@ -79,7 +79,8 @@ def prepare(context: Context, job: JobRecord, version: NewVersion, kind: Upgrade
     target = savepoint_target(context, version.target, job)
     if job.state is not JobState.RUNNING:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that runs is upgraded",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a running job can be "
+            "upgraded",
             hint="start the new program from its savepoint with: flinkish run -s PATH APP.py",
             job_id=job.job_id,
             state=job.state.value,
@@ -142,15 +143,15 @@ def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str
             raise UsageError(
                 f"query '{query.name}' of the new program would write to {place}, as job "
                 f"{job.name} ({job.job_id}) does",
-                hint="make the shadow write elsewhere, by its arguments: flinkish upgrade shadow "
-                "JOB ARGS",
+                hint="have the shadow write elsewhere, through its arguments: flinkish upgrade "
+                "shadow JOB ARGS",
                 job_id=job.job_id,
             )
         if place is None and (writes.get("format") or "").lower() not in ("noop", "console"):
             by = writes.get("format") or "code"
             warnings.append(
-                f"query '{query.name}' writes by {by}, and flinkish does not know where: make "
-                "sure that the job does not write there"
+                f"query '{query.name}' writes with {by}, and flinkish cannot tell where: make "
+                "sure that the job does not write there too"
             )
     return warnings
 

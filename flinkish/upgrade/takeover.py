@@ -1,4 +1,4 @@
-"""Begin an upgrade, or continue one whose process is gone."""
+"""Begin an upgrade, or continue one whose process has ended."""
 
 from __future__ import annotations
 
@@ -89,10 +89,11 @@ def _taken_over(
     alive = None if owner is None else is_alive(owner)
     if owner is not None and (alive or (alive is None and not force)):
         raise Locked(
-            f"upgrade {upgrade.upgrade_id} is carried out by process {owner.pid} on {owner.host}",
+            f"upgrade {upgrade.upgrade_id} is being carried out by process {owner.pid} on "
+            f"{owner.host}",
             hint="wait for it, or end it first"
             if alive
-            else "if that process is gone, say so with --force",
+            else "if that process has ended, use --force",
             upgrade_id=upgrade.upgrade_id,
         )
     secrets = secrets or Secrets()

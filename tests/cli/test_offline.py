@@ -325,6 +325,11 @@ def test_no_checkpoint_there(cli: Command, tmp_path: Path) -> None:
     assert cli("savepoint", "--from-checkpoint", str(tmp_path / "none"), "sp").code == 11
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "commits")
+    lost = cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes")
+    assert (lost.code, "commits has no entry" in lost.err) == (15, True)
+    for entry in (root / "offsets").iterdir():
+        entry.unlink()
+    (root / "offsets/0").touch()
     assert cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes").code == 13
     (root / "metadata").write_text("no json")
     assert cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes").code == 15

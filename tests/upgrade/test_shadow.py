@@ -154,7 +154,7 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
         check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))
     assert check_apart(context, job, plan(format="parquet", path="/srv/other", table=None)) == []
     (warning,) = check_apart(context, job, plan(format="foreachBatch", path=None, table=None))
-    assert "writes by foreachBatch, and flinkish does not know where" in warning
+    assert "writes with foreachBatch, and flinkish cannot tell where" in warning
     assert check_apart(context, job, plan(format="noop", path=None, table=None)) == []
 
 

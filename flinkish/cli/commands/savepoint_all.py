@@ -45,9 +45,9 @@ def save_all(
     saved = all_jobs.save_all(
         session, asked, keep=keep, on_outcome=lambda outcome: _tell(out, outcome), **options
     )
+    _tell_removal(out, asked.target, saved.removal)
     if out.json:
         session.document(document(saved, keep))
-    _tell_removal(out, asked.target, saved.removal)
     return saved.exit_code
 
 
@@ -86,7 +86,6 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
     if not keep.is_empty:
         fields["pruned"] = list(removal.removed)
         fields["prune_error"] = None if removal.error is None else removal.error.to_record()
-        fields["prune_warnings"] = list(removal.warnings)
     return fields
 
 

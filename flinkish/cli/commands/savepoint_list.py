@@ -45,6 +45,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         rows, notice = _rows(listed), _unfinished(listed)
         out = session.out
         if out.json:
+            for text in listed.warnings:
+                out.warning(text)
             write = session.document if where is None else out.document
             write({"savepoints": [_document(row) for row in rows]})
         elif out.quiet:
@@ -59,7 +61,7 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         for row in rows:
             if row["error"] is not None:
                 out.note(f"{row['path']}: {row['error']['message']}")
-        for text in listed.warnings:
+        for text in () if out.json else listed.warnings:
             out.warning(text)
         if notice:
             out.note(notice)

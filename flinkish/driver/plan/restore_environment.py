@@ -13,6 +13,7 @@ from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
 from flinkish.driver.log import log
 from flinkish.driver.plan.outputs import output_of, same_place
+from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.driver.tables.source_tables import ask_table
 from flinkish.driver.tables.table import Table
@@ -32,6 +33,7 @@ from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import check_recipe
 from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.file_ages import archive_to_list
 from flinkish.restore.plan.file_positions import without_pattern
 from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
@@ -184,7 +186,9 @@ class DriverRestoreEnvironment:
         path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
         if not path:
             return None
-        archive = (saved.options or options).get("sourcearchivedir")
+        own = options.get("sourcearchivedir")
+        recorded = (saved.options or {}).get("sourcearchivedir")
+        archive = archive_to_list(None if own is None else normal_path(own), recorded)
         try:
             return file_reading(
                 offer.origin,
@@ -193,6 +197,7 @@ class DriverRestoreEnvironment:
                 input_url(without_pattern(path), new.session),
                 options,
                 archive=None if archive is None else input_url(archive, new.session),
+                unlisted=recorded if recorded is not None and archive != recorded else "",
                 gone_on=self._gone_on(offer),
             )
         except FlinkishError as error:

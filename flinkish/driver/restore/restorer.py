@@ -68,7 +68,7 @@ class Restored:
     plan
         The query's part of the restore plan.
     typed
-        How its typed states go on.
+        How its typed states continue.
     """
 
     batch_id: int | None
@@ -346,7 +346,7 @@ class Restorer:
 
 
 def _origin(registry: Registry, spec: RestoreSpec) -> JobOrigin | None:
-    """Return the job that is gone on from (``run --resume``); None for a savepoint."""
+    """Return the job that is resumed (``run --resume``); None for a savepoint."""
     return None if spec.job is None else resumed_origin(registry, registry.job(spec.job))
 
 
@@ -493,13 +493,13 @@ def check_names(
         )
         if not to_come and not any(op.answers_to(name) for op in operators):
             raise UsageError(
-                f"the program has no operator {name!r}, for which a part of the answer is accepted",
+                f"the program has no operator {name!r}, for which partial results are accepted",
                 hint=f"{ACCEPT_PARTIAL} UID; see the program's uids with: flinkish info APP.py",
             )
     for old, new in spec.options.uid_map:
         if new not in uids and not left.may_give(old):
             raise UsageError(
-                f"the program has no operator with uid {new!r}, to which the uid map gives {old!r}",
+                f"the program has no operator with uid {new!r}, to which the uid map maps {old!r}",
                 hint="--uid-map OLD=NEW; see the program's uids with: flinkish info APP.py",
             )
 

@@ -75,7 +75,7 @@ class StartJudge:
             Its checkpoint, which may not exist yet. One whose first batch has another number than 0
             is made here.
         again
-            Whether it goes on where the job's last driver left it.
+            Whether it continues where the job's last driver left it.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class StartJudge:
         return [judgement.text]
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
-        """Return the job that has gone on with a query in another checkpoint, the furthest."""
+        """Return the job that has continued a query in another checkpoint, the furthest."""
         here = begins.checkpoint or ""
         runs = [
             EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
@@ -146,7 +146,7 @@ class StartJudge:
         return max((r for r in runs if r.batch > last), key=lambda r: r.batch, default=None)
 
     def _moved(self, query_id: str, begins: Beginning) -> EarlierRun | None:
-        """Return the newest run of this job's name if it has gone on under another query id.
+        """Return the newest run of this job's name if it has continued under another query id.
 
         So it is where an older savepoint was restored. Runs of a name that have nothing to do with
         each other are not meant: the newest has come from one that ran in this checkpoint.
@@ -155,7 +155,7 @@ class StartJudge:
         if other is None or self._job.state is JobState.RESTARTING:
             return None
         if other.job.launch.restore is None or other.job.launch.restore.options.fork:
-            return None  # a fork lets the original go on
+            return None  # a fork lets the original continue
         query = next((each for each in other.queries if each.name == begins.query), None)
         batch = None if query is None else newest_batch(query)
         if query is None or batch is None or query.query_id == query_id:

@@ -1,4 +1,4 @@
-"""The typed states of a query that goes on from a restored, or its own, checkpoint.
+"""The typed states of a query that continues from a restored, or its own, checkpoint.
 
 What the planner has decided about them (:mod:`flinkish.restore.plan.typed_state`) has two effects
 in the driver: the next savepoint keeps the snapshots of all serializers that have written values,
@@ -25,7 +25,7 @@ from flinkish.state.declared import formats_to_text
 from flinkish.state.generations import ResolvedState
 from flinkish.state.snapshots import StatePlace
 
-#: How each typed state goes on, by the ordinal of its operator and the name of its column.
+#: How each typed state continues, by the ordinal of its operator and the name of its column.
 TypedStates = Mapping[int, Mapping[str, ResolvedState]]
 
 
@@ -38,7 +38,7 @@ def typed_states_of(restore: QueryRestore) -> TypedStates:
 def resolve_in_place(
     planned: PlannedQuery, known: Mapping[int, StateSemantics], modules: tuple[str, ...]
 ) -> TypedStates:
-    """Decide how a query goes on with typed states in the checkpoint that it has.
+    """Decide how a query continues with typed states in the checkpoint that it has.
 
     Nothing can be rewritten there, so changed serializers migrate lazily.
 
@@ -52,7 +52,7 @@ def resolve_in_place(
     Raises
     ------
     Incompatible
-        The program cannot go on with a state, or a newer one wrote a snapshot.
+        The program cannot continue with a state, or a newer one wrote a snapshot.
     Corrupt
         The snapshot of a serializer is damaged.
     """

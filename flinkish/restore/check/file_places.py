@@ -36,6 +36,7 @@ def file_reading(
     options: Mapping[str, str],
     *,
     archive: str | None = None,
+    unlisted: str = "",
     gone_on: int | None = None,
 ) -> FileReading | None:
     """Return where the files of a saved position are.
@@ -52,6 +53,8 @@ def file_reading(
         The source's options, by their names in lower case.
     archive
         The URL of the directory to which the source moves files that it has read.
+    unlisted
+        The directory that the savepoint names for that, if it is another one.
     gone_on
         The newest batch of another run of the query, if it is later than the savepoint's.
 
@@ -97,7 +100,15 @@ def file_reading(
     return replace(
         found,
         ages=_ages(found, files, saved, there, options, deep=deep),
-        cleaned=_cleaned(files, there, archive, saved.options or options, gone_on, deep=deep),
+        cleaned=_cleaned(
+            files,
+            there,
+            archive,
+            unlisted,
+            saved.options or options,
+            gone_on,
+            deep=deep,
+        ),
     )
 
 
@@ -168,6 +179,7 @@ def _cleaned(
     read: Sequence[ReadFile],
     place: _Place,
     archive: str | None,
+    unlisted: str,
     options: Mapping[str, str],
     gone_on: int | None,
     *,
@@ -180,14 +192,18 @@ def _cleaned(
     mode = options.get("cleansource", "off").strip().lower()
     if mode not in ("archive", "delete"):
         return None
-    if archive is not None and gone_on is None and not archive.startswith("file:"):
-        return None
+    if mode == "delete":
+        archive, unlisted = None, ""
+    remote = archive is not None and not archive.startswith("file:")
+    listed = None if archive is None or (remote and gone_on is None) else archive
     known = {unquote(each.path) for each in read}
-    there = None if mode == "delete" or archive is None else place.files(deep=deep, above=archive)
-    if there is None:
-        return None if gone_on is None else Cleaned(mode, gone_on=gone_on)
-    archived = len(there.keys() - known)
-    return Cleaned(mode, archived, unquote(archive or ""), gone_on) if archived else None
+    there = None if listed is None else place.files(deep=deep, above=listed)
+    archived = 0 if there is None else len(there.keys() - known)
+    if archived:
+        return Cleaned(mode, archived, unquote(listed or ""), gone_on=gone_on)
+    if unlisted or (gone_on is not None and there is None):
+        return Cleaned(mode, unlisted=unlisted, gone_on=gone_on)
+    return None
 
 
 def _with_moved(

@@ -12,7 +12,6 @@ from flinkish.messages.plan import (
     KeptQueryId,
     OperatorOrigin,
     OperatorRow,
-    PinRow,
     PlanVerdict,
     QueryRow,
     Refusal,
@@ -26,7 +25,6 @@ from flinkish.messages.plan import (
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
-from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.plan.source_row import SourcePlan
@@ -66,7 +64,7 @@ def restore_plan(
             *_left_sources(queries, left),
         ),
         sinks=tuple(_sink(q.name, q.sink) for q in queries if q.sink is not None),
-        pins=tuple(_pin(query.name, pin) for query in queries for pin in query.pins),
+        pins=tuple(pin for query in queries for pin in query.pins),
         checks=tuple(replace(check, query=q.name) for q in queries for check in q.checks),
     )
     verdicts = [_verdict_of(query) for query in queries]
@@ -307,17 +305,4 @@ def _sink(query: str, sink: SinkPlan) -> SinkRow:
         reason=sink.reason,
         text=sink.text,
         advice=sink.advice,
-    )
-
-
-def _pin(query: str, pin: PinPlan) -> PinRow:
-    return PinRow(
-        query=query,
-        key=pin.key,
-        name=pin.name,
-        pinned=pin.pinned,
-        asked=pin.asked,
-        verdict=pin.verdict,
-        text=pin.text,
-        advice=pin.advice,
     )

@@ -1,4 +1,4 @@
-"""Which files a file source leaves out for their age, and which it has forgotten. Pure.
+"""Which files a file source ignores because of their age, and which it has forgotten. Pure.
 
 Facts used (``FileStreamSource`` and its ``SeenFilesMap``, proven on Spark 3.5.9 and 4.3.0):
 
@@ -115,7 +115,7 @@ def file_ages(
     now: int | None,
     before: int | None,
 ) -> FileAges:
-    """Return what becomes of files by their age.
+    """Return which files are ignored, and which are read again, because of their age.
 
     Parameters
     ----------
@@ -148,24 +148,36 @@ def with_ages(
     """Return the row with the files that are left out for their age, or read again."""
     ages = reading.ages
     limit = f"maxFileAge, {_duration(ages.limit)} before the newest file that was read"
-    enough = f"let the program have maxFileAge={ages.days}d"
+    enough = f"set maxFileAge={ages.days}d in the program"
     if ages.lost:
         text = (
-            f"{files_of(ages.lost)} below {reading.path} {_are(ages.lost)} older than the "
+            f"{files_of(ages.lost)} below {reading.path} {are(ages.lost)} older than the "
             f"program's {limit}: Spark never reads {_them(ages.lost)}"
         )
         agreed = facts.options.accept_lost_rows
         row = _asked(row, source, "files-too-old", text, enough, ACCEPT_LOST_ROWS, agreed=agreed)
     if ages.forgotten and not row.blocks:
         text = (
-            f"{files_of(ages.forgotten)} that {_were(ages.forgotten)} read {_are(ages.forgotten)} "
-            f"older in its log than {limit}, and newer where {_they_lie(ages.forgotten)} now: "
-            f"Spark has forgotten {_them(ages.forgotten)}, and reads {_them(ages.forgotten)} again"
+            f"{files_of(ages.forgotten)} already read {are(ages.forgotten)} older in its log "
+            f"than {limit}, but newer on disk now: Spark has forgotten {_them(ages.forgotten)} and "
+            f"reads {_them(ages.forgotten)} again"
         )
-        advice = f"give them their times again (cp -p keeps them), or {enough}"
+        advice = f"restore their modification times (cp -p keeps them), or {enough}"
         agreed = facts.options.accept_repeated_rows
         row = _asked(row, source, "files-forgotten", text, advice, ACCEPT_REPEATED, agreed=agreed)
     return row
+
+
+def archive_to_list(own: str | None, saved: str | None) -> str | None:
+    """Return the archive in which to look for files, of the program's and the savepoint's.
+
+    Anybody may have written the savepoint: what it names is listed only within what the program
+    names. Both are locations in their normal form.
+    """
+    if own is None or saved is None:
+        return own
+    inside = saved.startswith(f"{own.rstrip('/')}/") and ".." not in saved.split("/")
+    return saved if inside else own
 
 
 def with_cleaned(
@@ -177,18 +189,25 @@ def with_cleaned(
         return row
     if cleaned.archived:
         text = (
-            f"{files_of(cleaned.archived)} that {_were(cleaned.archived)} not read by then "
-            f"{lie_of(cleaned.archived, 'lies', 'lie')} in the archive {cleaned.place} "
-            f"(cleanSource=archive), where a later run has put {_them(cleaned.archived)}: Spark "
-            f"never reads {_them(cleaned.archived)}"
+            f"{files_of(cleaned.archived)} not read before the savepoint {are(cleaned.archived)} "
+            f"in the archive {cleaned.place} (cleanSource=archive), where a later run has moved "
+            f"{_them(cleaned.archived)}: Spark never reads {_them(cleaned.archived)}"
         )
         advice = f"move {_them(cleaned.archived)} back below {reading.path}"
+    elif cleaned.gone_on is None:
+        text = (
+            f"{source.describe()}: the savepoint's program archived its files in "
+            f"{cleaned.unlisted}, which this program does not name as its sourceArchiveDir: not "
+            "checked for files that a later run has read and archived"
+        )
+        check = Check("files-cleaned", RestoreOutcome.WARNING, text)
+        return replace(row, checks=(*row.checks, check))
     else:
         how = "deletes" if cleaned.mode == "delete" else "archives"
         text = (
-            f"another run has gone on to batch {cleaned.gone_on}, and the source {how} the files "
-            f"that it has read (cleanSource={cleaned.mode}): what was read since is gone, and is "
-            "never read again"
+            f"another run has continued to batch {cleaned.gone_on}, and the source {how} the files "
+            f"that it has read (cleanSource={cleaned.mode}): files read since the savepoint are "
+            "gone, and this program never reads them"
         )
         advice = f"put these files back below {reading.path}, or take a newer savepoint"
     agreed = facts.options.accept_lost_rows
@@ -224,25 +243,13 @@ def files_of(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"
 
 
-def lie_of(count: int, one: str = "does", several: str = "do") -> str:
-    """Return the form of a verb for a number of things."""
-    return one if count == 1 else several
-
-
-def _are(count: int) -> str:
+def are(count: int) -> str:
+    """Return the form of the verb for a number of things."""
     return "is" if count == 1 else "are"
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
-
-
-def _they_lie(count: int) -> str:
-    return "it lies" if count == 1 else "they lie"
 
 
 def _duration(ms: int) -> str:

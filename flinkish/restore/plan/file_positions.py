@@ -1,4 +1,4 @@
-"""What a file source meets that continues from a saved position below another path. Pure.
+"""Findings about a file source that resumes from a saved position in another path. Pure.
 
 Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
 
@@ -22,7 +22,7 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.file_ages import files_of, lie_of, with_ages, with_cleaned
+from flinkish.restore.plan.file_ages import are, files_of, with_ages, with_cleaned
 from flinkish.restore.plan.new_offsets import MOVED, Target
 from flinkish.restore.plan.positions import SET, name_option, reset_flag
 from flinkish.restore.plan.source_row import (
@@ -42,7 +42,7 @@ SOURCE_MOVED = "source-moved"
 def judge_files(
     row: SourcePlan, reading: FileReading, target: Target | None, facts: BrokerFacts = NO_FACTS
 ) -> SourcePlan:
-    """Return the row of a file source, with what becomes of its files.
+    """Return the row of a file source, with the consequences for its files.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def judge_files(
 
 
 def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> SourcePlan:
-    """Return the row of a file source, with what becomes of the files that it has read."""
+    """Return the row of a file source, with the consequences for the files that it has read."""
     source, saved = row.new, row.saved
     if source is None or saved is None or row.blocks:
         return row
@@ -76,18 +76,18 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
     begins = change_of(source, saved) if row.verdict == "changed" else source.describe()
     row = replace(row, elsewhere=True, verdict="changed", reason="path-changed")
     again = f"read everything that is there again: {reset_flag(source)}"
-    keep = f"if the files were moved, go on behind them: {moved_flag(source)}"
+    keep = f"if the files were moved, keep the position: {moved_flag(source)}"
     if reading.refused:
         return replace(
             row,
             verdict="consent-needed",
             reason=SOURCE_MOVED,
-            text=f"{begins}: {files_of(reading.planned_outside)} of the batch that is planned, and "
-            f"that Spark reads first, {lie_of(reading.planned_outside)} not lie below "
-            f"{reading.path}: it would fail (Wrong basePath), or skip them",
+            text=f"{begins}: {files_of(reading.planned_outside)} of the planned batch, which Spark "
+            f"reads first, {are(reading.planned_outside)} not below {reading.path}: "
+            "Spark would fail (Wrong basePath) or skip them",
             advice=f"{keep}; or {again}"
             if reading.planned_moved >= reading.planned_outside
-            else f"let the program read the old path until that batch is committed; or {again}",
+            else f"have the program read the old path until that batch is committed; or {again}",
         )
     if reading.only_batch and not reading.pattern:
         return replace(
@@ -95,30 +95,31 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
             verdict="consent-needed",
             reason=SOURCE_MOVED,
             text=f"{begins}: Spark asks for the files of the only batch again, and "
-            f"{files_of(reading.outside)} of it {lie_of(reading.outside)} not lie below "
+            f"{files_of(reading.outside)} of it {are(reading.outside)} not below "
             f"{reading.path}: it would fail (Wrong basePath)",
             advice=f"{keep}; or {again}" if reading.moved else again,
         )
     if reading.by_name:
-        text = f"{begins}: its files are known by their names (fileNameOnly), those of the "
-        return replace(row, text=f"{text}{reading.files} that were read are not read again")
+        text = f"{begins}: files are identified by name (fileNameOnly): those of the "
+        return replace(row, text=f"{text}{reading.files} already read are not read again")
     if reading.moved:
         return replace(
             row,
             verdict="consent-needed",
             reason=SOURCE_MOVED,
-            text=f"{begins}: {reading.moved} of the {files_of(reading.outside)} that were read "
-            f"from another path lie below {reading.path} now, and Spark knows files by their full "
-            "paths: it would read them again",
+            text=f"{begins}: {reading.moved} of the {files_of(reading.outside)} read from another "
+            f"path {are(reading.moved)} now below {reading.path}: Spark identifies "
+            "files by full path, and would read them again",
             advice=f"{keep}; or {again}",
         )
     if not reading.known:
         return replace(row, text=f"{begins}: {_ALL_NEW}", advice=f"{keep}; or {again}")
     return replace(
         row,
-        text=f"{begins}: none of the {files_of(reading.outside)} that were read from another path "
-        f"lies below {reading.path}, so every file there is new and will be read",
-        advice=f"make sure that only new files are there, or start it afresh: {reset_flag(source)}",
+        text=f"{begins}: none of the {files_of(reading.outside)} read from another path is below "
+        f"{reading.path}, so every file there is new and will be read",
+        advice="make sure that only new files are there, or start the source from scratch: "
+        f"{reset_flag(source)}",
     )
 
 
@@ -127,7 +128,7 @@ def judge_unknown(
 ) -> SourcePlan:
     """Return the row of a file source whose saved position is not described: of plain checkpoints.
 
-    The logs of the checkpoint go on as they are, so that Spark may ask for files elsewhere.
+    The checkpoint keeps its logs as they are, so that Spark may ask for files elsewhere.
     """
     source = row.new
     if source is None or reading is None:
@@ -142,32 +143,32 @@ def judge_unknown(
         verdict="incompatible",
         reason=SOURCE_MOVED,
         text=f"{source.describe()}: Spark reads {files_of(outside)} of the checkpoint again, and "
-        f"{_they(outside)} not lie below {reading.path}: it would fail (Wrong basePath), or skip "
-        f"{'it' if outside == 1 else 'them'}",
-        advice="let the program read the old path with flinkish (a link there will do), take a "
-        f"savepoint of it, and restore that with {moved_flag(source)}",
+        f"{'it is' if outside == 1 else 'they are'} not below {reading.path}: it would fail (Wrong "
+        f"basePath) or skip {'it' if outside == 1 else 'them'}",
+        advice="run the program on the old path with flinkish (a symbolic link is enough), take a "
+        f"savepoint, and restore that with {moved_flag(source)}",
     )
 
 
 _ALL_NEW = (
-    "files are known by their full paths, so every file there is new and will be read, copies of "
-    "files that were read already too"
+    "files are identified by full path, so every file there is new and will be read, including "
+    "copies of files already read"
 )
 
 
 def moved_flag(source: NewSource) -> str:
-    """Return the option that lets a source go on behind files that were moved."""
+    """Return the option that lets a source keep its position when its files were moved."""
     return name_option(SET, source, f"={MOVED}")
 
 
 def _covered(
     row: SourcePlan, source: NewSource, saved: SavedSource, reading: FileReading
 ) -> SourcePlan:
-    known = "by their names" if reading.by_name else "by their full paths"
+    known = "name" if reading.by_name else "full path"
     return replace(
         row,
-        text=f"{change_of(source, saved)}: the {files_of(reading.files)} that were read lie there "
-        f"as before, are known {known} and are not read again; others there are new",
+        text=f"{change_of(source, saved)}: the {files_of(reading.files)} already read are still "
+        f"there, are identified by {known} and are not read again; others there are new",
         advice="",
     )
 
@@ -179,23 +180,23 @@ def _moved(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePl
     if not reading.moved or reading.planned_moved < reading.planned_outside:
         missing = reading.planned_outside - reading.planned_moved
         why = (
-            f"none of the {files_of(reading.outside)} that were read lies below {reading.path}"
+            f"none of the {files_of(reading.outside)} already read is below {reading.path}"
             if not reading.moved
-            else f"{files_of(missing)} of the planned batch {lie_of(missing)} not lie below "
-            f"{reading.path}"
+            else f"{files_of(missing)} of the planned batch {are(missing)} not below {reading.path}"
         )
         return replace(
             row,
             verdict="incompatible",
             reason=SOURCE_MOVED,
-            text=f"{source.describe()} cannot go on behind files that were moved: {why}",
+            text=f"{source.describe()} cannot keep its position, as not all files were "
+            f"moved: {why}",
             advice=f"move them there too, or leave out {moved_flag(source)}",
         )
     return replace(
         row,
         verdict="set",
         reason=SOURCE_MOVED,
-        text=f"{source.describe()} goes on behind the {files_of(reading.outside)} that were moved "
+        text=f"{source.describe()} continues after the {files_of(reading.outside)} that were moved "
         f"from {unquote(reading.move.old)} to {unquote(reading.move.new)}",
         advice="",
         move=reading.move,
@@ -208,8 +209,8 @@ def _reset(row: SourcePlan, source: NewSource, reading: FileReading) -> SourcePl
     if not again or not reading.known:
         return row
     text = (
-        f"{source.describe()} starts afresh: up to {again} of the {files_of(reading.files)} that "
-        "were read are there, and are read again"
+        f"{source.describe()} starts from scratch: up to {again} of the "
+        f"{files_of(reading.files)} already read are still there and are read again"
     )
     return replace(row, checks=(*row.checks, Check("files-reset", RestoreOutcome.NOTE, text)))
 
@@ -220,8 +221,8 @@ def _too_deep(source: NewSource, reading: FileReading) -> Iterable[Check]:
     yield Check(
         "files-too-deep",
         RestoreOutcome.WARNING,
-        f"{source.describe()}: the files that were read lie in directories below {reading.path}, "
-        "where Spark reads none: only files directly in it, and in directories key=value",
+        f"{source.describe()}: the files already read are in subdirectories of {reading.path} that "
+        "Spark does not read: it reads only files directly in it and in directories key=value",
         "read with a pattern (in/*), or set recursiveFileLookup",
     )
 
@@ -273,7 +274,3 @@ def base_of(urls: Sequence[str], path: str | None) -> str | None:
         same = next((i for i, (a, b) in enumerate(zip(common, parts)) if a != b), None)  # noqa: B905
         common = common[: min(len(parts), len(common) if same is None else same)]
     return "/".join(common)
-
-
-def _they(count: int) -> str:
-    return "it does" if count == 1 else "they do"

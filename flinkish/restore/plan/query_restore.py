@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flinkish.errors import FlinkishError
-from flinkish.messages.plan import Check, RestoreOutcome, Verdict
+from flinkish.messages.plan import Check, PinRow, RestoreOutcome, Verdict
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
 from flinkish.restore.plan.source_row import SourcePlan
@@ -67,7 +66,7 @@ class QueryRestore:
     rewrite: StateRewrite | None = None
     sources: tuple[SourcePlan, ...] = ()
     sink: SinkPlan | None = None
-    pins: tuple[PinPlan, ...] = ()
+    pins: tuple[PinRow, ...] = ()
     checks: tuple[Check, ...] = ()
     refusal: FlinkishError | None = None
     writes: Mapping[str, str | None] = field(default_factory=dict)

@@ -32,7 +32,7 @@ from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
-from flinkish.restore.plan.pins import pin_plans
+from flinkish.restore.plan.pins import pin_rows
 from flinkish.restore.plan.positions import RESET, SET, reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
@@ -200,8 +200,12 @@ class RestorePlanner:
             plan,
             identity,
             sources=rows,
-            pins=pin_plans(
-                plan.base.pins, new.settings, settings.parallelism, canonical=offer.canonical
+            pins=pin_rows(
+                new.name,
+                plan.base.pins,
+                new.settings,
+                settings.parallelism,
+                canonical=offer.canonical,
             ),
             checks=tuple(checks),
         )

@@ -72,6 +72,8 @@ class Cleaned:
         How many such files the archive has.
     place
         The archive.
+    unlisted
+        The archive that the savepoint names and the program does not: it is not listed.
     gone_on
         The newest batch of another run of the query, if it is later than the savepoint's.
     """
@@ -79,6 +81,7 @@ class Cleaned:
     mode: str
     archived: int = 0
     place: str = ""
+    unlisted: str = ""
     gone_on: int | None = None
 
 

@@ -221,6 +221,12 @@ def test_json_says_that_there_is_no_registry(cli: Command, words: tuple[str, ...
     assert absent == f"sqlite:///{cli.directory}/state/flinkish/registry.db"
 
 
+def test_json_has_the_warnings(cli: Command) -> None:
+    (cli.directory / "sp").mkdir()
+    [warning] = cli.ok("savepoint", "prune", "sp", "--keep-last", "1", "--json").json()["warnings"]
+    assert "there is no registry at" in warning
+
+
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
 @pytest.mark.parametrize("why", ["link", "directory-link", "refused"])
 def test_a_registry_that_cannot_be_looked_at_is_not_absent(

@@ -160,6 +160,17 @@ def test_settings_that_expressions_look_up(spark: Any, frame: Any) -> None:
     assert json[IGNORE_NULL_FIELDS] == ("true", True)
     assert json[TIME_ZONE] == ("UTC", True)
     assert settings(F.to_json(F.struct("id")))[IGNORE_NULL_FIELDS] == ("true", True)
+    csv = settings(F.to_csv(F.struct("ts", F.col("s").cast("binary")), {"timeZone": "UTC"}))
+    assert csv["spark.sql.binaryOutputStyle"] == ("HEX_DISCRETE", True)
+    assert csv[TIME_PARSER] == (session(TIME_PARSER), False)
+    assert TIME_ZONE not in csv
+    if hasattr(F, "to_xml"):  # Spark 4
+        xml = settings(F.to_xml(F.struct("ts"))), settings(F.from_xml("s", "x timestamp")["x"])
+        assert [each[TIME_PARSER] for each in xml] == [(session(TIME_PARSER), False)] * 2
+        assert [each[TIME_ZONE] for each in xml] == [("UTC", True), ("UTC", False)]
+        cut = "spark.sql.legacy.truncateForEmptyRegexSplit"
+        assert settings(F.split("s", "", 2)) == {cut: ("false", True)}
+    assert settings(F.split("s", "")) == settings(F.split("s", ",", 2)) == {}
     assert settings((wide * wide).cast("string"))[PRECISION_LOSS] == ("true", True)
     assert PRECISION_LOSS not in settings((fitting * fitting).cast("string"))
     assert settings(F.hour(F.to_timestamp("s")))[TIMESTAMP_TYPE] == ("TIMESTAMP_LTZ", False)

@@ -90,7 +90,9 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     archive = saved.root / "archive"
     options = {"cleansource": "archive", "sourcearchivedir": str(archive)}
 
-    def cleaned(mode: str = "archive", gone_on: int | None = None) -> Cleaned | None:
+    def cleaned(
+        mode: str = "archive", gone_on: int | None = None, *, unlisted: str = ""
+    ) -> Cleaned | None:
         given = options | {"cleansource": mode}
         place = source(f"file[{saved.input}]", offset=at(3))
         url = saved.input.as_uri()
@@ -100,7 +102,8 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
             str(saved.input),
             url,
             given,
-            archive=archive.as_uri(),
+            archive=None if unlisted else archive.as_uri(),
+            unlisted=unlisted,
             gone_on=gone_on,
         )
         assert found is not None
@@ -113,6 +116,8 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     assert cleaned(gone_on=8) is None
     (there / "9.json").write_text("{}")
     assert cleaned() == Cleaned("archive", 1, archive.as_uri())
+    assert cleaned(unlisted="/there") == Cleaned("archive", unlisted="/there")
+    assert cleaned("delete", unlisted="/there") is None
     assert cleaned("off", gone_on=8) is None
     assert cleaned("delete") is None
     assert cleaned("delete", gone_on=8) == Cleaned("delete", gone_on=8)

@@ -50,11 +50,11 @@ def test_another_zone_needs_consent_and_the_saved_one_is_offered() -> None:
         True,
     )
     assert change.text == (
-        f"the session's time zone was UTC and is Asia/Tokyo: {PART} depends on it, and state from "
-        "before does not go on with the rows to come"
+        f"the session's time zone was UTC and is Asia/Tokyo: {PART} depends on it, so existing "
+        "state does not match new rows"
     )
     assert change.advice == (
-        "go on with --conf spark.sql.session.timeZone=UTC, if the program does not set it itself"
+        "continue with --conf spark.sql.session.timeZone=UTC, unless the program sets it itself"
     )
 
 
@@ -87,7 +87,7 @@ def test_what_the_data_decides_is_only_told() -> None:
         meaning(zone("UTC", certain=False)), meaning(zone("Asia/Tokyo", certain=False))
     )
     assert not change.partial
-    assert change.text.endswith("depends on it where the texts name no zone")
+    assert change.text.endswith("depends on it where the text does not name a zone")
 
 
 def test_each_setting_is_told_once_with_the_parts_that_depend_on_it() -> None:
@@ -132,7 +132,7 @@ def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
     assert refusal is not None
     assert refusal.data["reasons"] == [SETTINGS_CHANGED]
     assert refusal.hint == (
-        "go on with --conf spark.sql.session.timeZone=UTC, if the program does not set it itself; "
+        "continue with --conf spark.sql.session.timeZone=UTC, unless the program sets it itself; "
         "or agree with --accept-partial hours"
     )
     assert advice_for(plan) == refusal.hint

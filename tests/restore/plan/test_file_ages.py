@@ -8,7 +8,13 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.restore.plan.file_ages import (
+    AgedFile,
+    age_before,
+    archive_to_list,
+    file_ages,
+    max_age_of,
+)
 from flinkish.restore.plan.source_answers import answered
 from flinkish.restore.plan.source_row import (
     BrokerFacts,
@@ -86,6 +92,36 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "saved", "listed"),
+    [
+        ("/old", None, "/old"),
+        ("/old", "/old", "/old"),
+        ("/old", "/old/2026", "/old/2026"),
+        ("/old", "/older", "/old"),
+        ("/old", "/old/../etc", "/old"),
+        ("/old", "s3a://theirs/old", "/old"),
+        (None, "/home", None),
+    ],
+)
+def test_a_savepoint_does_not_decide_which_directory_is_listed(
+    own: str | None, saved: str | None, listed: str | None
+) -> None:
+    assert archive_to_list(own, saved) == listed
+
+
+def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> None:
+    reading = FileReading("in", files=1, cleaned=Cleaned("archive", unlisted="/home"))
+    row = answered(SAME, BrokerFacts(files={0: reading}))
+    (check,) = row.checks
+    assert (row.verdict, check.id, check.outcome) == (
+        "as-is",
+        "files-cleaned",
+        RestoreOutcome.WARNING,
+    )
+    assert "in /home, which this program does not name" in check.text
+
+
+@pytest.mark.parametrize(
     ("reading", "reason", "agreed", "words"),
     [
         (
@@ -94,7 +130,7 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
             RestoreOptions(accept_lost_rows=True),
             [
                 "2 files below in are older than the program's maxFileAge, 7 days before the",
-                "let the program have maxFileAge=31d; or agree: --accept-lost-rows",
+                "set maxFileAge=31d in the program; or agree: --accept-lost-rows",
             ],
         ),
         (
@@ -102,8 +138,8 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
             "files-forgotten",
             RestoreOptions(accept_repeated_rows=True),
             [
-                "1 file that was read is older in its log than maxFileAge, 7 days before the",
-                "newer where it lies now: Spark has forgotten it, and reads it again",
+                "1 file already read is older in its log than maxFileAge, 7 days before the",
+                "but newer on disk now: Spark has forgotten it and reads it again",
                 "or agree: --accept-repeated-rows",
             ],
         ),
@@ -112,7 +148,7 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
             "files-cleaned",
             RestoreOptions(accept_lost_rows=True),
             [
-                "3 files that were not read by then lie in the archive file:///old",
+                "3 files not read before the savepoint are in the archive file:///old",
                 "move them back below in; or agree: --accept-lost-rows",
             ],
         ),
@@ -120,7 +156,7 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
             FileReading("in", files=1, cleaned=Cleaned("delete", gone_on=8)),
             "files-cleaned",
             RestoreOptions(accept_lost_rows=True),
-            ["another run has gone on to batch 8", "put these files back below in"],
+            ["another run has continued to batch 8", "put these files back below in"],
         ),
     ],
 )

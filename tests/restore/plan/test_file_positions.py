@@ -38,9 +38,9 @@ def judged(
 def test_files_that_were_moved_would_be_read_again(row: SourcePlan) -> None:
     found = judged(row)
     assert (found.verdict, found.reason) == ("consent-needed", "source-moved")
-    assert "4 of the 4 files that were read from another path lie below in/new now" in found.text
+    assert "4 of the 4 files read from another path are now below in/new: Spark" in found.text
     assert found.advice == (
-        f"if the files were moved, go on behind them: {FLAG}; or read everything that is there "
+        f"if the files were moved, keep the position: {FLAG}; or read everything that is there "
         "again: --reset-source 'file[in/new]'"
     )
 
@@ -48,7 +48,7 @@ def test_files_that_were_moved_would_be_read_again(row: SourcePlan) -> None:
 def test_moved_gives_the_files_in_the_log_their_new_paths() -> None:
     found = judged(CHANGED, target=parse_target("moved"))
     assert (found.verdict, found.move, found.elsewhere) == ("set", MOVE, True)
-    assert "goes on behind the 4 files that were moved from file:///in/old to" in found.text
+    assert "continues after the 4 files that were moved from file:///in/old to" in found.text
     # Said of files that lie where they lay, it changes nothing.
     assert judged(SAME, FileReading("in/new", files=4), parse_target("moved")) == SAME
     none = judged(CHANGED, replace(READING, moved=0), parse_target("moved"))
@@ -57,7 +57,7 @@ def test_moved_gives_the_files_in_the_log_their_new_paths() -> None:
     # A planned batch is read again: all its files have to be there.
     planned = replace(READING, moved=3, planned_outside=2, planned_moved=1)
     assert (
-        "1 file of the planned batch does not lie"
+        "1 file of the planned batch is not below"
         in judged(CHANGED, planned, parse_target("moved")).text
     )
 
@@ -75,11 +75,11 @@ def test_a_new_directory_with_new_files_is_read() -> None:
 def test_files_that_are_known_by_name_or_by_their_full_paths_are_not_read_again() -> None:
     by_name = judged(CHANGED, replace(READING, by_name=True))
     assert (by_name.verdict, by_name.elsewhere) == ("changed", True)
-    assert "known by their names (fileNameOnly)" in by_name.text
+    assert "identified by name (fileNameOnly)" in by_name.text
     assert "not read again" in by_name.text
     wider = judged(CHANGED, FileReading("in/*", files=4, pattern=True))
     assert (wider.verdict, wider.elsewhere, wider.advice) == ("changed", False, "")
-    assert "lie there as before, are known by their full paths and are not read again" in wider.text
+    assert "still there, are identified by full path and are not read again" in wider.text
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -87,11 +87,11 @@ def test_a_planned_batch_with_files_elsewhere_is_not_begun(by_name: bool) -> Non
     planned = replace(READING, planned_outside=2, planned_moved=2, by_name=by_name)
     found = judged(CHANGED, planned)
     assert (found.verdict, found.reason) == ("consent-needed", "source-moved")
-    assert "2 files of the batch that is planned" in found.text
+    assert "2 files of the planned batch, which Spark reads first" in found.text
     assert FLAG in found.advice
     left = judged(CHANGED, replace(planned, moved=0, planned_moved=0))
     assert left.verdict == "consent-needed"
-    assert "let the program read the old path until that batch is committed" in left.advice
+    assert "have the program read the old path until that batch is committed" in left.advice
     # A pattern is no base: Spark reads them where they still lie.
     glob = replace(planned, moved=0, planned_moved=0, pattern=True)
     assert not judged(CHANGED, glob).blocks
@@ -101,7 +101,7 @@ def test_the_files_of_an_only_batch_are_asked_for() -> None:
     found = judged(CHANGED, replace(READING, only_batch=True, by_name=True))
     assert (found.verdict, found.reason) == ("consent-needed", "source-moved")
     assert (
-        "Spark asks for the files of the only batch again, and 4 files of it do not" in found.text
+        "Spark asks for the files of the only batch again, and 4 files of it are not" in found.text
     )
     assert FLAG in found.advice
     elsewhere = judged(CHANGED, replace(READING, only_batch=True, moved=0))
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_does_not_describe_its_sources_is_refused_where_spark_
     asked = replace(READING, asked_outside=2)
     found = judge_unknown(unknown, asked)
     assert (found.verdict, found.reason) == ("incompatible", "source-moved")
-    assert "Spark reads 2 files of the checkpoint again, and they do not lie" in found.text
+    assert "Spark reads 2 files of the checkpoint again, and they are not below" in found.text
     assert judge_unknown(unknown, None) == judge_unknown(unknown, READING) == unknown
     assert judge_unknown(unknown, replace(asked, pattern=True)) == unknown
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_does_not_describe_its_sources_is_refused_where_spark_
 def test_a_source_that_starts_afresh_is_told_what_it_reads_again() -> None:
     (note,) = judged(RESET).checks
     assert note.outcome is RestoreOutcome.NOTE
-    assert "up to 4 of the 4 files that were read are there, and are read again" in note.text
+    assert "up to 4 of the 4 files already read are still there and are read again" in note.text
     assert judged(RESET, replace(READING, moved=0)).checks == ()
 
 

@@ -204,7 +204,8 @@ def test_a_changed_setting_is_asked_about_and_accepted() -> None:
     assert (plan.verdict, plan.exit_code) == ("consent-needed", 5)
     (op,) = plan.operators
     assert (op.verdict, op.reason) == ("consent-needed", "settings-changed")
-    assert any(line.startswith("sums [settings-changed]: go on with") for line in plan_lines(plan))
+    said = "sums [settings-changed]: continue with"
+    assert any(line.startswith(said) for line in plan_lines(plan))
     agreed = planner_of(saved, accept_partial=("sums",))
     assert agreed.plan(query, {}).refusal is None
     assert agreed.restore_plan(complete=True).operators[0].verdict == "as-is"
