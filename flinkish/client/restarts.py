@@ -124,8 +124,7 @@ def plan_restart(
     failure = job.failure or {}
     if failure.get("id") == NonRestoredState.id:
         raise WrongState(
-            f"{who} was refused as state would have been left behind, and would go on without it "
-            f"now: {failure.get('message')}",
+            f"{who} was refused as state would have been left behind: {failure.get('message')}",
             hint=f"start the program anew with flinkish run; {failure.get('hint')}",
             job_id=job.job_id,
             state=job.state.value,

@@ -251,6 +251,25 @@ def test_a_query_that_is_never_started_again_is_refused(
     assert job.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
 
 
+def test_a_job_that_died_while_its_queries_were_held_is_asked_again(
+    spark: Any, new_job: NewJob, saved: Saved
+) -> None:
+    savepoint, _ = saved("one", "two")
+
+    def dies() -> None:
+        start_counting(spark, "one")
+        raise RuntimeError("before it has started the other")
+
+    spec = RestoreSpec(path=savepoint["path"])
+    died = new_job(restore=spec).start(dies).wait()
+    assert "before it has started" in str(died.failure)
+    again = new_job(again=died).start(lambda: start_counting(spark, "one").awaitTermination())
+    refused = again.wait()
+    assert refused.failure is not None
+    assert refused.failure["id"] == NonRestoredState.id
+    assert again.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
+
+
 def test_a_planned_batch_is_not_replayed_before_all_state_has_an_owner(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
@@ -39,7 +40,12 @@ from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.non_restored_state import NonRestored
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    NonRestored,
+    Taken,
+    taken_before,
+)
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.positions import SET, check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
@@ -81,7 +87,12 @@ class Restorer:
     """Serves the restore of one job; thread-safe, as several threads may start queries."""
 
     def __init__(
-        self, registry: Registry, job_id: str, spec: RestoreSpec, planning: Planning
+        self,
+        registry: Registry,
+        job_id: str,
+        spec: RestoreSpec,
+        planning: Planning,
+        before: Taken = NOTHING_TAKEN,
     ) -> None:
         self._planning = planning
         self._registry = registry
@@ -108,6 +119,7 @@ class Restorer:
                 writers=self._others.writers,
             ),
             settings_of(spec, planning),
+            before,
         )
 
     @staticmethod
@@ -117,17 +129,20 @@ class Restorer:
         spec: RestoreSpec,
         planning: Planning,
         given: Mapping[str, tuple[int, str]],
+        plans: Mapping[str, RestorePlan | None],
     ) -> Restorer | None:
         """Return the restorer of a job that is started again, for queries not started before.
 
-        All state of the savepoint has had an owner, or was dropped by consent, when the job first
-        ran, but for queries that the program starts behind a bounded one. So nothing is checked
-        again.
+        What its earlier drivers restored has an owner. The rest is asked about again: the last
+        driver may have been killed while it held its queries, or before a bounded one had ended.
+        Names in options are not judged again: queries that have had them resume unseen.
 
         Parameters
         ----------
         given
             The restored batch and the location of the checkpoint, by query that was restored.
+        plans
+            The recorded plan of each query that was started before.
 
         Returns
         -------
@@ -136,11 +151,14 @@ class Restorer:
             a query may start without it, :func:`lost_origin` tells.
         """
         try:
-            found = Restorer(registry, job_id, spec, planning)
+            found = Restorer(registry, job_id, spec, planning, taken_before(plans))
         except (JobNotFound, SavepointNotFound, WrongState) as gone:
             log(f"what the job began with is gone: {gone.message}")
             return None
-        found._agreed = found._resumed = True
+        found._resumed = True
+        if spec.job is None and not found._offers.is_savepoint:
+            # A directory of checkpoints may have got others since the job ran.
+            found._agreed = ever_ran(registry, registry.job(job_id))
         found._given.update(given)
         return found
 
@@ -233,6 +251,8 @@ class Restorer:
 
     def _unknown_name(self, left: NonRestored | None = None) -> UsageError | None:
         """Return the error for a name in an option that no query has: see :func:`check_names`."""
+        if self._resumed:
+            return None
         try:
             check_names(self._spec, list(self._starting.values()), left)
         except UsageError as error:
@@ -267,8 +287,6 @@ class Restorer:
             An option names an operator or source that the program does not have
             (:func:`check_names`).
         """
-        if self._resumed:
-            return []
         left = self.non_restored()
         unknown = self._unknown_name(left if more_to_come else None)
         if unknown is not None and not over:

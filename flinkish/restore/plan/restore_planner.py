@@ -31,7 +31,12 @@ from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.new_offsets import Target, parse_target
-from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    NonRestored,
+    Taken,
+    find_non_restored,
+)
 from flinkish.restore.plan.pins import pin_plans
 from flinkish.restore.plan.positions import RESET, SET, reset_entries
 from flinkish.restore.plan.preconditions import preconditions
@@ -116,8 +121,11 @@ class RestorePlanner:
         options: RestoreOptions,
         environment: RestoreEnvironment,
         settings: PlanningSettings = DEFAULT_SETTINGS,
+        before: Taken = NOTHING_TAKEN,
     ) -> None:
         self.offers = offers
+        #: What earlier drivers of the job took of the savepoint.
+        self.before = before
         self.options = options
         self.settings = settings
         self._environment = environment
@@ -371,7 +379,7 @@ class RestorePlanner:
 
     def non_restored(self) -> NonRestored:
         """Return the parts of the savepoint that no query has taken so far."""
-        return find_non_restored(self.offers.queries, self.query_plans())
+        return find_non_restored(self.offers.queries, self.query_plans(), self.before)
 
     def _left_behind(self) -> NonRestored:
         """Return the non-restored state, without queries refused before operators were matched."""

@@ -112,7 +112,6 @@ def test_a_checkpoint_that_is_gone_is_named(cli: Command) -> None:
 
 
 def test_state_that_a_refused_start_left_behind_is_not_dropped(cli: Command) -> None:
-    """In place nothing is checked again."""
     left = NonRestoredState("no operator takes: uid 'y'").to_record()
     refused = cli("restart", add(cli, "a", "rides", failure=left, query=query(cli, None)))
     assert refused.code == 13
