@@ -43,7 +43,7 @@ from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_plans import source_plans
 from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
@@ -236,10 +236,17 @@ class RestorePlanner:
                 if r.new is not None and r.elsewhere
             },
         )
+        takes = rewrite is None and recipe.can_take_planned_state
+        recipe = replace(recipe, takes_planned_state=takes)
         sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, settings)
-        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
+        takes = takes and sink is not None and sink.reason == SINK_HAS_PLANNED
+        recipe = replace(
+            recipe,
+            rebase_to=sink.rebase_to if sink is not None else None,
+            takes_planned_state=takes,
+        )
         if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
