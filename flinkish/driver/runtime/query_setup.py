@@ -264,6 +264,8 @@ class Preparer:
                     )
                 return self._typed(replace(prepared, location=location), restored.typed)
         known = {} if is_fresh and own is None else self._known(name)
+        if not known and own is not None and self._judge is not None:
+            known = self._judge.meanings_in(own, session)
         return self._continued(replace(prepared, location=location if own is None else None), known)
 
     def _retried(self) -> str | None:

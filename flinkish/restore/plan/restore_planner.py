@@ -45,7 +45,7 @@ from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_plans import source_plans
+from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
@@ -470,12 +470,4 @@ def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishErr
     if refused:
         texts = "; ".join(check.text for check in refused)
         return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
-    stuck = [row for row in rows if row.blocks]
-    if stuck:
-        texts = "; ".join(row.text for row in stuck)
-        advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
-        reasons = [row.reason for row in stuck]
-        if any(row.verdict == "incompatible" for row in stuck):
-            return Incompatible(texts, hint=advice, reasons=reasons)
-        return ConsentNeeded(texts, hint=advice, reasons=reasons)
-    return None
+    return blocked(rows)

@@ -199,6 +199,15 @@ def test_from_a_savepoint_that_is_not_there(cli: Command) -> None:
     assert cli.status(job)["state"] == "FAILED"
 
 
+def test_a_refusal_says_which_command_takes_its_options(cli: Command) -> None:
+    program = Launch(str(cli.program), ("refused",), spark_home=str(cli.spark_home))
+    job = add(cli, "a", "rides", launch=program)
+    path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
+    refused = cli("restart", job, "--from", path)
+    assert refused.code == 5
+    assert f"--accept-repeated-rows (options of flinkish run -s {path}" in refused.err
+
+
 def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> None:
     """As in place: only a name that somebody gave is held unique."""
     program = Launch(str(cli.program), spark_home=str(cli.spark_home))
