@@ -229,6 +229,30 @@ def test_a_name_that_nothing_has_is_refused_before_anything_runs(
     assert not seen
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize(("name", "is_there"), [("two/rate", True), ("two/nothing", False)])
+def test_a_name_of_a_later_query_waits_for_it(
+    spark: Any, new_job: NewJob, saved: Saved, name: str, is_there: bool
+) -> None:
+    savepoint, _ = saved("one", "two")
+    seen: list[str] = []
+
+    def program() -> None:
+        for query in ("one", "two"):
+            writer = rate(spark).groupBy(rate_key()).count().writeStream.outputMode("update")
+            writer = writer.foreachBatch(lambda frame, _, q=query: seen.append(q * frame.count()))
+            writer.queryName(query).trigger(availableNow=True).start().awaitTermination()
+
+    options = RestoreOptions(reset_sources=(name,))
+    job = new_job(restore=RestoreSpec(savepoint["path"], options)).start(program)
+    final = job.wait()
+    assert any(each.startswith("one") for each in seen)
+    assert any(each.startswith("two") for each in seen) is is_there
+    notes = [note for query in job.runtime.queries() for note in query.notes]
+    assert sum("--reset-source" in note for note in notes) == is_there, "not of the first query"
+    assert (None if final.failure is None else final.failure["code"]) == (None if is_there else 2)
+
+
 def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, saved: Saved) -> None:
     savepoint, _ = saved("counts")
     job = restored(spark, new_job, savepoint["path"], name="renamed", allow_non_restored=True)

@@ -14,6 +14,7 @@ from flinkish.restore.source.restore_inputs import (
     SavedOperator,
     SavedQueryFacts,
     SavedSource,
+    within,
 )
 
 
@@ -46,10 +47,16 @@ class NonRestored:
         found += [op.describe() for op in self.operators]
         return found + [source.describe() for source in self.sources]
 
-    @property
-    def has_positions(self) -> bool:
-        """Whether a later query may have a source with a saved position."""
-        return bool(self.queries or self.sources)
+    def may_read(self, name: str) -> bool:
+        """Return whether a later query may have a source of this name, and go on from there.
+
+        It is what was saved of one that is left, or ``QUERY/`` and anything.
+        """
+        if any(within(name, query.key) is not None for query in self.queries):
+            return True
+        unknown = any(query.sources is None for query in self.queries)
+        sources = [*self.sources, *(s for q in self.queries for s in q.sources or ())]
+        return unknown or any(s.signature is None or s.answers_to(name) for s in sources)
 
     def may_give(self, old: str) -> bool:
         """Return whether a later query may take what ``--uid-map`` calls by this name."""
@@ -59,8 +66,11 @@ class NonRestored:
     def may_be_of(self, name: str) -> bool:
         """Return whether a later query may have an operator of this name that takes saved state.
 
-        One that was saved without a uid may have any name by now.
+        One that was saved without a uid may have any name by now. ``QUERY/NAME`` may be one if the
+        query is left as a whole.
         """
+        if any(within(name, query.key) is not None for query in self.queries):
+            return True
         ids = {each for op in self._every for each in (op.operator_id_v2, op.operator_id_v3)}
         return name in ids or any(op.uid in (None, name) for op in self._every)
 

@@ -298,9 +298,9 @@ class RestorePlanner:
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
         found: dict[int, Target] = {}
-        several = len(self.offers.queries) > 1
+        saved = list(self.offers.by_key)
         for name, target in self._set_offsets:
-            for entry in reset_entries([name], new, several_queries=several, option=SET):
+            for entry in reset_entries([name], new, saved, option=SET):
                 if entry in found or entry in plan.sources.reset:
                     raise UsageError(
                         f"the source {name!r}, which is to get other offsets, is named twice",
