@@ -106,6 +106,7 @@ COVERED_BY = {
     "driver/requests/actions": "driver/test_gate",
     "driver/requests/agent": "driver/test_gate",
     "driver/requests/job_savepoint": "driver/test_gate",
+    "driver/restore/checkpoint_runs": "driver/test_starts",
     "driver/restore/empty_checkpoint": "driver/test_starts",
     "driver/restore/first_batch": "driver/test_identity",
     "driver/restore/history": "driver/test_history",

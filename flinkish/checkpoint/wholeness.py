@@ -33,7 +33,8 @@ from flinkish.checkpoint.format.names import (
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
-from flinkish.errors import Corrupt, FlinkishError
+from flinkish.checkpoint.operators import read_operator
+from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
@@ -147,6 +148,36 @@ def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
     if damaged:
         raise damage_error(cut.root, cut.batch_id, damaged)
     return cut
+
+
+def planned_state(cut: Cut) -> tuple[str, ...]:
+    """Return the state files that the planned batch of a cut has written, if all are whole.
+
+    They are there if the query was killed between the commit of its sink and its own. With unique
+    ids (checkpoint format 2) nobody knows which files those are: a commit would say it.
+    """
+    if cut.planned_batch is None or cut.checkpoint_format != 1:
+        return ()
+    known = {file.path for file in cut.files.entries()}
+    files: dict[str, int] = {}
+    try:
+        for operator in cut.operators:
+            found = read_operator(
+                cut.root,
+                operator.ordinal,
+                version=cut.planned_batch + 1,
+                pins=cut.pins,
+                state_ids=None,
+            )
+            if found is None or found.partitions != operator.partitions:
+                return ()
+            files |= {file.path: file.size for file in found.files.entries()}
+        new = [(path, size) for path, size in files.items() if path not in known]
+        if any(damaged_files(cut.root, new, cut.pins, cut.offsets)):
+            return ()
+    except (FileNotFoundError, FlinkishError):
+        return ()
+    return tuple(path for path, _ in new)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from flinkish.client.context import Context
 from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
-from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState
+from flinkish.errors import (
+    ConsentNeeded,
+    DriverLost,
+    FlinkishError,
+    NonRestoredState,
+    UsageError,
+    WrongState,
+)
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
@@ -22,6 +29,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
+from flinkish.restore.plan.starts import with_options_of_run
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,14 @@ def restart(
         started = restart_from(
             context, job, savepoint, conf=conf, secret_args=secret_args, sink_ahead=sink_ahead
         )
-    return replace(begun, job=wait_until_started(context, started) if wait else started)
+    if not wait:
+        return replace(begun, job=started)
+    try:
+        return replace(begun, job=wait_until_started(context, started))
+    except ConsentNeeded as refusal:
+        if savepoint is not None:
+            with_options_of_run(refusal, savepoint)
+        raise
 
 
 def plan_restart(
@@ -124,8 +139,8 @@ def plan_restart(
     failure = job.failure or {}
     if failure.get("id") == NonRestoredState.id:
         raise WrongState(
-            f"{who} was refused because it would have dropped state, and a restart would continue "
-            f"without that state: {failure.get('message')}",
+            f"{who} was refused because state would have been left behind: "
+            f"{failure.get('message')}",
             hint=f"start the program with flinkish run; {failure.get('hint')}",
             job_id=job.job_id,
             state=job.state.value,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flinkish.client.context import Context
-from flinkish.errors import Superseded, UsageError, quoted
-from flinkish.launch.known_jobs import Standing, standing
+from flinkish.errors import Superseded, UsageError, WrongState, quoted
+from flinkish.launch.known_jobs import Standing, meant_to_begin, standing
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
@@ -44,14 +44,29 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
     Superseded
         A job of another name has continued from its state.
     WrongState
-        A process of it does not end.
+        A process of it does not end, or its only run failed before it began with a savepoint.
     """
     newest = standing(context.registry, name)
     if newest is None:
+        meant = meant_to_begin(context.registry, name)
+        if meant is not None and meant.launch.restore is not None:
+            raise _never_began(meant, meant.launch.restore.path)
         return None
     _check_newest(context, newest)
     wait_until_gone(context.registry, newest.job)
     return newest.job
+
+
+def _never_began(job: JobRecord, savepoint: str) -> WrongState:
+    """Return the refusal to start from the beginning what was to go on from a savepoint."""
+    return WrongState(
+        f"job {job.name} ({job.job_id}) failed before it began with {savepoint}, and no run of "
+        "that name has committed a batch: it would start from the beginning",
+        hint=f"start it again from there with: flinkish restart {job.job_id}, or: flinkish run "
+        f"--name {quoted(job.name)} -s {quoted(savepoint)}; or from the beginning without {_FLAG}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
 
 
 def _check_newest(context: Context, found: Standing) -> None:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.errors import JobNotFound, StorageError
+from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import KnownRun, KnownWriter
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run
 
@@ -67,7 +68,7 @@ class Standing:
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
     """Return where the job of a name would resume; None if no run has committed a batch.
 
-    The run ``but`` does not count.
+    The run ``but`` does not count, and none that :func:`never_began`.
     """
     seen: dict[str, Standing] = {}
 
@@ -75,11 +76,40 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
         queries = registry.queries(job.job_id)
         committed = {query.name: _committed(query) for query in queries}
         seen[job.job_id] = Standing(job, tuple(queries), committed)
+        if never_began(registry, seen[job.job_id]):
+            return False
         return any(q.batch_id is not None or committed[q.name] is not None for q in queries)
 
     runs = (job for job in registry.jobs(name=name) if job.job_id != but)
     job = newest_run(runs, has_committed)
     return None if job is None else seen[job.job_id]
+
+
+def never_began(registry: Registry, run: Standing) -> bool:
+    """Return whether a restored run has ended while its queries were held: it has done nothing.
+
+    It was refused, or killed before it was known whether all state has an owner. Its checkpoints
+    lack the state that has none.
+    """
+    spec = run.job.launch.restore
+    if spec is None or spec.is_awaited or ever_ran(registry, run.job):
+        return False
+    return all(
+        run.committed[query.name] == query.restored_batch == _planned(query)
+        for query in run.queries
+    )
+
+
+def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
+    """Return the newest run of a name if it failed before it began with a savepoint."""
+    ended = [job for job in registry.jobs(name=name) if job.state.is_final]
+    newest = max(ended, key=lambda job: (job.end_time or 0.0, job.start_time), default=None)
+    if newest is None or newest.state is not JobState.FAILED or newest.launch.restore is None:
+        return None
+    queries = registry.queries(newest.job_id)
+    committed = {query.name: _committed(query) for query in queries}
+    run = Standing(newest, tuple(queries), committed)
+    return newest if never_began(registry, run) else None
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
@@ -140,5 +170,12 @@ def _writes_kafka(row: QueryRow) -> bool:
 def _committed(query: QueryStatus) -> int | None:
     try:
         return newest_committed_batch(query.checkpoint_dir)
+    except StorageError:
+        return None
+
+
+def _planned(query: QueryStatus) -> int | None:
+    try:
+        return newest_planned_batch(query.checkpoint_dir)
     except StorageError:
         return None

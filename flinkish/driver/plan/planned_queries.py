@@ -55,6 +55,7 @@ def new_query(
                 stores=op.stores,
                 meaning=op.meaning,
                 serializers=op.typed.serializers if op.typed is not None else {},
+                query=name,
             )
             for op in planned.operators
         ),
@@ -68,6 +69,7 @@ def new_query(
                 feeds=source.feeds,
                 inputs=_inputs(planned, source),
                 options=source.options,
+                query=name,
             )
             for source in planned.sources
         ),

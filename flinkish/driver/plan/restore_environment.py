@@ -123,6 +123,7 @@ class DriverRestoreEnvironment:
             goes_back=identity.goes_back,
             in_use=identity.in_use,
             replays_planned=recipe.replays_planned and not offer.live,
+            has_planned_state=recipe.takes_planned_state,
             job_at=job_at,
         )
         return judge_sink(position, query, mode)

@@ -28,6 +28,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
@@ -39,9 +40,14 @@ from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.non_restored_state import NonRestored
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    NonRestored,
+    Taken,
+    taken_before,
+)
 from flinkish.restore.plan.plan_text import plan_lines
-from flinkish.restore.plan.positions import SET, check_reset
+from flinkish.restore.plan.positions import RESET, SET, check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
@@ -50,7 +56,7 @@ from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_inputs import NewQuery
+from flinkish.restore.source.restore_inputs import NewQuery, QueryKey
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 
@@ -81,7 +87,12 @@ class Restorer:
     """Serves the restore of one job; thread-safe, as several threads may start queries."""
 
     def __init__(
-        self, registry: Registry, job_id: str, spec: RestoreSpec, planning: Planning
+        self,
+        registry: Registry,
+        job_id: str,
+        spec: RestoreSpec,
+        planning: Planning,
+        before: Taken = NOTHING_TAKEN,
     ) -> None:
         self._planning = planning
         self._registry = registry
@@ -108,6 +119,7 @@ class Restorer:
                 writers=self._others.writers,
             ),
             settings_of(spec, planning),
+            before,
         )
 
     @staticmethod
@@ -117,17 +129,20 @@ class Restorer:
         spec: RestoreSpec,
         planning: Planning,
         given: Mapping[str, tuple[int, str]],
+        plans: Mapping[str, RestorePlan | None],
     ) -> Restorer | None:
         """Return the restorer of a job that is started again, for queries not started before.
 
-        All state of the savepoint has had an owner, or was dropped by consent, when the job first
-        ran, but for queries that the program starts behind a bounded one. So nothing is checked
-        again.
+        What its earlier drivers restored has an owner. The rest is asked about again: the last
+        driver may have been killed while it held its queries, or before a bounded one had ended.
+        Names in options are not judged again: queries that have had them resume unseen.
 
         Parameters
         ----------
         given
             The restored batch and the location of the checkpoint, by query that was restored.
+        plans
+            The recorded plan of each query that was started before.
 
         Returns
         -------
@@ -136,11 +151,14 @@ class Restorer:
             a query may start without it, :func:`lost_origin` tells.
         """
         try:
-            restorer = Restorer(registry, job_id, spec, planning)
+            restorer = Restorer(registry, job_id, spec, planning, taken_before(plans))
         except (JobNotFound, SavepointNotFound, WrongState) as gone:
             log(f"what the job began with is gone: {gone.message}")
             return None
-        restorer._agreed = restorer._resumed = True
+        restorer._resumed = True
+        if spec.job is None and not restorer._offers.is_savepoint:
+            # A directory of checkpoints may have got others since the job ran.
+            restorer._agreed = ever_ran(registry, registry.job(job_id))
         restorer._given.update(given)
         return restorer
 
@@ -233,13 +251,16 @@ class Restorer:
 
     def _unknown_name(self, left: NonRestored | None = None) -> UsageError | None:
         """Return the error for a name in an option that no query has: see :func:`check_names`."""
+        if self._resumed:
+            return None
         try:
-            check_names(self._spec, list(self._starting.values()), left)
+            started = list(self._starting.values())
+            check_names(self._spec, started, left, list(self._offers.by_key))
         except UsageError as error:
             return error
         return None
 
-    def check(self, *, more_to_come: bool, over: bool = False) -> list[str]:
+    def check(self, *, more_to_come: bool) -> list[str]:
         """Refuse to continue with non-restored state, unless ``-n`` was given.
 
         A name in an option is judged as soon as no later query can have it: when the program starts
@@ -251,13 +272,11 @@ class Restorer:
             The program may start more queries after this one, as it waits for a query that ends by
             itself. Saved queries without any restored state may then belong to later ones, unless a
             query of this program has found no state at all.
-        over
-            The queries have run already: a name that nothing has is only noted.
 
         Returns
         -------
         list of str
-            Notes on dropped state and on names.
+            Notes on dropped state.
 
         Raises
         ------
@@ -267,31 +286,26 @@ class Restorer:
             An option names an operator or source that the program does not have
             (:func:`check_names`).
         """
-        if self._resumed:
-            return []
         left = self.non_restored()
         unknown = self._unknown_name(left if more_to_come else None)
-        if unknown is not None and not over:
+        if unknown is not None:
             raise unknown
-        notes = [] if unknown is None else [f"{unknown.message}: it had no effect"]
-        for note in notes:
-            log(note)
         plans = self._planner.query_plans()
         if more_to_come and all(plan.base is not None for plan in plans):
             left = replace(left, queries=())
         if not left or self._agreed:
-            return notes
+            return []
         if not self._spec.options.allow_non_restored:
             error: FlinkishError = left.error()
             error.data.setdefault("plan", encode_fields(self.restore_plan()))
             raise error
         if more_to_come:
-            return notes
+            return []
         self._agreed = True
         dropped = [f"state dropped (-n): {line}" for line in left.lines()]
         for note in dropped:
             log(note)
-        return [*notes, *dropped]
+        return dropped
 
     def session_settings(self) -> Mapping[str, str]:
         """Return Spark settings that restored checkpoints need and the offset log does not pin."""
@@ -468,7 +482,10 @@ def settings_of(spec: RestoreSpec, planning: Planning) -> PlanningSettings:
 
 
 def check_names(
-    spec: RestoreSpec, queries: Sequence[NewQuery], left: NonRestored | None = None
+    spec: RestoreSpec,
+    queries: Sequence[NewQuery],
+    left: NonRestored | None = None,
+    saved: Collection[QueryKey] = (),
 ) -> None:
     """Raise UsageError if an option of the restore names something that the program lacks.
 
@@ -479,11 +496,17 @@ def check_names(
     left
         What they have not taken of the savepoint, if the program may start others; a name that one
         of those may have is passed over.
+    saved
+        The queries of the savepoint.
     """
     left = left or NonRestored()
-    if not left.has_positions:
-        check_reset(spec.options.reset_sources, queries)
-        check_reset([name for name, _ in spec.options.set_offsets], queries, option=SET)
+    later = [query.key for query in left.queries]
+    for option, names in (
+        (RESET, spec.options.reset_sources),
+        (SET, [name for name, _ in spec.options.set_offsets]),
+    ):
+        named = [name for name in names if not left.may_read(name)]
+        check_reset(named, queries, saved, later, option=option)
     uids = {op.uid for query in queries for op in query.operators or ()}
     uids |= {source.uid for query in queries for source in query.sources or ()}
     operators = [op for query in queries for op in query.operators or ()]

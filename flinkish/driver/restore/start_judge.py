@@ -1,26 +1,30 @@
 """The judgement of a query that starts without being restored just now, before Spark is asked.
 
-It looks at what ``run -s`` looks at: the batches of the sink, the query id, other jobs. Decisions
-are those of :mod:`flinkish.restore.plan.starts`.
+It looks at what ``run -s`` looks at: the batches of the sink, the query id, other jobs, and what
+has changed of file sources since the checkpoint was written. Decisions are those of
+:mod:`flinkish.restore.plan.starts` and :mod:`flinkish.restore.plan.source_plans`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.driver.plan.planned_queries import new_sink
+from flinkish.driver.plan.planned_queries import new_query, new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.query_id import newest_batch
@@ -127,11 +131,24 @@ class StartJudge:
             judgement = judged(self._stands(), begun_run(self._registry, self._job, name))
             assert isinstance(judgement, ConsentNeeded)
             raise judgement
+        ran = last_run_in(self._registry, begins, query_id)
+        notes = []
+        if ran is not None and planned is not None and begins.committed is not None:
+            notes = judge_sources(ran, new_query(name, planned, facts, session, {}, ()), planned)
         if judgement is None:
-            return []
+            return notes
         if judgement.rebase_to is not None:
             make_empty(planned, session, judgement.rebase_to, checkpoint)
-        return [judgement.text]
+        return [*notes, judgement.text]
+
+    def meanings_in(self, location: str, session: Any) -> Mapping[int, StateSemantics]:
+        """Return the meaning of the state in a checkpoint, by ordinal, as its last run knew it."""
+        try:
+            begins, query_id = beginning("", True, str(qualified(location, session)))
+        except StorageError:
+            return {}
+        ran = last_run_in(self._registry, begins, query_id)
+        return {} if ran is None else meanings_of(ran.facts)
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
         """Return the job that has continued a query in another checkpoint, the furthest."""

@@ -14,6 +14,7 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.outputs import one_name
+from flinkish.driver.restore.checkpoint_runs import meanings_of
 from flinkish.errors import ConsentNeeded, NoCommittedBatch
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -21,7 +22,6 @@ from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.history import saved_shift
-from flinkish.savepoint.format.contents import OperatorFacts
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,13 @@ def _planned(query: QueryStatus) -> int:
 
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
     """Return the run that a query's last status, and what its driver knew of it, describe."""
-    operators = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
         query.name,
         query.checkpoint_dir,
         query.batch_id,
         query.plan,
         query.restored_batch,
-        meanings={each.ordinal: each.meaning for each in operators if each.meaning is not None},
+        meanings=meanings_of(facts),
         query_id=query.query_id,
         own=query.own_location,
         history_shift=saved_shift(facts.sink if facts is not None else {}) or _planned(query),

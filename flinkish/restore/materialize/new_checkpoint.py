@@ -251,6 +251,8 @@ def _put(file: _File, path: str) -> None:
 def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     """Yield all files of the new checkpoint."""
     base = recipe.origins[recipe.base]
+    if recipe.takes_planned_state:
+        base = replace(base, files=(*base.files, *base.planned_state))
     if recipe.query_id is not None:
         change = partial(with_query_id, query_id=recipe.query_id)
         yield _File(METADATA, base, content=parsed(base, METADATA, change))

@@ -19,9 +19,11 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.source.restore_inputs import (
     NewQuery,
     NewSource,
+    QueryKey,
     SavedOperator,
     SavedQueryFacts,
     SavedSource,
+    within,
 )
 
 
@@ -91,7 +93,7 @@ def match_sources(
     UsageError
         A name in ``reset`` fits more than one source.
     """
-    afresh = reset_entries(reset, new, several_queries=len(saved) > 1)
+    afresh = reset_entries(reset, new, [query.key for query in saved])
     origins = _origins(own, saved, taken)
     if own is not None and origins == [own] and (own.sources is None or new.sources is None):
         if afresh:
@@ -133,19 +135,24 @@ _BECOMES = {RESET: "should start from scratch", SET: "should get other offsets"}
 
 
 def reset_entries(
-    names: Collection[str], new: NewQuery, *, several_queries: bool = False, option: str = RESET
+    names: Collection[str],
+    new: NewQuery,
+    saved: Collection[QueryKey] = (),
+    *,
+    option: str = RESET,
 ) -> frozenset[int]:
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
-    number of its line in the offset log. A DataFrame that is used twice is one source with two
-    lines, and the name stands for both. Names of other queries' sources are left to
-    :func:`check_reset`.
+    number of its line in the offset log; behind ``QUERY/`` it is one of that query alone. A
+    DataFrame that is used twice is one source with two lines, and the name stands for both. Names
+    of other queries' sources are left to :func:`check_reset`.
 
     Parameters
     ----------
-    several_queries
-        Whether the savepoint has more than one query, so that a number does not identify a source.
+    saved
+        The queries of the savepoint. If there are several, a number alone does not identify a
+        source.
     option
         The option that names them: :data:`RESET` or :data:`SET`.
 
@@ -156,9 +163,9 @@ def reset_entries(
     """
     entries: set[int] = set()
     for name in names:
-        fitting = _named(name, new.sources or ())
+        fitting = _named(name, new.sources or (), saved)
         number = name.isdigit() and all(s.uid != name for s in fitting)
-        if fitting and (len({s.directory for s in fitting}) > 1 or (number and several_queries)):
+        if fitting and (len({s.directory for s in fitting}) > 1 or (number and len(saved) > 1)):
             why = "is a number in each of the queries" if number else "fits more than one source"
             raise UsageError(
                 f"the source {name!r}, which {_BECOMES[option]}, {why}",
@@ -169,33 +176,49 @@ def reset_entries(
 
 
 def check_reset(
-    names: Collection[str], queries: Sequence[NewQuery], *, option: str = RESET
+    names: Collection[str],
+    queries: Sequence[NewQuery],
+    saved: Collection[QueryKey] = (),
+    left: Collection[QueryKey] = (),
+    *,
+    option: str = RESET,
 ) -> None:
     """Raise UsageError when an option names a source that no query of the program reads.
 
     Parameters
     ----------
     queries
-        All queries that the program starts.
+        All queries that the program has started.
+    saved
+        The queries of the savepoint.
+    left
+        Those of them that the program may start later.
     """
     for name in names:
-        if not any(_named(name, query.sources or ()) for query in queries):
+        if not any(_named(name, query.sources or (), saved) for query in queries):
+            query = next((key for key in left if key is not None), None)
+            later = "" if query is None else f"; for a query that starts later: {query}/{name}"
             raise UsageError(
                 f"the program has no source {name!r}, which {_BECOMES[option]}",
-                hint=f"{option} names one of its sources: {_listed(queries) or 'none'}",
+                hint=f"{option} names one of its sources: {_listed(queries) or 'none'}{later}",
             )
 
 
-def _named(name: str, sources: Sequence[NewSource]) -> list[NewSource]:
+def _named(
+    name: str, sources: Sequence[NewSource], saved: Collection[QueryKey] = ()
+) -> list[NewSource]:
     """Return the sources that a name fits: by uid, else by signature, number, or part of it."""
+    exact = [s for s in sources if s.uid == name] or [s for s in sources if s.signature == name]
+    if exact:
+        return exact
+    own = [s for s in sources if within(name, s.query) is not None]
+    if own:
+        return _named(str(within(name, own[0].query)), own)
+    if any(within(name, key) is not None for key in saved):
+        return []
     number = [s for s in sources if name == str(s.entry)] if name.isdigit() else []
     part = [s for s in sources if name in s.signature] if name and not name.isdigit() else []
-    return (
-        [s for s in sources if s.uid == name]
-        or [s for s in sources if s.signature == name]
-        or number
-        or part
-    )
+    return number or part
 
 
 def _listed(queries: Sequence[NewQuery]) -> str:

@@ -31,16 +31,21 @@ from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.new_offsets import Target, parse_target
-from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    NonRestored,
+    Taken,
+    find_non_restored,
+)
 from flinkish.restore.plan.pins import pin_rows
 from flinkish.restore.plan.positions import RESET, SET, reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_plans import source_plans
+from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
@@ -116,8 +121,11 @@ class RestorePlanner:
         options: RestoreOptions,
         environment: RestoreEnvironment,
         settings: PlanningSettings = DEFAULT_SETTINGS,
+        before: Taken = NOTHING_TAKEN,
     ) -> None:
         self.offers = offers
+        #: What earlier drivers of the job took of the savepoint.
+        self.before = before
         self.options = options
         self.settings = settings
         self._environment = environment
@@ -232,10 +240,17 @@ class RestorePlanner:
                 if r.new is not None and r.elsewhere
             },
         )
+        takes = rewrite is None and recipe.can_take_planned_state
+        recipe = replace(recipe, takes_planned_state=takes)
         sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, settings)
-        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
+        takes = takes and sink is not None and sink.reason == SINK_HAS_PLANNED
+        recipe = replace(
+            recipe,
+            rebase_to=sink.rebase_to if sink is not None else None,
+            takes_planned_state=takes,
+        )
         if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
@@ -287,9 +302,9 @@ class RestorePlanner:
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
         targets: dict[int, Target] = {}
-        several = len(self.offers.queries) > 1
+        saved = list(self.offers.by_key)
         for name, target in self._set_offsets:
-            for entry in reset_entries([name], new, several_queries=several, option=SET):
+            for entry in reset_entries([name], new, saved, option=SET):
                 if entry in targets or entry in plan.sources.reset:
                     raise UsageError(
                         f"the source {name!r}, which is to get other offsets, is named twice",
@@ -375,7 +390,7 @@ class RestorePlanner:
 
     def non_restored(self) -> NonRestored:
         """Return the parts of the savepoint that no query has taken so far."""
-        return find_non_restored(self.offers.queries, self.query_plans())
+        return find_non_restored(self.offers.queries, self.query_plans(), self.before)
 
     def _left_behind(self) -> NonRestored:
         """Return the non-restored state, without queries refused before operators were matched."""
@@ -459,12 +474,4 @@ def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishErr
     if refused:
         texts = "; ".join(check.text for check in refused)
         return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
-    stuck = [row for row in rows if row.blocks]
-    if stuck:
-        texts = "; ".join(row.text for row in stuck)
-        advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
-        reasons = [row.reason for row in stuck]
-        if any(row.verdict == "incompatible" for row in stuck):
-            return Incompatible(texts, hint=advice, reasons=reasons)
-        return ConsentNeeded(texts, hint=advice, reasons=reasons)
-    return None
+    return blocked(rows)

@@ -7,14 +7,17 @@ the source still reads what the position was taken in, and whether Spark can con
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
 from flinkish.restore.plan.file_positions import judge_unknown
 from flinkish.restore.plan.positions import SourceMatches, reset_flag
 from flinkish.restore.plan.source_answers import answered, without_offsets
 from flinkish.restore.plan.source_row import (
     NO_FACTS,
     BrokerFacts,
+    FileReading,
     SourcePlan,
     change_of,
     kind_of,
@@ -70,6 +73,49 @@ def source_plans(
     fresh = [source for source, old in zip(sources, paired, strict=True) if old is None]
     rows += [_dropped(s, fresh) for s in left or () if (s.query, s.entry) not in used]
     return tuple(rows)
+
+
+def is_changed_file_source(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether a file source reads another path than it did, or by other options.
+
+    Both are records of sources, as savepoints have them.
+    """
+    if kind_of(now.get("signature")) != "file" or before.get("signature") is None:
+        return False
+    return any(before.get(key) != now.get(key) for key in ("signature", "options"))
+
+
+def rows_in_place(
+    new: NewQuery, saved: Sequence[SavedSource], files: Mapping[int, FileReading]
+) -> tuple[SourcePlan, ...]:
+    """Return a row for each file source of a query that goes on in its own checkpoint.
+
+    Parameters
+    ----------
+    saved
+        The positions there, one for each source of ``new``.
+    files
+        Where the files of the sources are, by their entry; the others have not changed.
+    """
+    facts = BrokerFacts(files=files)
+    return tuple(
+        answered(_row(source, old, old.query, reset=False), facts)
+        for source, old in zip(new.sources or (), saved, strict=True)
+        if source.entry in files
+    )
+
+
+def blocked(rows: Sequence[SourcePlan]) -> FlinkishError | None:
+    """Return the refusal for sources, or None."""
+    stuck = [row for row in rows if row.blocks]
+    if not stuck:
+        return None
+    texts = "; ".join(row.text for row in stuck)
+    advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
+    reasons = [row.reason for row in stuck]
+    if any(row.verdict == "incompatible" for row in stuck):
+        return Incompatible(texts, hint=advice, reasons=reasons)
+    return ConsentNeeded(texts, hint=advice, reasons=reasons)
 
 
 def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> SourcePlan:

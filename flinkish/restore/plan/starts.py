@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from flinkish.errors import ConsentNeeded, StorageError
+from flinkish.errors import ConsentNeeded, FlinkishError, StorageError, quoted
 from flinkish.messages.calls import KnownWriter
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 from flinkish.restore.plan.source_row import kind_of
@@ -282,6 +282,19 @@ def _twice(written: EarlierRun) -> str:
         f"{written.describe()} has written the batches up to {written.batch} of the same input to "
         f"{written.checkpoint}, and {what}"
     )
+
+
+def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
+    """Return a refusal whose hint also names the command that takes the options in it.
+
+    Parameters
+    ----------
+    location
+        The checkpoint or savepoint that was to be resumed by a command without these options.
+    """
+    command = f"flinkish run -s {quoted(location)}"
+    refusal.hint = f"{refusal.hint} (options of {command}, with the program)"
+    return refusal
 
 
 def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:

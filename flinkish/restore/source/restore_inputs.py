@@ -66,6 +66,12 @@ def plain_signature(signature: str | None) -> str | None:
     return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
 
 
+def within(name: str, query: QueryKey) -> str | None:
+    """Return what a user's ``QUERY/NAME`` names in that query; None if it has another or none."""
+    prefix = f"{query}/"
+    return name.removeprefix(prefix) if query and name.startswith(prefix) else None
+
+
 def is_spark_name(uid: str | None, directory: str) -> bool:
     """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
 
@@ -168,6 +174,16 @@ class SavedSource(Identified):
         """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
         return is_spark_name(self.uid, self.directory)
 
+    def answers_to(self, name: str) -> bool:
+        """Return whether a user may call a source so that goes on from here.
+
+        It may read something else of the same kind by now.
+        """
+        kind, bracket, _ = name.partition("[")
+        known = self.signature or ""
+        other = bracket and known.startswith(f"{kind}[")
+        return name == self.uid or bool(other or (name and not name.isdigit() and name in known))
+
     def describe(self) -> str:
         """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
         name = repr(self.uid) if self.uid is not None else (self.signature or f"{self.entry}")
@@ -222,6 +238,8 @@ class NewOperator:
         The state that it will keep.
     serializers
         The program's serializers of its typed states, by the name of their column.
+    query
+        The name of the query.
     """
 
     ordinal: int
@@ -234,10 +252,12 @@ class NewOperator:
     stores: tuple[StoreInfo, ...] = ()
     meaning: StateSemantics = field(default_factory=StateSemantics)
     serializers: Mapping[str, TypeSerializer[Any]] = field(default_factory=dict)
+    query: str = ""
 
     def answers_to(self, name: str) -> bool:
-        """Return whether a name of the user's is its uid, its name or its id."""
-        return name in (self.uid, self.name, *self.lookup_ids)
+        """Return whether a name of the user's is its uid, its name or its id, behind ``QUERY/``."""
+        meant = {name, within(name, self.query) or name}
+        return not meant.isdisjoint((self.uid, self.name, *self.lookup_ids))
 
     def describe(self) -> str:
         """Return a text for messages: ``uid 'dedup' (dedupe)``."""
@@ -251,6 +271,8 @@ class NewSource:
 
     Attributes
     ----------
+    query
+        The name of that query.
     feeds
         The ordinals of the operators that it feeds.
     inputs
@@ -267,6 +289,7 @@ class NewSource:
     feeds: tuple[int, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: str = ""
 
     @property
     def is_named(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut
+from flinkish.checkpoint.wholeness import planned_state
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
 from flinkish.restore.recipe import SourceCheckpoint
@@ -133,12 +134,21 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     )
     return RestorableQuery(
         SavedQueryFacts(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
-        SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),
+        origin_of(cut),
         cut.query_id,
         cut.checkpoint_format,
         cut.pins,
         planned_fault=cut.planned_fault,
     )
+
+
+def origin_of(cut: Cut, *, running: bool = False) -> SourceCheckpoint:
+    """Return a cut of a checkpoint as the origin of a restore.
+
+    A ``running`` query ends with the batch that it has planned, so that none is replayed.
+    """
+    state = () if running else planned_state(cut)
+    return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id, planned_state=state)
 
 
 def of_record(record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool) -> RestorableQuery:

@@ -190,6 +190,29 @@ def test_everything_is_as_it_was() -> None:
     assert verdict_line(plan) == "verdict: ok: the savepoint can be restored"
 
 
+@pytest.mark.parametrize(
+    ("reason", "added", "takes"),
+    [
+        ("sink-has-planned", False, True),
+        ("sink-not-ahead", False, False),  # the batch is computed
+        ("sink-has-planned", True, False),  # with other state than it has written
+    ],
+)
+def test_the_state_of_a_planned_batch_is_taken_where_the_sink_has_it(
+    reason: str, added: bool, takes: bool
+) -> None:
+    before, now = aggregation("sums", "sum")
+    sink = SinkPlan("parquet", "/out", 8, "as-is", reason, "it has batch 8")
+    planner = planner_of(saved_query(before), facts=Facts(sink_plan=sink))
+    offer = planner.offers.by_key["q"]
+    origin = replace(offer.origin, planned_state=("state/0/0/9.delta",))
+    planner.offers = replace(planner.offers, by_key={"q": replace(offer, origin=origin)})
+    program = starting(now, new("more", 1)) if added else starting(now)
+    restore = planner.plan(program, {1: EmptyState(2)})
+    assert restore.recipe is not None, restore.refusal
+    assert restore.recipe.takes_planned_state is takes
+
+
 def test_a_changed_setting_is_asked_about_and_accepted() -> None:
     def zoned(operator: Any, zone: str) -> Any:
         settings = (Dependence(TIME_ZONE, zone, "key `k`", "hour(ts)"),)

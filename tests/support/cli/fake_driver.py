@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ["FLINKISH_HOME"])
 
-from flinkish.errors import Locked, NotSavepointable, ProgramFailed
+from flinkish.errors import ConsentNeeded, Locked, NotSavepointable, ProgramFailed
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import RequestResult
 from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
@@ -51,6 +51,10 @@ def main() -> int:
         exited = ProgramFailed("the program exited with status 2")
         registry.transition(job_id, JobState.FAILED, exited.message, failure=exited.to_record())
         return 2
+    if mode == "refused":
+        asked = ConsentNeeded("rows would be read again", hint="agree: --accept-repeated-rows")
+        registry.transition(job_id, JobState.FAILED, asked.message, failure=asked.to_record())
+        return 1
     if mode == "batch":
         registry.transition(job_id, JobState.FINISHED, "program ended")
         return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.murmur3_128 import murmur3_128
 from flinkish.restore.source.restore_inputs import (
@@ -116,4 +118,8 @@ def starting(
     *operators: NewOperator, name: str = "q", sources: tuple[NewSource, ...] = ()
 ) -> NewQuery:
     """A starting query."""
-    return NewQuery(name, operators, sources)
+    return NewQuery(
+        name,
+        tuple(replace(operator, query=name) for operator in operators),
+        tuple(replace(source, query=name) for source in sources),
+    )
