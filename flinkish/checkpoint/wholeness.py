@@ -34,7 +34,7 @@ from flinkish.checkpoint.format.names import (
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
 from flinkish.checkpoint.operators import read_operator
-from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
+from flinkish.errors import Corrupt, FlinkishError
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
