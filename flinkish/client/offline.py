@@ -95,9 +95,8 @@ def save_dead_job(
     )
     for name in sorted({query.name for query in queries} - facts.keys()):
         reporter.warning(
-            f"query '{name}' was run by an older flinkish, which recorded no operator "
-            "ids: only the same program can restore the savepoint, operator by operator "
-            "in order"
+            f"query '{name}' ended before its driver recorded its operator ids: only the same "
+            "program can restore the savepoint, operator by operator in order"
         )
     started = registry.now()
     arguments = SavepointArguments(target, format_, offline=True, full=full)

@@ -145,7 +145,7 @@ def query_of(row: Row) -> QueryStatus:
 
 @_checked("a query")
 def facts_of(row: Row) -> QueryFacts | None:
-    """Return the facts that a query's driver recorded; None from a driver of an older flinkish."""
+    """Return the facts that a query's driver recorded; None if it ended before that."""
     data = load(row["facts"])
     return None if data is None else decode(QueryFacts, data)
 

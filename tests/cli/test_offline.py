@@ -173,7 +173,7 @@ def test_a_job_whose_driver_kept_no_facts(cli: Command, tmp_path: Path) -> None:
     root = unpack("spark35-rocksdb-agg", tmp_path)
     register(cli, root, None)
     result = cli.ok("savepoint", JOB, "sp", "-q")
-    assert "older flinkish, which recorded no operator ids" in result.err
+    assert "ended before its driver recorded its operator ids" in result.err
     (query,) = open_savepoint(result.out.strip()).queries
     assert query.operators[0].uid is None
 

@@ -17,7 +17,7 @@ from flinkish.driver.plan.restore_environment import beginning, qualified, start
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
@@ -213,7 +213,7 @@ class StartJudge:
         batch = None if query is None else newest_batch(query)
         if batch is None or known is None or _signatures(known) != reads:
             return None
-        before = short_format(str(known.sink.get("format", "")))
+        before = str(known.sink.get("format", ""))
         is_there = sink.path is None or _writes_to(known, sink)
         if before.lower() != kind or not is_there:
             return None

@@ -58,14 +58,6 @@ SOURCE_OPTIONS = {
 }
 
 
-def plain_signature(signature: str | None) -> str | None:
-    """Return what a saved source reads as the driver says it now.
-
-    Savepoints had Spark's own name of every Kafka source in it: ``kafka[KafkaTable, subscribe=a]``.
-    """
-    return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
-
-
 def is_spark_name(uid: str | None, directory: str) -> bool:
     """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
 

@@ -16,7 +16,6 @@ from flinkish.restore.source.restore_inputs import (
     SavedOperator,
     SavedQueryFacts,
     SavedSource,
-    plain_signature,
 )
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
@@ -191,7 +190,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             directory=str(entry["directory"]),
             offset=offset,
             identity=identity_of(entry),
-            signature=plain_signature(entry.get("signature")),
+            signature=entry["signature"],
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
             topics=entry.get("topics") or {},
             options=_texts(entry.get("options")),

@@ -18,7 +18,8 @@ from flinkish.messages.restore_options import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
-from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
+from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
+from flinkish.savepoint.format.schemas import FORMAT_VERSION
 from flinkish.units import counted
 
 #: Levels of :func:`check_files`.

@@ -46,7 +46,7 @@ def header_from_avro(record: Mapping[str, Any]) -> Header:
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
         raise Damaged(f"it was created at the time {record['created']}")
-    left_out = tuple(LeftOut(**each) for each in record.get("left_out", ()))
+    left_out = tuple(LeftOut(**each) for each in record["left_out"])
     return Header(**{**record, "left_out": left_out})
 
 
@@ -100,10 +100,10 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
         StoreInfo(store["name"], _schema(store["key_schema"]), _schema(store["value_schema"]))
         for store in data["stores"]
     )
-    meaning = data.get("meaning")
+    meaning = data["meaning"]
     data["meaning"] = None if meaning is None else _meaning(_json(meaning))
     for part in fields(OperatorIdentity):
-        data.pop(part.name, None)
+        del data[part.name]
     return OperatorRecord(**data, identity=identity_of(record))
 
 
@@ -114,7 +114,7 @@ def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
 
 
 def _in_range(record: Mapping[str, Any], name: str, least: int, most: int) -> None:
-    value = record.get(name)
+    value = record[name]
     if value is not None and not least <= value <= most:
         raise Damaged(f"it says {name} is {value}")
 
@@ -141,7 +141,7 @@ def _meaning(data: Any) -> StateSemantics:
     snapshots = (text for each in meaning.serializers.values() for text in each)
     settings = (
         text
-        for each in meaning.settings or ()
+        for each in meaning.settings
         for text in (each.setting, each.value, each.part, each.expression)
     )
     texts = (

@@ -16,8 +16,7 @@ from flinkish.savepoint.format.contents import (
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
     """Return a job's query as its driver would pass it to the writer, from the registry's facts.
 
-    Only the row counts are missing. ``facts`` is None if the driver ran a flinkish that did not
-    record them.
+    Only the row counts are missing. ``facts`` is None if the driver ended before it recorded them.
     """
     if facts is None:
         return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)

@@ -19,7 +19,6 @@ from flinkish.operators.state_semantics import (
 )
 from flinkish.restore.plan.changed_settings import (
     SETTINGS_CHANGED,
-    SETTINGS_UNKNOWN,
     refuse_in_place,
     setting_changes,
 )
@@ -68,7 +67,6 @@ def test_another_zone_needs_consent_and_the_saved_one_is_offered() -> None:
         (meaning(zone("UTC", "key `a`")), meaning(zone("Asia/Tokyo", "key `b`"))),
         (StateSemantics(), meaning(zone("UTC"))),  # nothing is known of the state
         (None, meaning(zone("UTC"))),
-        (meaning(zone("UTC")), replace(meaning(), settings=None)),
         # An exception and the new rules never give two answers.
         (
             meaning(Dependence(TIME_PARSER, "EXCEPTION", PART)),
@@ -98,14 +96,6 @@ def test_each_setting_is_told_once_with_the_parts_that_depend_on_it() -> None:
     assert ansi.text.startswith("spark.sql.ansi.enabled was false and is true: key `k0` depends")
     assert "--conf spark.sql.ansi.enabled=false" in ansi.advice
     assert f"key `k2` ({HOUR}), 2 more depend on it" in zones.text
-
-
-def test_a_savepoint_without_the_record_is_told_where_the_program_depends_on_a_setting() -> None:
-    before = replace(meaning(), settings=None)
-    (change,) = changes(before, meaning(zone("UTC"), zone("UTC", "key `x`", certain=False)))
-    assert (change.reason, change.partial) == (SETTINGS_UNKNOWN, False)
-    assert "spark.sql.session.timeZone (UTC now)" in change.text
-    assert changes(before, meaning(zone("UTC", certain=False))) == []
 
 
 def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:

@@ -287,7 +287,7 @@ def test_every_level_has_its_word(info: SavepointInfo) -> None:
 def test_a_savepoint_without_one_of_its_partitions(
     take: Taking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that an older flinkish took, for which a single partition was that of a global limit."""
+    """As if the missing partition had been taken for the single one of a global limit."""
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "state/0/1")
     with monkeypatch.context() as older:
