@@ -177,7 +177,7 @@ def migrate(
     """
     done = rewrite(context, migration, launch, installation)
     try:
-        context.writable_registry.add_savepoint(done.record)
+        context.writable_registry.add_savepoint(done.savepoint)
     except RegistryError as error:
         context.reporter.warning(
             f"the new savepoint could not be added to the registry: {error.message}"

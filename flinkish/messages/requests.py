@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flinkish.messages.codec import OMIT_DEFAULT
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RequestResult:
         be known.
     """
 
-    savepoint: SavepointResult | None = None
+    savepoint: SavepointSummary | None = None
     stop_method: str | None = None
     left_out: tuple[LeftOut, ...] = field(default=(), metadata=OMIT_DEFAULT)
     complete: bool = field(default=True, metadata=OMIT_DEFAULT)

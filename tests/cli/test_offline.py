@@ -101,9 +101,9 @@ def test_of_a_dead_job(cli: Command, tmp_path: Path, state: JobState) -> None:
     savepoint = open_savepoint(result.out.strip())
     check_files(savepoint, FULL)
     header = savepoint.header
-    assert (header.job_id, header.job_name, header.trigger) == (JOB, "app", "offline")
-    assert (header.spark_version, header.python_version) == ("4.3.0", "3.11.9")
-    assert header.restored_from == "/sp/savepoint-x"
+    assert (header.job.job_id, header.job.name, header.trigger) == (JOB, "app", "offline")
+    assert (header.job.spark_version, header.job.python_version) == ("4.3.0", "3.11.9")
+    assert header.job.restored_from == "/sp/savepoint-x"
     (query,) = savepoint.queries
     assert (query.name, query.run_id) == ("counts", "run-1")
     assert query.batch_id == newest_committed_batch(str(root))
@@ -253,8 +253,8 @@ def test_of_a_foreign_checkpoint(cli: Command, tmp_path: Path, name: str) -> Non
     check_files(savepoint, FULL)
     (query,) = savepoint.queries
     assert (query.name, query.query_id, query.batch_id) == (name, cut.query_id, cut.batch_id)
-    assert (savepoint.header.job_name, savepoint.header.trigger) == (name, "offline")
-    assert savepoint.header.spark_version is None
+    assert (savepoint.header.job.name, savepoint.header.trigger) == (name, "offline")
+    assert savepoint.header.job.spark_version is None
     with cli.registry() as registry:
         (record,) = registry.savepoints(document["job_id"])
     assert record.path == savepoint.path
@@ -271,8 +271,8 @@ def test_of_a_directory_of_checkpoints(cli: Command, tmp_path: Path) -> None:
     savepoint = open_savepoint(path)
     queries: dict[str, QueryRecord] = {query.name: query for query in savepoint.queries}
     assert list(queries) == NAMES[:2]
-    assert savepoint.header.job_name == "rides"
-    assert savepoint.header.job_id == job_id_of(q.query_id for q in queries.values())
+    assert savepoint.header.job.name == "rides"
+    assert savepoint.header.job.job_id == job_id_of(q.query_id for q in queries.values())
 
 
 def test_a_checkpoint_written_a_moment_ago_needs_consent(cli: Command, tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     path = saved.out.strip().removeprefix("Savepoint completed. Path: file:")
     dead = open_savepoint(path)
     assert dead.header.trigger == "offline"
-    assert dead.header.spark_version == live.header.spark_version
-    assert dead.header.python_version == live.header.python_version
+    assert dead.header.job.spark_version == live.header.job.spark_version
+    assert dead.header.job.python_version == live.header.job.python_version
     (before,), (after,) = live.queries, dead.queries
     assert after.batch_id == before.batch_id
     assert (after.source, after.sink, after.run_id) == (before.source, before.sink, before.run_id)

@@ -17,18 +17,22 @@ from flinkish.messages.requests import (
     RequestResult,
     SavepointArguments,
 )
-from flinkish.messages.savepoints import SavedQuery, SavepointResult
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry import rows
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState, arguments_for
 
-SAVED = SavepointResult(
+SAVED = SavepointSummary(
     path="/sp/savepoint-ababab-0",
+    job_id="j",
+    created=1.5,
     format="native",
     bytes=10,
     files=2,
     duration=0.5,
     queries=(SavedQuery("q", 3, "qid"),),
+    shared_files=0,
+    moved_bytes=0,
 )
 #: Documents of version 1, without their version.
 DOCUMENTS = [
@@ -102,9 +106,10 @@ def test_the_savepoint_of_a_cancel() -> None:
 
 RESULTS = [
     (
-        '{"savepoint":{"path":"/sp/savepoint-ababab-0","format":"native","bytes":10,"files":2,'
-        '"shared_files":0,"moved_bytes":0,"duration":0.5,"queries":[{"name":"q","batch_id":3,'
-        '"query_id":"qid"}]},"stop_method":"quiesce",'
+        '{"savepoint":{"path":"/sp/savepoint-ababab-0","job_id":"j","created":1.5,'
+        '"format":"native","bytes":10,"files":2,"duration":0.5,"queries":[{"name":"q",'
+        '"batch_id":3,"query_id":"qid"}],"trigger":"savepoint","request_id":null,'
+        '"disposed":null,"shared_files":0,"moved_bytes":0},"stop_method":"quiesce",'
         '"left_out":[{"query":"c4","reason":"it ended"}]}',
         RequestResult(SAVED, "quiesce", (LeftOut("c4", "it ended"),)),
     ),

@@ -27,7 +27,7 @@ def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
                     "savepoints": [
                         {
                             "path": entry.path,
-                            "job_id": entry.header.job_id,
+                            "job_id": entry.header.job.job_id,
                             "new": entry.path in new,
                         }
                         for entry in entries

@@ -16,6 +16,7 @@ from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, LaunchFailed, StorageError
 from flinkish.messages.migration import MigratedOperator, Migration
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     Header,
@@ -23,7 +24,6 @@ from flinkish.savepoint.format.contents import (
     OperatorRecord,
     QueryRecord,
     QuerySource,
-    SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.format.reader import OpenSavepoint
@@ -54,7 +54,7 @@ def write_rewritten(
     reporter: SavepointReporter,
     progress: Progress,
     transferer: FileTransferer | None = None,
-) -> tuple[SavepointInfo, list[MigratedOperator]]:
+) -> tuple[SavepointSummary, list[MigratedOperator]]:
     """Write the new savepoint and return it with the new state of each operator.
 
     The caller removes the directory ``scratch`` for the checkpoints. For ``job``, ``trigger`` and

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from typing import Any
 
 from flinkish import __version__, storage
@@ -41,7 +42,7 @@ from flinkish.errors import (
     quoted_path,
 )
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import (
@@ -219,7 +220,7 @@ class Actions:
         self._limit = self._limit.after(time.monotonic() - begun)
 
     def _result(
-        self, info: SavepointResult, left: tuple[LeftOut, ...], stop_method: str | None = None
+        self, info: SavepointSummary, left: tuple[LeftOut, ...], stop_method: str | None = None
     ) -> RequestResult:
         return RequestResult(info, stop_method, left, self._runtime.start_phase.is_complete)
 
@@ -229,7 +230,7 @@ class Actions:
         queries: list[ManagedQuery],
         trigger: str,
         left: tuple[LeftOut, ...],
-    ) -> SavepointResult:
+    ) -> SavepointSummary:
         """Write the last savepoint of a job.
 
         If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
@@ -335,7 +336,7 @@ class Actions:
         trigger: str,
         format_: str,
         left: tuple[LeftOut, ...],
-    ) -> SavepointResult:
+    ) -> SavepointSummary:
         runtime = self._runtime
         session = queries[0].session
         job = runtime.registry.job(runtime.job_id)
@@ -357,7 +358,7 @@ class Actions:
         deadline = self._limit.deadline
         transferer = SparkTransferer(session, self._distributed)
         if format_ == FORMAT_CANONICAL:
-            info = save_canonical(
+            savepoint = save_canonical(
                 session.sparkContext,
                 target,
                 saved,
@@ -369,7 +370,7 @@ class Actions:
                 give_up=lambda: self._check_not_cancelled(request),
             )
         else:
-            info = write_savepoint(
+            savepoint = write_savepoint(
                 target,
                 saved,
                 sources,
@@ -379,9 +380,10 @@ class Actions:
                 full=_wanted(request).full,
                 transferer=transferer,
             )
-        runtime.registry.add_savepoint(info.to_record(request.request_id))
-        log(f"savepoint completed: {info.path}")
-        return info.to_result()
+        savepoint = replace(savepoint, request_id=request.request_id)
+        runtime.registry.add_savepoint(savepoint)
+        log(f"savepoint completed: {savepoint.path}")
+        return savepoint
 
 
 def _wanted(request: Request) -> SavepointArguments:
@@ -428,7 +430,7 @@ def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
     )
 
 
-def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
+def _too_late(info: SavepointSummary, limit: TimeLimit) -> GivenUp:
     """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
         f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "

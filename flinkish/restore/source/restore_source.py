@@ -119,9 +119,9 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
             for index, record in enumerate(savepoint.queries)
         },
         is_savepoint=True,
-        spark_version=savepoint.header.spark_version,
-        left_out=savepoint.header.left_out,
-        complete=savepoint.header.complete,
+        spark_version=savepoint.header.job.spark_version,
+        left_out=savepoint.header.job.left_out,
+        complete=savepoint.header.job.complete,
     )
 
 

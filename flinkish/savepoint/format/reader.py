@@ -228,16 +228,16 @@ def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
     return {
         "savepoint": {
             "path": savepoint.path,
-            "job_id": header.job_id,
-            "job_name": header.job_name,
+            "job_id": header.job.job_id,
+            "job_name": header.job.name,
             "created": iso_time(header.created),
             "trigger": header.trigger,
-            "spark_version": header.spark_version,
-            "python_version": header.python_version,
-            "flinkish_version": header.flinkish_version,
-            "host": header.host,
-            "program": header.program,
-            "restored_from": header.restored_from,
+            "spark_version": header.job.spark_version,
+            "python_version": header.job.python_version,
+            "flinkish_version": header.job.flinkish_version,
+            "host": header.job.host,
+            "program": header.job.program,
+            "restored_from": header.job.restored_from,
             "relocatable": savepoint.is_relocatable,
             "holders": list(savepoint.holders),
             "format": header.format,
@@ -245,9 +245,9 @@ def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
             "queries": [_describe_query(query) for query in savepoint.queries],
             "left_out": [
                 {"query": each.query, "reason": each.reason, "pending": each.pending}
-                for each in header.left_out
+                for each in header.job.left_out
             ],
-            "complete": header.complete,
+            "complete": header.job.complete,
             "files": savepoint.files,
             "bytes": savepoint.bytes,
         }

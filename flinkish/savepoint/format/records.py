@@ -23,6 +23,7 @@ from flinkish.savepoint.format.contents import (
     Header,
     OperatorRecord,
     QueryRecord,
+    SavepointJob,
     identity_of,
 )
 from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
@@ -36,9 +37,10 @@ class Damaged(ValueError):
 
 def header_to_avro(header: Header) -> dict[str, Any]:
     """Convert a header into its Avro record."""
-    data = {f["name"]: getattr(header, f["name"]) for f in HEADER["fields"]}
-    data["left_out"] = [asdict(each) for each in header.left_out]
-    return data
+    job = header.job
+    known = {**vars(job), **vars(header), "job_name": job.name}
+    known["left_out"] = [asdict(each) for each in job.left_out]
+    return {each["name"]: known[each["name"]] for each in HEADER["fields"]}
 
 
 def header_from_avro(record: Mapping[str, Any]) -> Header:
@@ -46,8 +48,11 @@ def header_from_avro(record: Mapping[str, Any]) -> Header:
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
         raise Damaged(f"it was created at the time {record['created']}")
-    left_out = tuple(LeftOut(**each) for each in record["left_out"])
-    return Header(**{**record, "left_out": left_out})
+    job = dict(record)
+    whole = {name: job.pop(name) for name in ("created", "trigger", "format")}
+    job["name"] = job.pop("job_name")
+    job["left_out"] = tuple(LeftOut(**each) for each in record["left_out"])
+    return Header(SavepointJob(**job), **whole)
 
 
 def query_to_avro(query: QueryRecord) -> dict[str, Any]:

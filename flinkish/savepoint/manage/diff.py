@@ -13,6 +13,7 @@ from typing import Any
 
 from flinkish.savepoint.format.contents import Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.reader import iso_time
+from flinkish.savepoint.format.records import header_to_avro
 
 ADDED, REMOVED, CHANGED, SAME = "added", "removed", "changed", "same"
 #: Properties by which two operators are matched, best first.
@@ -50,7 +51,7 @@ def compare(
     and only facts that differ are included. The location of a savepoint is not compared.
     """
     header = [
-        *_facts(_HEADER_FACTS, vars(a[0]), vars(b[0])),
+        *_facts(_HEADER_FACTS, header_to_avro(a[0]), header_to_avro(b[0])),
         *_fact("created", iso_time(a[0].created), iso_time(b[0].created)),
     ]
     left, right = ({query.name: query for query in side[1]} for side in (a, b))

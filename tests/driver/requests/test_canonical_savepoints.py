@@ -148,7 +148,7 @@ def test_it_is_taken_of_joins_and_aggregations_and_resumed(
     assert live["format"] == "canonical"
     assert saved.final.state is JobState.FINISHED, saved.final.failure
     first, second = whole(live["path"]), whole(last["path"])
-    assert (first.header.trigger, first.header.restored_from) == ("savepoint", None)
+    assert (first.header.trigger, first.header.job.restored_from) == ("savepoint", None)
     assert second.header.trigger == "stop"
     for query, managed in zip(first.queries, job.runtime.queries(), strict=True):
         assert (query.query_id, query.checkpoint) == (managed.query_id, managed.checkpoint)

@@ -14,16 +14,23 @@ from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format import metadata
-from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.format.contents import (
+    FileRecord,
+    Header,
+    OperatorRecord,
+    QueryRecord,
+    SavepointJob,
+)
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.format.schemas import SCHEMA
 
-HEADER = Header(
-    *("a" * 32, "job é", 1700000000.25, "savepoint"),
+JOB = SavepointJob(
+    *("a" * 32, "job é"),
     spark_version="4.3.0",
     left_out=(LeftOut("q", "no input", pending=True), LeftOut("r", "it ended")),
     complete=False,
 )
+HEADER = Header(JOB, 1700000000.25, "savepoint")
 STRUCT: dict[str, Any] = {"type": "struct", "fields": []}
 QUERY = QueryRecord(
     name="counts",

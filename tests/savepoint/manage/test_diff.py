@@ -29,7 +29,7 @@ def test_equal() -> None:
 
 
 def test_headers() -> None:
-    found = compare((HEADER, []), (replace(header(1_700_000_001.5), program="sha256:1"), []))
+    found = compare((HEADER, []), (header(1_700_000_001.5, program="sha256:1"), []))
     assert not found["equal"]
     assert values(found["header"]) == {
         "created": ("2023-11-14T22:13:20.000Z", "2023-11-14T22:13:21.500Z"),

@@ -327,8 +327,7 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
         "format": query.checkpoint_format,
         "end": after.batch_id,
         "files": list(cut.files),
-        "linked": info.linked,
-        "copied": info.copied,
+        "moved_bytes": info.moved_bytes,
     }
 
 
