@@ -125,7 +125,7 @@ def new_schema(savepoint: OpenSavepoint, name: str, read: Callable[[], Any]) -> 
     from flinkish.savepoint.format.operator_lookup import find_operator
 
     query, operator, state = find_operator(savepoint, name)
-    return NewSchema(query.name, operator.ordinal, state, read(), name)
+    return NewSchema(query.name, operator.state.ordinal, state, read(), name)
 
 
 def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:

@@ -96,7 +96,7 @@ class QueryFacts:
     sources, sink
         Descriptions as in a savepoint.
     operators
-        One ``OperatorFacts.to_json()`` (``flinkish.savepoint.format.contents``) for each operator.
+        One ``OperatorFacts.to_json()`` (:mod:`flinkish.operators.identity`) for each operator.
     problem
         ``FlinkishError.to_record()`` of the error that explains why the query cannot be
         savepointed.

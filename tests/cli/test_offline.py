@@ -19,11 +19,15 @@ from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
-from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
+from flinkish.savepoint.format.contents import (
+    QueryRecord,
+    QuerySource,
+    SavepointJob,
+)
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
@@ -110,7 +114,7 @@ def test_of_a_dead_job(cli: Command, tmp_path: Path, state: JobState) -> None:
     assert query.source == [dict(facts.sources[0])]
     assert query.sink == facts.sink
     assert [op.uid for op in query.operators] == [op["uid"] for op in facts.operators]
-    assert query.operators[0].meaning == MEANING
+    assert query.operators[0].facts.meaning == MEANING
     assert query.operators[0].operator_id_v3 == "0" * 32
     # The registry has it, as it has those that drivers take.
     record = cli.status(JOB)

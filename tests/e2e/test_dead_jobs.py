@@ -69,9 +69,9 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     assert (after.source, after.sink, after.run_id) == (before.source, before.sink, before.run_id)
     assert [op.uid for op in after.operators] == ["counts", "seen"]
     for one, other in zip(before.operators, after.operators, strict=True):
-        assert one.meaning is not None
-        assert (one.meaning, one.operator_id_v2, one.operator_id_v3) == (
-            other.meaning,
+        assert one.facts.meaning is not None
+        assert (one.facts.meaning, one.operator_id_v2, one.operator_id_v3) == (
+            other.facts.meaning,
             other.operator_id_v2,
             other.operator_id_v3,
         )

@@ -53,8 +53,8 @@ def test_a_migrated_savepoint_is_restored(flinkish: Flinkish, tmp_path: Path, sa
     found = open_savepoint(path)
     [query] = found.queries
     assert query.backend == "rocksdb"
-    assert [op.state_digest for op in query.operators] == [operator["content"]]
-    assert [op.partitions for op in query.operators] == [5]
+    assert [op.facts.state_digest for op in query.operators] == [operator["content"]]
+    assert [op.state.partitions for op in query.operators] == [5]
     assert [op.uid for op in query.operators] == [
         op.uid for op in open_savepoint(saved).queries[0].operators
     ]

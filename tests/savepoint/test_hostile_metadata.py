@@ -180,7 +180,10 @@ Change = Callable[[dict[str, Any]], object]
         ("Operator", {"partitions": 1 << 30}),
         ("Operator", {"ordinal": -1}),
         ("Operator", {"meaning": '{"keys": 5}'}),
-        ("Operator", {"meaning": '{"keys": {"": [{"name": 5, "origin": []}]}}'}),
+        (
+            "Operator",
+            {"meaning": '{"keys": {"": [{"name": 5, "origin": ""}]}, "values": {}, "traits": {}}'},
+        ),
         ("Operator", {"meaning": "7"}),
         ("Store", {"key_schema": "5"}),
         ("Store", {"key_schema": '{"type": "struct", "fields": [5]}'}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
@@ -20,8 +21,6 @@ from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     Header,
-    OperatorFacts,
-    OperatorRecord,
     QueryRecord,
     QuerySource,
     SavepointJob,
@@ -149,19 +148,10 @@ def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]
         run_id=query.run_id,
         source=query.source,
         sink=query.sink,
-        operators=tuple(_facts(op, digests.get(op.ordinal)) for op in query.operators),
+        operators=tuple(
+            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
+        ),
         batch_id=query.batch_id,
         rows_batch=query.batch_id,
         origin=query.checkpoint,
-    )
-
-
-def _facts(operator: OperatorRecord, digest: str | None) -> OperatorFacts:
-    return OperatorFacts(
-        ordinal=operator.ordinal,
-        kind=operator.kind,
-        identity=operator.identity,
-        rows=operator.rows,
-        meaning=operator.meaning,
-        state_digest=digest,
     )

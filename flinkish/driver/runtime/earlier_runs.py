@@ -17,11 +17,11 @@ from flinkish.driver.plan.outputs import one_name
 from flinkish.errors import ConsentNeeded, NoCommittedBatch
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.operators.identity import OperatorFacts
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.history import saved_shift
-from flinkish.savepoint.format.contents import OperatorFacts
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
+from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.plain_checkpoints import adopt_cuts
 from flinkish.restore.source.restore_inputs import (
@@ -18,7 +19,10 @@ from flinkish.restore.source.restore_inputs import (
     SavedSource,
 )
 from flinkish.restore.source.spark_compat import SparkFit
-from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
+from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    QueryRecord,
+)
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 
 
@@ -127,8 +131,7 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
 
 def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     operators = tuple(
-        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes, stores=op.stores)
-        for op in cut.operators
+        SavedOperator(state, OperatorFacts(state.ordinal), key) for state in cut.operators
     )
     return RestorableQuery(
         SavedQueryFacts(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
@@ -142,20 +145,7 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
 
 def of_record(record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool) -> RestorableQuery:
     """Return the query of a record; ``origin`` has its files."""
-    operators = tuple(
-        SavedOperator(
-            query=record.name,
-            ordinal=op.ordinal,
-            kind=op.kind,
-            partitions=op.partitions,
-            bytes=op.bytes,
-            rows=op.rows,
-            identity=op.identity,
-            stores=op.stores,
-            meaning=op.meaning,
-        )
-        for op in record.operators
-    )
+    operators = tuple(SavedOperator(op.state, op.facts, record.name) for op in record.operators)
     return RestorableQuery(
         SavedQueryFacts(
             record.name,

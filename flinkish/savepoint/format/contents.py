@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
-from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.state_semantics import StateSemantics
+from flinkish.operators.identity import Identified, OperatorFacts, OperatorIdentity
 
 FORMAT_NATIVE = "native"
 #: State as Avro files (:mod:`flinkish.engine.stores.canonical`).
@@ -50,19 +49,15 @@ class Header:
 
 @dataclass(frozen=True)
 class OperatorRecord(Identified):
-    """One stateful operator: its identity, as far as known, and the structure of its state."""
+    """One stateful operator: its state, and what the driver knew of it."""
 
-    ordinal: int
-    kind: str | None
-    partitions: int
-    bytes: int
-    files: int
-    stores: tuple[StoreInfo, ...] = ()
-    identity: OperatorIdentity = UNKNOWN
-    rows: int | None = None
-    meaning: StateSemantics | None = None
-    #: Digest of all rows as the engine last wrote them, independent of their partitions.
-    state_digest: str | None = None
+    state: StateOnDisk
+    facts: OperatorFacts
+
+    @property
+    def identity(self) -> OperatorIdentity:  # type: ignore[override]  # read-only, as if frozen
+        """Its identity, as far as it is known."""
+        return self.facts.identity
 
 
 @dataclass(frozen=True)
@@ -106,42 +101,6 @@ class FileRecord:
     digest: str
     held: str | None = None
     stamp: str | None = None
-
-
-@dataclass(frozen=True)
-class OperatorFacts(Identified):
-    """Facts about an operator that the driver knows and the checkpoint does not contain."""
-
-    ordinal: int
-    kind: str | None = None
-    identity: OperatorIdentity = UNKNOWN
-    rows: int | None = None
-    meaning: StateSemantics | None = None
-    state_digest: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return as plain data what does not change while the query runs: all but the rows."""
-        meaning = None if self.meaning is None else self.meaning.to_json()
-        return {
-            "ordinal": self.ordinal,
-            "kind": self.kind,
-            **asdict(self.identity),
-            "meaning": meaning,
-            "state_digest": self.state_digest,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> OperatorFacts:
-        """Convert the result of :meth:`to_json` back; ignore keys of a newer flinkish."""
-        known = {k: v for k, v in data.items() if k in OperatorFacts.__dataclass_fields__}
-        if known.get("meaning") is not None:
-            known["meaning"] = StateSemantics.from_json(known["meaning"])
-        return OperatorFacts(**known, identity=identity_of(data))
-
-
-def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
-    """Return the identity that is stored in the fields of an operator or a source."""
-    return OperatorIdentity(**{each.name: data.get(each.name) for each in fields(OperatorIdentity)})
 
 
 @dataclass(frozen=True)

@@ -185,11 +185,12 @@ def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
     """Yield the state partitions that an operator must have and the savepoint was taken without."""
     for query in savepoint.queries:
         for operator in query.operators:
-            keys = [each.key_schema for each in operator.stores if each.key_schema is not None]
-            expected = state_layout.expected_partitions(query.pins, keys, operator.partitions)
-            if operator.partitions < expected:
-                path = f"{query.directory}/{STATE}/{operator.ordinal}/{operator.partitions}"
-                reason = f"is missing: the state has {operator.partitions} of {expected} partitions"
+            state = operator.state
+            keys = [each.key_schema for each in state.stores if each.key_schema is not None]
+            expected = state_layout.expected_partitions(query.pins, keys, state.partitions)
+            if state.partitions < expected:
+                path = f"{query.directory}/{STATE}/{state.ordinal}/{state.partitions}"
+                reason = f"is missing: the state has {state.partitions} of {expected} partitions"
                 yield BadFile(path, reason)
 
 
@@ -301,24 +302,25 @@ def _offset(text: str) -> Any:
 
 
 def _describe_operator(operator: OperatorRecord) -> dict[str, Any]:
+    state, facts = operator.state, operator.facts
     return {
         "uid": operator.uid,
         "operator_id": operator.operator_id,
         "operator_id_v2": operator.operator_id_v2,
         "operator_id_v3": operator.operator_id_v3,
-        "kind": operator.kind,
-        "ordinal": operator.ordinal,
-        "partitions": operator.partitions,
-        "rows": operator.rows,
-        "bytes": operator.bytes,
-        "files": operator.files,
-        "state_digest": operator.state_digest,
+        "kind": state.kind,
+        "ordinal": state.ordinal,
+        "partitions": state.partitions,
+        "rows": facts.rows,
+        "bytes": state.bytes,
+        "files": state.files,
+        "state_digest": facts.state_digest,
         "stores": [
             {
                 "name": store.name,
                 "key_schema": store.key_schema,
                 "value_schema": store.value_schema,
             }
-            for store in operator.stores
+            for store in state.stores
         ],
     }

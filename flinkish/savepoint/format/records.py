@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
-from flinkish.checkpoint.format.schema_files import parse_struct
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo, parse_struct
+from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.contents import (
@@ -24,7 +24,6 @@ from flinkish.savepoint.format.contents import (
     OperatorRecord,
     QueryRecord,
     SavepointJob,
-    identity_of,
 )
 from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
 
@@ -67,16 +66,18 @@ def query_to_avro(query: QueryRecord) -> dict[str, Any]:
 
 
 def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
-    data = {f["name"]: getattr(operator, f["name"]) for f in OPERATOR["fields"]}
+    state, facts = operator.state, operator.facts
+    known = {**vars(facts), **vars(facts.identity), **vars(state)}
+    data = {each["name"]: known[each["name"]] for each in OPERATOR["fields"]}
     data["stores"] = [
         {
             "name": store.name,
             "key_schema": None if store.key_schema is None else json.dumps(store.key_schema),
             "value_schema": None if store.value_schema is None else json.dumps(store.value_schema),
         }
-        for store in operator.stores
+        for store in state.stores
     ]
-    data["meaning"] = operator.meaning and json.dumps(operator.meaning.to_json())
+    data["meaning"] = facts.meaning and json.dumps(facts.meaning.to_json())
     return data
 
 
@@ -100,16 +101,23 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
     _in_range(record, "partitions", 0, limits.MAX_PARTITIONS)
     _in_range(record, "files", 0, _INT64)
     _in_range(record, "bytes", 0, _INT64)
-    data = dict(record)
-    data["stores"] = tuple(
+    stores = tuple(
         StoreInfo(store["name"], _schema(store["key_schema"]), _schema(store["value_schema"]))
-        for store in data["stores"]
+        for store in record["stores"]
     )
-    meaning = data["meaning"]
-    data["meaning"] = None if meaning is None else _meaning(_json(meaning))
-    for part in fields(OperatorIdentity):
-        del data[part.name]
-    return OperatorRecord(**data, identity=identity_of(record))
+    counts = (record["partitions"], record["bytes"], record["files"])
+    meaning = record["meaning"]
+    return OperatorRecord(
+        StateOnDisk(record["ordinal"], record["kind"], *counts, stores),
+        OperatorFacts(
+            record["ordinal"],
+            record["kind"],
+            identity_of(record),
+            record["rows"],
+            None if meaning is None else _meaning(_json(meaning)),
+            record["state_digest"],
+        ),
+    )
 
 
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:

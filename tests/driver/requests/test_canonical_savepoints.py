@@ -97,7 +97,7 @@ def whole(path: str) -> OpenSavepoint:
     for query in savepoint.queries:
         assert query.operators
         for operator in query.operators:
-            assert operator.state_digest is not None
+            assert operator.facts.state_digest is not None
     assert list(Path(path).rglob("*.avro"))
     assert not list(Path(path).rglob("*.sst")), "and nothing but Avro files"
     return savepoint

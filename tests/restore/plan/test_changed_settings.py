@@ -23,7 +23,7 @@ from flinkish.restore.plan.changed_settings import (
     setting_changes,
 )
 from flinkish.restore.plan.judging import advice_for, ask, judge_operator
-from tests.support.restore.query_builders import AGG, new, old, saved_query
+from tests.support.restore.query_builders import AGG, changed, new, old, saved_query
 
 HOUR = "date_format(ts, 'HH')"
 PART = f"key `{HOUR}`"
@@ -114,8 +114,8 @@ def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:
 
 
 def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
-    saved = replace(old("hours", kind=AGG), meaning=meaning(zone("UTC")))
-    program = replace(new("hours", kind=AGG), meaning=meaning(zone("Asia/Tokyo")))
+    saved = changed(old("hours", kind=AGG), meaning=meaning(zone("UTC")))
+    program = changed(new("hours", kind=AGG), meaning=meaning(zone("Asia/Tokyo")))
     plan = judge_operator(program, saved, saved_query(saved))
     assert (plan.verdict, plan.reason) == (Verdict.AS_IS, SETTINGS_CHANGED)
     refusal = ask([plan], [])

@@ -9,10 +9,11 @@ from typing import Any
 import fastavro
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
 from flinkish.messages.requests import LeftOut
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format import metadata
 from flinkish.savepoint.format.contents import (
     FileRecord,
@@ -49,14 +50,8 @@ QUERY = QueryRecord(
     checkpoint="/ck",
     operators=(
         OperatorRecord(
-            0,
-            "stateStoreSave",
-            2,
-            100,
-            3,
-            (StoreInfo("default", STRUCT, None),),
-            identity=OperatorIdentity("u"),
-            rows=4,
+            StateOnDisk(0, "stateStoreSave", 2, 100, 3, (StoreInfo("default", STRUCT, None),)),
+            OperatorFacts(0, "stateStoreSave", OperatorIdentity("u"), rows=4),
         ),
     ),
     files=2,

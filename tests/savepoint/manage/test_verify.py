@@ -11,11 +11,11 @@ import pytest
 from flinkish import storage
 from flinkish.errors import Corrupt, UnsupportedFormat, UsageError
 from flinkish.messages.savepoints import SavepointSummary
+from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.space import measure
 from flinkish.savepoint.format.contents import (
     FileRecord,
-    OperatorFacts,
     QuerySource,
     SavepointJob,
 )
@@ -268,15 +268,16 @@ def test_counts_are_compared_where_spark_had_counted() -> None:
     assert wrong_count(zero, saved, {"default": 5}) is not None
     assert wrong_count(zero, replace(saved, backend="rocksdb"), {"default": 5}) is None
     stores = tuple(
-        replace(one.stores[0], name=f"{side}-{kind}")
+        replace(one.state.stores[0], name=f"{side}-{kind}")
         for side in ("left", "right")
         for kind in ("keyToNumValues", "keyWithIndexToValue")
     )
-    join = replace(one, stores=stores)
+    join = replace(one, state=replace(one.state, stores=stores))
     counts = {store.name: 6 for store in stores}
     assert wrong_count(join, saved, counts) is None
     assert wrong_count(join, saved, {**counts, "left-keyWithIndexToValue": 5}) is not None
-    several = replace(one, stores=(replace(one.stores[0], name="a"),))
+    first = replace(one.state.stores[0], name="a")
+    several = replace(one, state=replace(one.state, stores=(first,)))
     assert wrong_count(several, saved, {"a": 1}) is None
 
 

@@ -19,7 +19,10 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.savepoints import SavedQuery, SavepointSummary
-from flinkish.savepoint.format.contents import OperatorFacts, QuerySource
+from flinkish.operators.identity import OperatorFacts
+from flinkish.savepoint.format.contents import (
+    QuerySource,
+)
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import writer

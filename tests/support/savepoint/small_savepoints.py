@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format.contents import (
     FileRecord,
     Header,
@@ -30,17 +31,11 @@ def header(created: float, job_id: str = JOB_ID, name: str = "job", **more: Any)
 
 
 def operator(ordinal: int = 0, uid: str | None = "counts", rows: int | None = 3) -> OperatorRecord:
+    stores = (StoreInfo("default", SCHEMA, SCHEMA),)
+    identity = OperatorIdentity(uid, None if uid is None else hashlib.md5(uid.encode()).hexdigest())
     return OperatorRecord(
-        ordinal,
-        "stateStoreSave",
-        partitions=2,
-        bytes=10,
-        files=1,
-        stores=(StoreInfo("default", SCHEMA, SCHEMA),),
-        identity=OperatorIdentity(
-            uid, None if uid is None else hashlib.md5(uid.encode()).hexdigest()
-        ),
-        rows=rows,
+        StateOnDisk(ordinal, "stateStoreSave", partitions=2, bytes=10, files=1, stores=stores),
+        OperatorFacts(ordinal, "stateStoreSave", identity, rows),
     )
 
 
