@@ -62,7 +62,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "compat": "checkpoint operators errors config",
         "checkpoint": "checkpoint.format storage errors config",
         FORMAT: "errors",
-        "operators": "engine errors config",
+        "operators": f"{FORMAT} engine errors config",
         "storage": "errors config",
         "engine": f"{FORMAT} avro storage errors",
         "state": "avro errors units",

@@ -50,35 +50,17 @@ from flinkish.checkpoint.format.source_logs import (
     log_offset,
     source_log_entries,
 )
-from flinkish.checkpoint.operators import StoreInfo, read_operator
+from flinkish.checkpoint.operators import StateOnDisk, read_operator
 from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.storage import local
 
 __all__ = [
     "Cut",
     "FilesVanished",
-    "OperatorCut",
-    "StoreInfo",
     "newest_committed_batch",
     "newest_planned_batch",
     "read_cut",
 ]
-
-
-@dataclass(frozen=True)
-class OperatorCut:
-    """State files of one stateful operator at the cut."""
-
-    ordinal: int
-    #: Operator name of Spark 4.x's metadata ("stateStoreSave"); None on 3.5.
-    kind: str | None
-    #: Number of partition directories; metadata may list more (a global limit has one).
-    partitions: int
-    stores: tuple[StoreInfo, ...]
-    #: Size of the state files; metadata and schema files are not counted.
-    bytes: int
-    #: Number of all files, metadata and schemas included.
-    files: int
 
 
 @dataclass(frozen=True)
@@ -104,7 +86,7 @@ class Cut:
     pins: Mapping[str, str]
     backend: str | None
     checkpoint_format: int
-    operators: tuple[OperatorCut, ...]
+    operators: tuple[StateOnDisk, ...]
     files: FileSet
     planned_fault: str = ""
 
@@ -379,9 +361,9 @@ class _Reader:
 
     def _state(
         self, offsets: OffsetEntry, commits: Mapping[int, CommitEntry]
-    ) -> tuple[OperatorCut, ...]:
+    ) -> tuple[StateOnDisk, ...]:
         listing = fs.list_directory(os.path.join(self.root, STATE))
-        operators: list[OperatorCut] = []
+        operators: list[StateOnDisk] = []
         state_ids = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
         # Ordinals count from 0, so one that is left out is gone.
@@ -389,24 +371,16 @@ class _Reader:
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
-            operator = read_operator(
+            found = read_operator(
                 self.root,
                 ordinal,
                 version=self.batch + 1,
                 pins=offsets.pins,
                 state_ids=ids if state_ids else None,
             )
-            if operator is None:
+            if found is None:
                 continue
-            self.files.extend(operator.files)
-            operators.append(
-                OperatorCut(
-                    ordinal=ordinal,
-                    kind=operator.kind,
-                    partitions=operator.partitions,
-                    stores=operator.stores,
-                    bytes=operator.bytes,
-                    files=len(operator.files),
-                )
-            )
+            state, files = found
+            self.files.extend(files)
+            operators.append(state)
         return tuple(operators)

@@ -162,16 +162,16 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
     files: dict[str, int] = {}
     try:
         for operator in cut.operators:
-            found = read_operator(
+            planned = read_operator(
                 cut.root,
                 operator.ordinal,
                 version=cut.planned_batch + 1,
                 pins=cut.pins,
                 state_ids=None,
             )
-            if found is None or found.partitions != operator.partitions:
+            if planned is None or planned[0].partitions != operator.partitions:
                 return ()
-            files |= {file.path: file.size for file in found.files.entries()}
+            files |= {file.path: file.size for file in planned[1].entries()}
         new = [(path, size) for path, size in files.items() if path not in known]
         if any(damaged_files(cut.root, new, cut.pins, cut.offsets)):
             return ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, PartialFailure, SavepointNotFound
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
@@ -58,7 +58,7 @@ class Listed:
         What was found, newest first.
     damage : mapping of str to FlinkishError
         Paths of those that are not whole, as far as a look at the sizes of their files shows.
-    gone : tuple of SavepointRecord
+    gone : tuple of SavepointSummary
         Records of the registry whose savepoints are gone.
     warnings : tuple of str
         Sentences about savepoints with times in the future.
@@ -67,7 +67,7 @@ class Listed:
     location: str
     catalog: Catalog
     damage: Mapping[str, FlinkishError]
-    gone: tuple[SavepointRecord, ...] = ()
+    gone: tuple[SavepointSummary, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -122,7 +122,7 @@ def list_registry(context: Context) -> Listed:
     return _looked_at("", catalog, tuple(records[path] for path in catalog.missing))
 
 
-def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointRecord, ...] = ()) -> Listed:
+def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ...] = ()) -> Listed:
     from flinkish.client.retention import in_the_future
     from flinkish.savepoint.directory.catalog import find_damage
     from flinkish.savepoint.directory.places import is_future
@@ -199,19 +199,16 @@ def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     return tuple(by_path.values())
 
 
-def _record(entry: CatalogEntry) -> SavepointRecord:
+def _record(entry: CatalogEntry) -> SavepointSummary:
     header = entry.header
-    return SavepointRecord(
+    return SavepointSummary(
         path=entry.path,
-        job_id=header.job_id,
+        job_id=header.job.job_id,
         created=header.created,
         format=header.format,
         bytes=entry.bytes,
         files=entry.files,
         duration=0.0,  # its duration is recorded nowhere
-        queries=tuple(
-            {"name": query.name, "batch_id": query.batch_id, "query_id": query.query_id}
-            for query in entry.queries
-        ),
+        queries=tuple(SavedQuery(q.name, q.batch_id, q.query_id) for q in entry.queries),
         trigger=header.trigger,
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 from flinkish.errors import UsageError
 from flinkish.restore.plan.kafka_reading import Available, Topics, position_of
-from flinkish.restore.source.restore_inputs import plain_signature
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
     for entry, offset in enumerate(query["offsets"]):
         record = sources[entry] if entry < len(sources) else None
         record = record if isinstance(record, dict) else {}
-        reads = plain_signature(record.get("signature")) or record.get("description")
+        reads = record.get("signature") or record.get("description")
         position = position_of(offset)
         if position is None or not str(reads or "kafka").lower().startswith("kafka"):
             continue

@@ -18,7 +18,7 @@ from typing import Literal
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
@@ -76,14 +76,14 @@ class JobFacts:
         Its queries as its driver last reported them.
     history : sequence of JobStateChange
         Its states, oldest first.
-    savepoint : SavepointRecord or None
+    savepoint : SavepointSummary or None
         Its newest savepoint.
     """
 
     job: JobRecord
     queries: Sequence[QueryStatus] = ()
     history: Sequence[JobStateChange] = ()
-    savepoint: SavepointRecord | None = None
+    savepoint: SavepointSummary | None = None
 
 
 def measure(context: Context) -> list[Metric]:

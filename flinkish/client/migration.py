@@ -165,7 +165,7 @@ def migrate(
     _, migration = _requested(path, target, changes, schemas)
     result = rewrite(context, migration, *own_application(program, context.config))
     try:
-        context.writable_registry.add_savepoint(result.record)
+        context.writable_registry.add_savepoint(result.savepoint)
     except RegistryError as error:
         context.reporter.warning(
             f"the new savepoint could not be added to the registry: {error.message}"
@@ -200,7 +200,7 @@ def _new_schema(savepoint: OpenSavepoint, name: str, schema: Any) -> NewSchema:
     from flinkish.savepoint.format.operator_lookup import find_operator
 
     query, operator, state = find_operator(savepoint, name)
-    return NewSchema(query.name, operator.ordinal, state, schema, name)
+    return NewSchema(query.name, operator.state.ordinal, state, schema, name)
 
 
 def rewrite(

@@ -17,7 +17,7 @@ from flinkish.client.purge_files import Leftover, find_leftovers, found_below, r
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.known_jobs import standing
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
@@ -265,11 +265,7 @@ def _facts(
         SavepointFacts(
             record.path,
             _place(record.path),
-            {
-                str(query["query_id"]): int(query["batch_id"])
-                for query in record.queries
-                if query.get("query_id") is not None and query.get("batch_id") is not None
-            },
+            {query.query_id: query.batch_id for query in record.queries},
         )
         for record in records
     )
@@ -314,7 +310,7 @@ def _known(
 def _origin(
     job: JobRecord,
     runs: Mapping[str, Sequence[QueryStatus]],
-    savepoints: Sequence[SavepointRecord],
+    savepoints: Sequence[SavepointSummary],
 ) -> str | None:
     """Return the place that a job was restored from, as long as it needs that."""
     spec = job.launch.restore
@@ -364,7 +360,7 @@ def _log_bytes(path: str | None) -> int | None:
 
 
 def _saving(
-    context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointRecord]
+    context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointSummary]
 ) -> Mapping[str, str]:
     """Return the jobs of which a savepoint is written now, or may be, with the reason.
 

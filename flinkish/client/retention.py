@@ -308,7 +308,7 @@ def in_the_future(savepoint: CatalogEntry) -> str:
     """Return the warning about a savepoint whose metadata has a time in the future. Pure."""
     from flinkish.savepoint.format.reader import iso_time
 
-    created, host = savepoint.header.created, savepoint.header.host or "the host that took it"
+    created, host = savepoint.header.created, savepoint.header.job.host or "the host that took it"
     return (
         f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the "
         f"clock of {host} was wrong, or the clock here is; using its batches and its "

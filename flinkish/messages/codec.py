@@ -3,7 +3,7 @@
 A document is a JSON object: the fields of a dataclass by name, and ``version``. The reader is
 strict: an unknown key, a value of another type or a missing required key is an error. Adding a
 field to a dataclass therefore means raising its ``VERSION``, so that an older flinkish can report
-why it cannot read the document. A document without a version has version 1.
+why it cannot read the document; with a default value, documents of earlier versions stay readable.
 
 Fields may have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
 data), ``Literal``, enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and
@@ -32,11 +32,6 @@ OMIT_DEFAULT: Mapping[str, bool] = {"omit_default": True}
 def named(key: str) -> Mapping[str, str]:
     """Return the ``metadata`` of a field whose key is no Python name, such as ``from``."""
     return {"key": key}
-
-
-def formerly(key: str) -> Mapping[str, str]:
-    """Return the ``metadata`` of a field that has another key in older documents."""
-    return {"formerly": key}
 
 
 #: The JSON names of Python types, for messages.
@@ -75,7 +70,7 @@ def decode(cls: type[_T], document: object) -> _T:
     """
     place = cls.__name__
     values = dict(_object(document, place))
-    version = values.pop(VERSION_KEY, 1)
+    version = values.pop(VERSION_KEY, None)
     if not _is_int(version) or version < 1:
         raise _invalid(f"{place}.{VERSION_KEY}", "an integer of at least 1", version)
     newest = version_of(cls)
@@ -127,8 +122,6 @@ def _hints(cls: type) -> Mapping[str, Any]:
 def _dataclass(cls: Any, values: Mapping[str, Any], place: str) -> Any:
     hints = _hints(cls)
     by_key = {_key(each): each for each in fields(cls)}
-    names = {each.metadata.get("formerly"): key for key, each in by_key.items()}
-    values = {names.get(key, key): value for key, value in values.items()}
     unknown = sorted(values.keys() - by_key.keys())
     if unknown:
         raise Corrupt(f"{place} has an unknown key {unknown[0]!r}", hint="")

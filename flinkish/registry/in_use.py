@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
@@ -72,7 +72,7 @@ def _protected(
     registry: Registry,
     active: Sequence[JobRecord],
     everyone: Sequence[JobRecord],
-    savepoints: Sequence[SavepointRecord],
+    savepoints: Sequence[SavepointSummary],
 ) -> Iterator[tuple[str, str]]:
     """Yield the savepoints that must stay, with the reasons."""
     for upgrade in registry.unfinished_upgrades():

@@ -74,7 +74,7 @@ def place(
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A file to place: the arguments of :func:`place`."""
+    """A file to place, as plain data: the arguments of :func:`place`."""
 
     source: str
     target: str

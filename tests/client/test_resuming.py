@@ -36,7 +36,7 @@ from flinkish.messages.plan import (
 )
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -281,8 +281,8 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
 
 def recorded(registry: Registry, path: str, *names: str) -> None:
     """Record a savepoint of queries."""
-    queries = tuple({"name": name, "batch_id": 3, "query_id": name} for name in names)
-    registry.add_savepoint(SavepointRecord(path, "j", 1.0, "native", 1, 1, 0.1, queries))
+    queries = tuple(SavedQuery(name, 3, name) for name in names)
+    registry.add_savepoint(SavepointSummary(path, "j", 1.0, "native", 1, 1, 0.1, queries))
 
 
 @pytest.mark.parametrize(

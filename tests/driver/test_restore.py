@@ -121,8 +121,8 @@ def test_what_the_savepoint_pins_wins_over_the_session(
     query = job.runtime.queries()[0]
     assert query.planned is not None
     (counts,) = query.planned.operators
-    assert counts.partitions == 2
-    ((store,),) = [op.stores for op in query.planned.operators]
+    assert counts.node.partitions == 2
+    ((store,),) = [op.node.stores for op in query.planned.operators]
     assert store.value_schema is not None
     fields = [field["name"] for field in store.value_schema["fields"]]
     assert fields == ["count"], "format 1 has the keys too"

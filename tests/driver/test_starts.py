@@ -17,7 +17,7 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
@@ -203,7 +203,7 @@ def test_a_job_that_went_on_under_another_query_id(
     first = run(new_job, program)
     assert first.state is JobState.FINISHED, first.failure
     shutil.copytree(own, older)
-    registry.add_savepoint(SavepointRecord(older, first.job_id, 1.0, "native", 1, 1, 0.1, ()))
+    registry.add_savepoint(SavepointSummary(older, first.job_id, 1.0, "native", 1, 1, 0.1, ()))
     program.give("b")
     assert run(new_job, program).state is JobState.FINISHED
     back = run(new_job, program, restore=RestoreSpec(older))

@@ -268,7 +268,7 @@ MUTANTS = (
         "left-state-unseen",
         "state that no operator takes is not noticed",
         "find_non_restored",
-        Replace("(op.query, op.ordinal) not in operators", "op.query not in touched"),
+        Replace("(op.query, op.state.ordinal) not in operators", "op.query not in touched"),
         ("tests/restore/plan/test_decisions.py", "tests/restore/plan/test_restore_planner.py"),
     ),
     Mutant(

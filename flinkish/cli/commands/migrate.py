@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.request_result import completed
+from flinkish.cli.commands.request_result import completed, summary_document
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.options.program import spark_options
 from flinkish.cli.output.driver_log import driver_output
@@ -191,7 +191,7 @@ def _show(out: Output, result: MigrationResult) -> None:
     savepoint = result.savepoint
     if out.json:
         operators = [encode_fields(operator) for operator in result.operators]
-        out.document({"savepoint": encode_fields(savepoint), "operators": operators})
+        out.document({"savepoint": summary_document(savepoint), "operators": operators})
     elif out.quiet:
         out.line(savepoint.path)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flinkish.cli.commands.request_result import summary_document
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import all_jobs
@@ -63,7 +64,7 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
         "savepoints": [
             {
                 **entry(each),
-                **encode_fields(each.savepoint),
+                **summary_document(each.savepoint),
                 "left_out": [encode_fields(query) for query in each.left_out],
             }
             for each in outcomes

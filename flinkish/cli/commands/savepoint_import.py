@@ -21,7 +21,7 @@ def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
     out, entries, new = session.out, imported.entries, imported.new
     if out.json:
         savepoints = [
-            {"path": entry.path, "job_id": entry.header.job_id, "new": entry.path in new}
+            {"path": entry.path, "job_id": entry.header.job.job_id, "new": entry.path in new}
             for entry in entries
         ]
         failed = [{"path": path, "error": error.to_record()} for path, error in imported.failed]

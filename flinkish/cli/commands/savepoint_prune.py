@@ -123,8 +123,8 @@ def _document(outcome: PruneOutcome) -> dict[str, Any]:
     header = outcome.savepoint.header
     return {
         "path": outcome.savepoint.path,
-        "job_id": header.job_id,
-        "job_name": header.job_name,
+        "job_id": header.job.job_id,
+        "job_name": header.job.name,
         "created": iso_time(header.created),
         "keep": outcome.keep,
         "reasons": list(outcome.reasons),
@@ -162,7 +162,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     return (
         _word(outcome.keep, outcome.removed, dry_run),
         utc_time(header.created),
-        header.job_name,
+        header.job.name,
         size_text(size),
         outcome.savepoint.path,
         why,

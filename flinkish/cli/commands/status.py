@@ -22,7 +22,7 @@ from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
@@ -103,7 +103,7 @@ def query_document(query: QueryStatus) -> dict[str, Any]:
     return encode_fields(query)
 
 
-def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
+def savepoint_document(record: SavepointSummary) -> dict[str, Any]:
     """Return a savepoint of the registry as JSON data."""
     return {
         "path": record.path,
@@ -113,7 +113,7 @@ def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
         "bytes": record.bytes,
         "files": record.files,
         "duration": record.duration,
-        "queries": [dict(query) for query in record.queries],
+        "queries": [encode_fields(query) for query in record.queries],
         "request_id": record.request_id,
     }
 

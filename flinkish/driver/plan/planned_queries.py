@@ -12,6 +12,7 @@ from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_
 from flinkish.driver.tables.sink_tables import resolve, with_format
 from flinkish.errors import TableError
 from flinkish.messages.queries import OperatorStatus
+from flinkish.operators.identity import OperatorFacts
 from flinkish.restore.recipe import EmptyState
 from flinkish.restore.source.restore_inputs import (
     LASTING_OPTIONS,
@@ -20,7 +21,6 @@ from flinkish.restore.source.restore_inputs import (
     NewSink,
     NewSource,
 )
-from flinkish.savepoint.format.contents import OperatorFacts
 
 
 def new_query(
@@ -45,15 +45,11 @@ def new_query(
         name,
         operators=tuple(
             NewOperator(
-                ordinal=op.ordinal,
-                kind=op.kind,
+                op.node,
                 name=op.name,
                 lookup_ids=identities[op.key].lookup_ids(planned.hasher),
                 generated_id=identities[op.key].generated_v3,
                 uid=op.uid,
-                partitions=op.partitions,
-                stores=op.stores,
-                meaning=op.meaning,
                 serializers=op.typed.serializers if op.typed is not None else {},
                 query=name,
             )
@@ -109,7 +105,7 @@ def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, in
         inputs = planned.graph.by_key[op.key].in_edges
         if len(inputs) > 1:
             found += [
-                (op.ordinal, number)
+                (op.node.ordinal, number)
                 for number, key in enumerate(inputs)
                 if source.key in _upstream(planned, key)
             ]
@@ -131,10 +127,10 @@ def _upstream(planned: PlannedQuery, key: int) -> set[int]:
 def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
     """Return the initial empty state of every stateful operator, by ordinal."""
     return {
-        op.ordinal: EmptyState(
-            partitions=op.partitions,
-            stores=_store_names([store.name for store in op.stores]),
-            files=op.files or None,
+        op.node.ordinal: EmptyState(
+            partitions=op.node.partitions,
+            stores=_store_names([store.name for store in op.node.stores]),
+            files=op.node.files or None,
         )
         for op in planned.operators
     }
@@ -160,11 +156,11 @@ def operator_facts(
     rows = {op.ordinal: op.rows for op in reported}
     return tuple(
         OperatorFacts(
-            ordinal=op.ordinal,
-            kind=op.kind,
+            ordinal=op.node.ordinal,
+            kind=op.node.kind,
             identity=op.identity,
-            rows=rows.get(op.ordinal),
-            meaning=op.meaning,
+            rows=rows.get(op.node.ordinal),
+            meaning=op.node.meaning,
         )
         for op in planned.operators
     )
@@ -223,11 +219,11 @@ def operator_status(
     rows = {op.ordinal: op.rows for op in reported}
     return tuple(
         OperatorStatus(
-            ordinal=op.ordinal,
-            kind=op.kind,
+            ordinal=op.node.ordinal,
+            kind=op.node.kind,
             uid=op.uid,
             operator_id=op.operator_id,
-            rows=rows.get(op.ordinal),
+            rows=rows.get(op.node.ordinal),
         )
         for op in planned.operators
     )

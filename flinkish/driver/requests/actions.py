@@ -39,7 +39,7 @@ from flinkish.errors import (
     quoted_path,
 )
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
@@ -212,7 +212,7 @@ class Actions:
         self._limit = self._limit.after(time.monotonic() - begun)
 
     def _result(
-        self, info: SavepointResult, left: tuple[LeftOut, ...], stop_method: str | None = None
+        self, info: SavepointSummary, left: tuple[LeftOut, ...], stop_method: str | None = None
     ) -> RequestResult:
         return RequestResult(info, stop_method, left, self._runtime.start_phase.is_complete)
 
@@ -222,7 +222,7 @@ class Actions:
         queries: list[ManagedQuery],
         trigger: str,
         left: tuple[LeftOut, ...],
-    ) -> SavepointResult:
+    ) -> SavepointSummary:
         """Write the last savepoint of a job.
 
         If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
@@ -328,7 +328,7 @@ class Actions:
         trigger: str,
         format_: str,
         left: tuple[LeftOut, ...],
-    ) -> SavepointResult:
+    ) -> SavepointSummary:
         return write_job_savepoint(
             self._runtime,
             request,
@@ -386,7 +386,7 @@ def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
     )
 
 
-def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
+def _too_late(info: SavepointSummary, limit: TimeLimit) -> GivenUp:
     """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
         f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "

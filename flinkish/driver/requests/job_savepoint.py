@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flinkish import __version__, storage
@@ -18,7 +19,7 @@ from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources
 from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import StorageError
 from flinkish.messages.requests import LeftOut, SavepointArguments
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import Request
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
@@ -37,7 +38,7 @@ def write_job_savepoint(
     deadline: float,
     distributed: str,
     give_up: Callable[[], None],
-) -> SavepointResult:
+) -> SavepointSummary:
     """Write a savepoint of some queries, and record it.
 
     ``left`` are the queries that are not in it; ``give_up`` raises when a canonical savepoint is no
@@ -61,7 +62,7 @@ def write_job_savepoint(
     reporter = RequestReporter(runtime, request)
     transferer = SparkTransferer(session, distributed)
     if wanted.format == FORMAT_CANONICAL:
-        info = save_canonical(
+        savepoint = save_canonical(
             session.sparkContext,
             wanted.target,
             saved,
@@ -73,7 +74,7 @@ def write_job_savepoint(
             give_up=give_up,
         )
     else:
-        info = write_savepoint(
+        savepoint = write_savepoint(
             wanted.target,
             saved,
             sources,
@@ -83,9 +84,10 @@ def write_job_savepoint(
             full=wanted.full,
             transferer=transferer,
         )
-    runtime.registry.add_savepoint(info.to_record(request.request_id))
-    log(f"savepoint completed: {info.path}")
-    return info.to_result()
+    savepoint = replace(savepoint, request_id=request.request_id)
+    runtime.registry.add_savepoint(savepoint)
+    log(f"savepoint completed: {savepoint.path}")
+    return savepoint
 
 
 def check_writable(target: str) -> None:

@@ -9,13 +9,13 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import source_records
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.operators.identity import OperatorFacts
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.plan.source_plans import blocked, is_changed_file_source, rows_in_place
 from flinkish.restore.plan.starts import Beginning, with_options_of_run
 from flinkish.restore.source.job_source import open_query
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.savepoint.format.contents import OperatorFacts
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
+from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
@@ -230,7 +230,7 @@ class StartJudge:
         batch = None if query is None else newest_batch(query)
         if batch is None or facts is None or _signatures(facts) != reads:
             return None
-        before = short_format(str(facts.sink.get("format", "")))
+        before = str(facts.sink.get("format", ""))
         is_there = sink.path is None or _writes_to(facts, sink)
         if before.lower() != kind or not is_there:
             return None

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.driver.plan.plan_extraction import PlannedOperator, PlannedQuery
+from flinkish.operators.identity import PlannedNode
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.typed_state import (
@@ -32,7 +33,7 @@ TypedStates = Mapping[int, Mapping[str, ResolvedState]]
 def typed_states_of(restore: QueryRestore) -> TypedStates:
     """Return what a restore plan says of the typed states."""
     judged = restore.plan.operators if restore.plan is not None else ()
-    return {each.operator.ordinal: each.typed for each in judged or () if each.typed}
+    return {each.operator.node.ordinal: each.typed for each in judged or () if each.typed}
 
 
 def resolve_in_place(
@@ -58,9 +59,9 @@ def resolve_in_place(
     """
     rules = TypedStateRules(is_eager=False, modules=modules)
     return {
-        op.ordinal: _resolved(op, known[op.ordinal], rules)
+        op.node.ordinal: _resolved(op, known[op.node.ordinal], rules)
         for op in planned.operators
-        if op.typed is not None and op.ordinal in known
+        if op.typed is not None and op.node.ordinal in known
     }
 
 
@@ -80,10 +81,12 @@ def _resolved(
 
 def with_restored(planned: PlannedQuery, states: TypedStates) -> PlannedQuery:
     """Return the query with the snapshots that its next savepoint keeps."""
-    operators = tuple(
-        replace(op, meaning=restored_meaning(op.meaning, states.get(op.ordinal, {})))
-        for op in planned.operators
-    )
+
+    def restored(node: PlannedNode) -> PlannedNode:
+        meaning = restored_meaning(node.meaning, states.get(node.ordinal, {}))
+        return replace(node, meaning=meaning)
+
+    operators = tuple(replace(op, node=restored(op.node)) for op in planned.operators)
     return replace(planned, operators=operators)
 
 
@@ -99,7 +102,7 @@ def task_properties(planned: PlannedQuery, states: TypedStates) -> dict[str, str
         own = op.typed.serializers
         formats = {
             name: each.format
-            for name, each in states.get(op.ordinal, {}).items()
+            for name, each in states.get(op.node.ordinal, {}).items()
             if each.format.writer is not own[name] or len(each.format.readers) > 1
         }
         if formats:

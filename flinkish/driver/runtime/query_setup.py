@@ -198,7 +198,7 @@ class Preparer:
         operators = prepared.planned.operators
         refusal = refuse_in_place(
             prepared.name,
-            ((op.uid or op.name, known.get(op.ordinal), op.meaning) for op in operators),
+            ((op.uid or op.name, known.get(op.node.ordinal), op.node.meaning) for op in operators),
         )
         if refusal is not None:
             raise refusal
@@ -219,7 +219,7 @@ class Preparer:
         newest = self._newest(name)
         if newest is None or newest.planned is None:
             return {}
-        return {op.ordinal: op.meaning for op in newest.planned.operators}
+        return {op.node.ordinal: op.node.meaning for op in newest.planned.operators}
 
     def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.

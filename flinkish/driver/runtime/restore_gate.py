@@ -93,7 +93,7 @@ class RestoreGate:
         )
         expected = None
         if prepared.restored_batch is not None and prepared.planned is not None:
-            expected = [(op.ordinal, op.kind) for op in prepared.planned.operators]
+            expected = [(op.node.ordinal, op.node.kind) for op in prepared.planned.operators]
         if self._restorer is None or not (held or expected):
             yield lambda jsq: self.open()
             return

@@ -312,9 +312,10 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
         if operator.key == node.key:
             stores = [
                 {"name": s.name, "key_schema": s.key_schema, "value_schema": s.value_schema}
-                for s in operator.stores
+                for s in operator.node.stores
             ]
-            record.update(ordinal=operator.ordinal, partitions=operator.partitions, stores=stores)
+            state = operator.node
+            record.update(ordinal=state.ordinal, partitions=state.partitions, stores=stores)
             if operator.typed is not None:
                 record["typed_states"] = _typed_states(operator.typed)
             if stores:  # of several stores: the schemas of the first

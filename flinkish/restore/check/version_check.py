@@ -141,7 +141,7 @@ def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
     return uses_of(
         offer.pins,
         backend=backend_of(offer.pins),
-        kinds=[op.kind for op in offer.query.operators],
+        kinds=[op.state.kind for op in offer.query.operators],
         checkpoint_format=offer.checkpoint_format,
         offset_log_version=log_version,
         changelog=any(path.endswith(".changelog") for path in offer.origin.files),

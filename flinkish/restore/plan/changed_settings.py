@@ -28,7 +28,6 @@ from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 
 #: The stable ids of the changes.
 SETTINGS_CHANGED = "settings-changed"
-SETTINGS_UNKNOWN = "settings-unknown"
 _NAMES = {TIME_ZONE: "the session's time zone"}
 _UTC = frozenset(
     {
@@ -45,13 +44,9 @@ def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterat
     """Yield a change for each setting on which the state depends and that has changed.
 
     Where the effect is certain, the change is ``partial``: the user has to agree that state from
-    before has other keys or values. A savepoint without the record gives one note where the program
-    depends on a setting.
+    before has other keys or values.
     """
-    if new.settings is None or saved is None or not (saved.keys or saved.values):
-        return
-    if saved.settings is None:
-        yield from _unknown(new.settings)
+    if saved is None:
         return
     before, after = _by_part(saved.settings), _by_part(new.settings)
     changed: dict[tuple[str, bool], list[tuple[Sequence[Dependence], Sequence[Dependence]]]] = {}
@@ -196,16 +191,3 @@ def _origins(meaning: StateSemantics) -> dict[str, str]:
         for role, columns in roles.items():
             listed += [(f"{role} {part} {each.name.casefold()}".strip(), each) for each in columns]
     return {name: column.origin for name, column in listed}
-
-
-def _unknown(settings: Iterable[Dependence]) -> Iterator[StateChange]:
-    certain = [each for each in settings if each.certain]
-    if not certain:
-        return
-    named = dict.fromkeys(f"{each.setting} ({each.value} now)" for each in certain)
-    first = certain[0]
-    text = (
-        f"{first.part} depends on {' and '.join(named)}, but the savepoint does not "
-        "record the value it was taken with"
-    )
-    yield StateChange("", Verdict.AS_IS, SETTINGS_UNKNOWN, text)

@@ -65,8 +65,8 @@ class QueryPlan:
         """Whether exactly the base's state is taken, all of it unchanged."""
         if self.operators is None or self.base is None:
             return True
-        saved = {op.ordinal for op in self.base.operators}
-        return {plan.operator.ordinal for plan in self.operators} == saved and all(
+        saved = {op.state.ordinal for op in self.base.operators}
+        return {plan.operator.node.ordinal for plan in self.operators} == saved and all(
             plan.verdict is Verdict.AS_IS and not plan.new_schema for plan in self.operators
         )
 
@@ -123,7 +123,7 @@ def plan_query(
     rules = TypedStateRules(not migrates_lazily, new.modules)
     plans = []
     for operator in new.operators:
-        taken = matches.taken.get(operator.ordinal)
+        taken = matches.taken.get(operator.node.ordinal)
         plans.append(judge_operator(operator, taken, base, partitions, rules))
         if taken is None and base is not None:
             notes.append(

@@ -207,15 +207,15 @@ def _operator(
         name=plan.operator.name,
         uid=plan.operator.uid,
         operator_id=plan.operator.lookup_ids[-1],
-        kind=plan.operator.kind,
-        ordinal=plan.operator.ordinal,
+        kind=plan.operator.node.kind,
+        ordinal=plan.operator.node.ordinal,
         verdict=_operator_verdict(plan, options, executors),
         executable=plan.executable(executors),
         reason=plan.reason,
         text=plan.text,
         advice=advice_for(plan, executors, options.accept_partial),
-        rows=taken.rows if taken is not None else None,
-        bytes=taken.bytes if taken is not None else None,
+        rows=taken.facts.rows if taken is not None else None,
+        bytes=taken.state.bytes if taken is not None else None,
         origin=None if taken is None else _origin(taken),
         changes=plan.changes,
     )
@@ -232,7 +232,7 @@ def _operator_verdict(
 
 
 def _origin(saved: SavedOperator) -> OperatorOrigin:
-    return OperatorOrigin(saved.query, saved.ordinal, saved.uid, saved.partitions)
+    return OperatorOrigin(saved.query, saved.state.ordinal, saved.uid, saved.state.partitions)
 
 
 def _left_operators(left: NonRestored) -> list[SavedOperator]:
@@ -244,17 +244,17 @@ def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
     advice = "use -n to drop it, or name the operator that takes it with --uid-map OLD=NEW"
     return OperatorRow(
         query=saved.query,
-        name=saved.uid or f"operator {saved.ordinal}",
+        name=saved.uid or f"operator {saved.state.ordinal}",
         uid=saved.uid,
         operator_id=saved.operator_id_v3,
-        kind=saved.kind,
+        kind=saved.state.kind,
         verdict=Verdict.DROPPED.value,
         executable=agreed,
         reason="no-operator",
         text="no operator of the program takes this state",
         advice="" if agreed else advice,
-        rows=saved.rows,
-        bytes=saved.bytes,
+        rows=saved.facts.rows,
+        bytes=saved.state.bytes,
         origin=_origin(saved),
     )
 

@@ -84,11 +84,8 @@ def judge_kafka_sink(
 
 
 def may_be_kafka(saved_format: str | None) -> bool:
-    """Return whether a saved query may have written to Kafka, by the format of its sink.
-
-    Earlier versions recorded the class where the program named that.
-    """
-    return saved_format is None or "kafka" in saved_format.lower()
+    """Return whether a saved query may have written to Kafka, by the format of its sink."""
+    return saved_format is None or saved_format.lower() == "kafka"
 
 
 def sink_format(sink: Mapping[str, Any]) -> str | None:

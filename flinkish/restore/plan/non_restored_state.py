@@ -101,9 +101,9 @@ def _facts(operator: SavedOperator) -> dict[str, object]:
         "query": operator.query,
         "uid": operator.uid,
         "operator_id": operator.operator_id_v3,
-        "kind": operator.kind,
-        "rows": operator.rows,
-        "bytes": operator.bytes,
+        "kind": operator.state.kind,
+        "rows": operator.facts.rows,
+        "bytes": operator.state.bytes,
     }
 
 
@@ -178,9 +178,9 @@ def find_non_restored(
             continue
         for op in plan.operators or ():
             if op.taken is not None:
-                operators.add((op.taken.query, op.taken.ordinal))
+                operators.add((op.taken.query, op.taken.state.ordinal))
         if plan.operators is None:
-            operators |= {(plan.base.key, op.ordinal) for op in plan.base.operators}
+            operators |= {(plan.base.key, op.state.ordinal) for op in plan.base.operators}
         if plan.positions is None:
             sources |= {(plan.base.key, s.entry) for s in plan.base.sources or ()}
         else:
@@ -192,7 +192,7 @@ def find_non_restored(
     return NonRestored(
         queries=tuple(query for query in saved if query.key not in touched),
         operators=tuple(
-            op for q in rest for op in q.operators if (op.query, op.ordinal) not in operators
+            op for q in rest for op in q.operators if (op.query, op.state.ordinal) not in operators
         ),
         sources=tuple(
             s for q in rest for s in q.sources or () if (s.query, s.entry) not in sources

@@ -259,7 +259,7 @@ def check_inputs(
         for ordinal, operator in taken.items():
             if saved is None or operator is None or saved.query != operator.query:
                 continue
-            before = {i for o, i in saved.inputs if o == operator.ordinal}
+            before = {i for o, i in saved.inputs if o == operator.state.ordinal}
             now = {i for o, i in source.inputs if o == ordinal}
             if before and now and not before & now:
                 raise Incompatible(

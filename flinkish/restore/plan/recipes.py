@@ -56,13 +56,14 @@ def recipe_for(
     if not plan.unchanged:
         states = {}
         for verdict in plan.operators or ():
-            ordinal, taken = verdict.operator.ordinal, verdict.taken
+            ordinal, taken = verdict.operator.node.ordinal, verdict.taken
             if taken is None:
                 states[ordinal] = empty[ordinal]
             else:
                 new_schema = verdict.new_schema and not rewritten
-                kind = verdict.operator.kind if verdict.other_kind else None
-                states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema, kind)
+                kind = verdict.operator.node.kind if verdict.other_kind else None
+                saved = taken.state.ordinal
+                states[ordinal] = TakenState(origin(taken.query), saved, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     given, moved = offsets or {}, moves or {}
     # Unchanged sources have no positions of their own: they go on with the base's log.

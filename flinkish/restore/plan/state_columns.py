@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.state_semantics import (
     ONLY,
     WATERMARK_DELAY,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.state_semantics import Initial, StateSemantics
 from flinkish.restore.plan.state_columns import StateColumns, columns_of, same_columns
 

@@ -72,11 +72,11 @@ def resolve_typed_states(
     Corrupt
         The snapshot of a serializer is damaged; the error names state, operator and class.
     """
-    saved = taken.meaning.serializers if taken.meaning is not None else {}
+    saved = taken.facts.meaning.serializers if taken.facts.meaning is not None else {}
     there = {
         name
-        for store in taken.stores
-        for name, _ in typed_columns(operator.kind, store.name, store.value_schema)
+        for store in taken.state.stores
+        for name, _ in typed_columns(operator.node.kind, store.name, store.value_schema)
     }
     changes: list[StateChange] = []
     resolved: dict[str, ResolvedState] = {}
@@ -195,10 +195,10 @@ def with_recodes(
         That of the stores whose columns change.
     """
     result = dict(evolution)
-    for store in operator.stores:
+    for store in operator.node.stores:
         recodes: dict[tuple[str, ...], Callable[[bytes], bytes]] = {
             path: Rewriter(each.rewriting)
-            for name, path in typed_columns(operator.kind, store.name, store.value_schema)
+            for name, path in typed_columns(operator.node.kind, store.name, store.value_schema)
             if (each := resolved.get(name)) is not None and each.rewriting is not None
         }
         if recodes:

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.state_semantics import StateSemantics
+from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity, PlannedNode
+from flinkish.savepoint.format.contents import OperatorRecord
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.snapshots import DEFAULT_MODULES
 from flinkish.units import size_text
@@ -58,14 +57,6 @@ SOURCE_OPTIONS = {
 }
 
 
-def plain_signature(signature: str | None) -> str | None:
-    """Return what a saved source reads as the driver says it now.
-
-    Savepoints had Spark's own name of every Kafka source in it: ``kafka[KafkaTable, subscribe=a]``.
-    """
-    return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
-
-
 def within(name: str, query: QueryKey) -> str | None:
     """Return what a user's ``QUERY/NAME`` names in that query; None if it has another or none."""
     prefix = f"{query}/"
@@ -82,34 +73,20 @@ def is_spark_name(uid: str | None, directory: str) -> bool:
 
 
 @dataclass(frozen=True)
-class SavedOperator(Identified):
+class SavedOperator(OperatorRecord):
     """One stateful operator of a saved query.
 
     Attributes
     ----------
-    kind, rows
-        None if they are not known.
-    stores
-        Its state stores with their schemas.
-    meaning
-        The meaning of the stores' columns.
     rewritten
-        The reason why ``stores`` are not the savepoint's, but those after the engine's rewrite;
-        empty without a rewrite.
+        The reason why the stores of its state are not the savepoint's, but those after the engine's
+        rewrite; empty without a rewrite.
     regrouped
         Whether that rewrite makes other rows of the saved ones, so that their columns cannot change
         in the same pass.
     """
 
     query: QueryKey
-    ordinal: int
-    kind: str | None
-    partitions: int
-    bytes: int
-    rows: int | None = None
-    identity: OperatorIdentity = UNKNOWN
-    stores: tuple[StoreInfo, ...] = ()
-    meaning: StateSemantics | None = None
     rewritten: str = ""
     regrouped: bool = False
 
@@ -128,10 +105,11 @@ class SavedOperator(Identified):
         elif self.operator_id_v3 is not None:
             name = f"operator {self.operator_id_v3} without uid"
         else:
-            name = f"operator {self.ordinal} without uid"
-        rows = "rows unknown" if self.rows is None else f"{self.rows:,} rows"
+            name = f"operator {self.state.ordinal} without uid"
+        rows = "rows unknown" if self.facts.rows is None else f"{self.facts.rows:,} rows"
         query = "" if self.query is None else f", query '{self.query}'"
-        return f"{name} ({self.kind or 'kind unknown'}, {rows}, {size_text(self.bytes)}{query})"
+        kind, size = self.state.kind or "kind unknown", size_text(self.state.bytes)
+        return f"{name} ({kind}, {rows}, {size}{query})"
 
 
 @dataclass(frozen=True)
@@ -234,23 +212,17 @@ class NewOperator:
         operator's own id.
     generated_id
         The id that it would have without its uid (v3).
-    partitions, stores, meaning
-        The state that it will keep.
     serializers
         The program's serializers of its typed states, by the name of their column.
     query
         The name of the query.
     """
 
-    ordinal: int
-    kind: str
+    node: PlannedNode
     name: str
     lookup_ids: tuple[str, ...]
     generated_id: str
     uid: str | None = None
-    partitions: int = 0
-    stores: tuple[StoreInfo, ...] = ()
-    meaning: StateSemantics = field(default_factory=StateSemantics)
     serializers: Mapping[str, TypeSerializer[Any]] = field(default_factory=dict)
     query: str = ""
 
@@ -262,7 +234,7 @@ class NewOperator:
     def describe(self) -> str:
         """Return a text for messages: ``uid 'dedup' (dedupe)``."""
         name = f"uid '{self.uid}'" if self.uid is not None else f'"{self.name}" without uid'
-        return f"{name} ({self.kind})"
+        return f"{name} ({self.node.kind})"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from flinkish.checkpoint.cut import Cut
 from flinkish.checkpoint.wholeness import planned_state
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
+from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.plain_checkpoints import adopt_cuts
 from flinkish.restore.source.restore_inputs import (
@@ -17,10 +18,12 @@ from flinkish.restore.source.restore_inputs import (
     SavedOperator,
     SavedQueryFacts,
     SavedSource,
-    plain_signature,
 )
 from flinkish.restore.source.spark_compat import SparkFit
-from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
+from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    QueryRecord,
+)
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 
 
@@ -121,16 +124,15 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
             for index, record in enumerate(savepoint.queries)
         },
         is_savepoint=True,
-        spark_version=savepoint.header.spark_version,
-        left_out=savepoint.header.left_out,
-        complete=savepoint.header.complete,
+        spark_version=savepoint.header.job.spark_version,
+        left_out=savepoint.header.job.left_out,
+        complete=savepoint.header.job.complete,
     )
 
 
 def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     operators = tuple(
-        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes, stores=op.stores)
-        for op in cut.operators
+        SavedOperator(state, OperatorFacts(state.ordinal), key) for state in cut.operators
     )
     return RestorableQuery(
         SavedQueryFacts(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
@@ -153,20 +155,7 @@ def origin_of(cut: Cut, *, running: bool = False) -> SourceCheckpoint:
 
 def of_record(record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool) -> RestorableQuery:
     """Return the query of a record; ``origin`` has its files."""
-    operators = tuple(
-        SavedOperator(
-            query=record.name,
-            ordinal=op.ordinal,
-            kind=op.kind,
-            partitions=op.partitions,
-            bytes=op.bytes,
-            rows=op.rows,
-            identity=op.identity,
-            stores=op.stores,
-            meaning=op.meaning,
-        )
-        for op in record.operators
-    )
+    operators = tuple(SavedOperator(op.state, op.facts, record.name) for op in record.operators)
     return RestorableQuery(
         SavedQueryFacts(
             record.name,
@@ -201,7 +190,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             directory=str(entry["directory"]),
             offset=offset,
             identity=identity_of(entry),
-            signature=plain_signature(entry.get("signature")),
+            signature=entry["signature"],
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
             topics=entry.get("topics") or {},
             options=_texts(entry.get("options")),

@@ -112,7 +112,7 @@ def _check_operator(
     unread: list[str],
 ) -> int:
     """Decode the rows of an operator, compare their number with the record, and return it."""
-    where = f"{query.directory}/{STATE}/{operator.ordinal}"
+    where = f"{query.directory}/{STATE}/{operator.state.ordinal}"
     counts: dict[str, int] = {}
     rows = 0
     whole = False
@@ -159,10 +159,10 @@ def wrong_count(
     depends on their kind. A RocksDB count of 0 is not compared, because counting may be disabled
     (``stateStore.rocksdb.trackTotalNumberOfRows``).
     """
-    recorded = operator.rows
+    recorded = operator.facts.rows
     if recorded is None or (recorded <= 0 and query.backend == "rocksdb"):
         return None
-    stores = {store.name for store in operator.stores}
+    stores = {store.name for store in operator.state.stores}
     joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
     if stores <= {DEFAULT_STORE}:
         rows = sum(counts.values())
@@ -201,7 +201,7 @@ def _stores(
     ids: Mapping[int, tuple[tuple[str, ...], ...]],
 ) -> Iterator[_Store]:
     """Yield every store of every partition of an operator."""
-    prefix = f"{STATE}/{operator.ordinal}/"
+    prefix = f"{STATE}/{operator.state.ordinal}/"
     stores: dict[tuple[int, str], dict[str, FileRecord]] = {}
     schemas: dict[str, list[FileRecord]] = {}
     for record in savepoint.iter_files():
@@ -224,7 +224,7 @@ def _stores(
         yield _Store(
             name,
             directory,
-            _store_files(savepoint, query, records, _ids(ids, operator.ordinal, partition)),
+            _store_files(savepoint, query, records, _ids(ids, operator.state.ordinal, partition)),
             shapes.get(name, {}),
         )
 

@@ -36,8 +36,8 @@ class SavedState:
             "batch_id": self.query.batch_id,
             "uid": self.operator.uid,
             "operator_id": self.operator.operator_id,
-            "kind": self.operator.kind,
-            "ordinal": self.operator.ordinal,
+            "kind": self.operator.state.kind,
+            "ordinal": self.operator.state.ordinal,
             "partitions": self.table.operator.partitions,
             "state": self.table.name,
         }
@@ -63,9 +63,9 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
     source = saved_directory(savepoint, query)
     with in_our_words(query.name):
         operators = read_checkpoint(source, query.batch_id).operators
-        engine = next((o for o in operators if o.ordinal == operator.ordinal), None)
+        engine = next((o for o in operators if o.ordinal == operator.state.ordinal), None)
         if engine is None:
-            raise StateFormatError(f"state/{operator.ordinal}", None, "the state is missing")
+            raise StateFormatError(f"state/{operator.state.ordinal}", None, "the state is missing")
         try:
             table = find_table(engine, state or None)
         except NoSuchState as error:
@@ -77,9 +77,9 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
                 else f"the operator {uid!r} has several states: {names}",
                 hint=f"name one: {uid}/{error.names[0]}",
             ) from error
-    serializers = operator.meaning.serializers if operator.meaning is not None else {}
+    serializers = operator.facts.meaning.serializers if operator.facts.meaning is not None else {}
     if serializers and not raw:
-        table = typed_table(table, operator.kind, serializers, operator.uid or text)
+        table = typed_table(table, operator.state.kind, serializers, operator.uid or text)
     return SavedState(query, operator, source, table)
 
 

@@ -75,8 +75,7 @@ def frame(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def depends(df: Any, mode: str = "update") -> list[Dependence]:
     """Return what the state of the program's only operator depends on, but for names."""
     (operator,) = extract_plan(df, mode, "q").operators
-    listed = operator.meaning.settings
-    assert listed is not None
+    listed = operator.node.meaning.settings
     return [each for each in listed if each.setting in (ANSI, TIME_PARSER, TIME_ZONE)]
 
 
@@ -149,8 +148,7 @@ def test_settings_that_expressions_look_up(spark: Any, frame: Any) -> None:
 
     def settings(key: Any) -> dict[str, tuple[str, bool]]:
         (operator,) = extract_plan(frame.groupBy(key).count(), "update", "q").operators
-        listed = operator.meaning.settings
-        assert listed is not None
+        listed = operator.node.meaning.settings
         return {x.setting: (x.value, x.certain) for x in listed if x.setting != CASE_SENSITIVE}
 
     session = spark.conf.get

@@ -19,12 +19,11 @@ from flinkish.operators.state_semantics import (
 )
 from flinkish.restore.plan.changed_settings import (
     SETTINGS_CHANGED,
-    SETTINGS_UNKNOWN,
     refuse_in_place,
     setting_changes,
 )
 from flinkish.restore.plan.judging import advice_for, ask, judge_operator
-from tests.support.restore.query_builders import AGG, new, old, saved_query
+from tests.support.restore.query_builders import AGG, changed, new, old, saved_query
 
 HOUR = "date_format(ts, 'HH')"
 PART = f"key `{HOUR}`"
@@ -68,7 +67,6 @@ def test_another_zone_needs_consent_and_the_saved_one_is_offered() -> None:
         (meaning(zone("UTC", "key `a`")), meaning(zone("Asia/Tokyo", "key `b`"))),
         (StateSemantics(), meaning(zone("UTC"))),  # nothing is known of the state
         (None, meaning(zone("UTC"))),
-        (meaning(zone("UTC")), replace(meaning(), settings=None)),
         # An exception and the new rules never give two answers.
         (
             meaning(Dependence(TIME_PARSER, "EXCEPTION", PART)),
@@ -100,14 +98,6 @@ def test_each_setting_is_told_once_with_the_parts_that_depend_on_it() -> None:
     assert f"key `k2` ({HOUR}), 2 more depend on it" in zones.text
 
 
-def test_a_savepoint_without_the_record_is_told_where_the_program_depends_on_a_setting() -> None:
-    before = replace(meaning(), settings=None)
-    (change,) = changes(before, meaning(zone("UTC"), zone("UTC", "key `x`", certain=False)))
-    assert (change.reason, change.partial) == (SETTINGS_UNKNOWN, False)
-    assert "spark.sql.session.timeZone (UTC now)" in change.text
-    assert changes(before, meaning(zone("UTC", certain=False))) == []
-
-
 def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:
     insensitive = Dependence(CASE_SENSITIVE, "false", certain=False)
     sensitive = Dependence(CASE_SENSITIVE, "true", certain=False)
@@ -124,8 +114,8 @@ def test_case_sensitivity_matters_where_names_mean_other_columns() -> None:
 
 
 def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
-    saved = replace(old("hours", kind=AGG), meaning=meaning(zone("UTC")))
-    program = replace(new("hours", kind=AGG), meaning=meaning(zone("Asia/Tokyo")))
+    saved = changed(old("hours", kind=AGG), meaning=meaning(zone("UTC")))
+    program = changed(new("hours", kind=AGG), meaning=meaning(zone("Asia/Tokyo")))
     plan = judge_operator(program, saved, saved_query(saved))
     assert (plan.verdict, plan.reason) == (Verdict.AS_IS, SETTINGS_CHANGED)
     refusal = ask([plan], [])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
     Check,
@@ -55,6 +55,7 @@ from flinkish.restore.source.restore_source import RestorableQuery, RestoreSourc
 from tests.support.restore.query_builders import (
     AGG,
     DEDUP,
+    changed,
     new,
     old,
     reads,
@@ -151,7 +152,7 @@ def with_store(operator: Any, *columns: str) -> Any:
     """The operator (saved or new) with a state of these columns."""
     struct = {"type": "struct", "fields": [column(name) for name in columns]}
     key = {"type": "struct", "fields": [column("k")]}
-    return replace(operator, stores=(StoreInfo("default", key, struct),))
+    return changed(operator, stores=(StoreInfo("default", key, struct),))
 
 
 def aggregation(word: str, *columns: str) -> tuple[SavedOperator, NewOperator]:
@@ -217,7 +218,7 @@ def test_a_changed_setting_is_asked_about_and_accepted() -> None:
     def zoned(operator: Any, zone: str) -> Any:
         settings = (Dependence(TIME_ZONE, zone, "key `k`", "hour(ts)"),)
         meaning = StateSemantics({ONLY: (Column("k", "hour(ts)"),)}, settings=settings)
-        return replace(operator, meaning=meaning)
+        return changed(operator, meaning=meaning)
 
     before, now = aggregation("sums", "sum")
     saved, query = saved_query(zoned(before, "UTC")), starting(zoned(now, "Asia/Tokyo"))
@@ -281,14 +282,14 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     )
 
     kind = "applyInPandasWithState"
-    before, now = replace(before, kind=kind), replace(now, kind=kind)
+    before, now = changed(before, kind=kind), changed(now, kind=kind)
     engine = planner_of(saved_query(before), settings=MIGRATING)
     restore = engine.plan(starting(now), {})
     assert restore.refusal is None
     assert restore.rewrite is not None
     assert restore.rewrite.partitions is None
     (values,) = restore.rewrite.evolutions[0].values()
-    assert values.value == now.stores[0].value_schema
+    assert values.value == now.node.stores[0].value_schema
     assert engine.restore_plan(complete=True).operators[0].executable
 
 
