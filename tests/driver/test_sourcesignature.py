@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flinkish.connectors.sources import plain_signature
 from flinkish.driver.plan.plan_sources import _table_name, normal_path, signature
-from flinkish.restore.source.restore_inputs import plain_signature
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.tables.table import table_errors
+from flinkish.driver.connectors.table import table_errors
 from flinkish.errors import StorageError, TableError
 from flinkish.restore.source.restore_inputs import NewSink
 

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.connectors.sources import ICEBERG_OPTIONS, SOURCE_OPTIONS
 from flinkish.driver.plan.plan_classes import ReadNode, find_class
 from flinkish.operators.tagging import tag_key
-from flinkish.restore.source.restore_inputs import ICEBERG_OPTIONS, SOURCE_OPTIONS
 
 #: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
@@ -45,7 +45,7 @@ class Relation:
     ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
     ``format`` ``file``, ``rate``, ``kafka`` ..., ``signature`` what it reads, as ``format[what]``.
     ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those of
-    :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
+    :data:`~flinkish.connectors.sources.SOURCE_OPTIONS`.
     """
 
     entry: int

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.connectors.sources import LASTING_OPTIONS, NewSource
+from flinkish.driver.connectors.sink_tables import resolve, with_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
-from flinkish.driver.tables.sink_tables import resolve, with_format
 from flinkish.errors import TableError
 from flinkish.messages.queries import OperatorStatus
 from flinkish.restore.recipe import EmptyState
-from flinkish.restore.source.restore_inputs import (
-    LASTING_OPTIONS,
-    NewOperator,
-    NewQuery,
-    NewSink,
-    NewSource,
-)
+from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink
 from flinkish.savepoint.format.contents import OperatorFacts
 
 

@@ -11,11 +11,23 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
+from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.kafka.reading import BrokerAnswer, parse_position
+from flinkish.connectors.kafka.topics import ask_for
+from flinkish.connectors.source_plan import FileReading
+from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.table_commits import (
+    Drift,
+    RollbackTarget,
+    TableReading,
+    drift,
+    rollback_target,
+)
+from flinkish.driver.connectors.sink_tables import SinkPlace, open_table
+from flinkish.driver.connectors.source_tables import ask_table
+from flinkish.driver.connectors.table import Table
 from flinkish.driver.log import log
 from flinkish.driver.plan.outputs import output_of, same_place
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
-from flinkish.driver.tables.source_tables import ask_table
-from flinkish.driver.tables.table import Table
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
@@ -28,16 +40,12 @@ from flinkish.messages.calls import KnownWriter
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
-from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import check_recipe
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.file_positions import without_pattern
-from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_row import FileReading
 from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
@@ -45,15 +53,8 @@ from flinkish.restore.plan.starts import (
     judge_start,
     judge_writers,
 )
-from flinkish.restore.plan.table_commits import (
-    Drift,
-    RollbackTarget,
-    TableReading,
-    drift,
-    rollback_target,
-)
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery, NewSink
 from flinkish.restore.source.restore_source import RestorableQuery
 
 #: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.config import parse_duration
-from flinkish.driver.tables.sink_tables import SinkPlace, with_format
+from flinkish.driver.connectors.sink_tables import SinkPlace, with_format
 from flinkish.errors import InvalidConfiguration, NotSavepointable
 
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from flinkish import __version__, storage
+from flinkish.driver.connectors.sink_tables import facts_at
 from flinkish.driver.log import log
 from flinkish.driver.migration.file_transfer import SparkTransferer
 from flinkish.driver.plan.planned_queries import operator_facts
@@ -29,7 +30,6 @@ from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import (
     FlinkishError,
     GivenUp,

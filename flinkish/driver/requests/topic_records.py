@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flinkish.connectors.kafka.topics import ask_for
+from flinkish.connectors.sources import NewSource, kind_of
 from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.restore.check.kafka_topics import ask_for
-from flinkish.restore.plan.source_row import kind_of
-from flinkish.restore.source.restore_inputs import NewSource
 
 #: Seconds for an answer of a broker: a savepoint does without.
 _PATIENCE = 2.0
@@ -21,7 +20,7 @@ def with_topics(
     """Return the records of a query's sources, with the identities of their topics.
 
     A later restore recognises by these that a topic was recreated
-    (:mod:`flinkish.restore.plan.kafka_identity`). They are left out if the broker cannot be
+    (:mod:`flinkish.connectors.kafka.identity`). They are left out if the broker cannot be
     reached.
     """
     if planned is None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
+from flinkish.connectors.sources import SET
+from flinkish.driver.connectors.sink_tables import SinkPlace, open_table
 from flinkish.driver.log import log
 from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_rewritten
 from flinkish.driver.plan.plan_extraction import PlannedQuery
@@ -19,7 +21,6 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore import history
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import (
     FlinkishError,
     JobNotFound,
@@ -41,7 +42,7 @@ from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.plan_text import plan_lines
-from flinkish.restore.plan.positions import SET, check_reset
+from flinkish.restore.plan.positions import check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner

@@ -19,17 +19,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.new_offsets import ACCEPT_REPEATED
-from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
-from flinkish.restore.plan.source_row import (
+from flinkish.connectors.base import ACCEPT_LOST_ROWS
+from flinkish.connectors.offsets import ACCEPT_REPEATED
+from flinkish.connectors.source_plan import (
     NO_AGES,
     BrokerFacts,
     FileAges,
     FileReading,
     SourcePlan,
 )
-from flinkish.restore.source.restore_inputs import NewSource
+from flinkish.connectors.sources import NewSource
+from flinkish.messages.plan import Check, RestoreOutcome
 
 _DAY_MS = 86_400_000
 _DEFAULT_MS = 7 * _DAY_MS

@@ -21,18 +21,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
-from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.file_ages import files_of, lie_of, with_ages, with_cleaned
-from flinkish.restore.plan.new_offsets import MOVED, Target
-from flinkish.restore.plan.positions import SET, name_option, reset_flag
-from flinkish.restore.plan.source_row import (
+from flinkish.connectors.offsets import MOVED, Target
+from flinkish.connectors.source_plan import (
     NO_FACTS,
     BrokerFacts,
     FileReading,
     SourcePlan,
     change_of,
 )
-from flinkish.restore.source.restore_inputs import NewSource, SavedSource
+from flinkish.connectors.sources import SET, NewSource, SavedSource, name_option, reset_flag
+from flinkish.messages.plan import Check, RestoreOutcome
+from flinkish.restore.plan.file_ages import files_of, lie_of, with_ages, with_cleaned
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 #: The stable id: files that were read lie elsewhere than the program reads.

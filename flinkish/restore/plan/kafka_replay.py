@@ -8,8 +8,8 @@ reports its progress. The batch is committed by then: started again, the query g
 
 from __future__ import annotations
 
+from flinkish.connectors.sources import kind_of
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.source_row import kind_of
 from flinkish.restore.recipe import Recipe, TakenSource
 from flinkish.restore.source.restore_inputs import NewQuery
 

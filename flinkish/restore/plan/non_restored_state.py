@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import NonRestoredState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.matching import named_operators
-from flinkish.restore.source.restore_inputs import (
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.kafka.reading import BrokerAnswer
+from flinkish.connectors.offsets import Target, parse_target
+from flinkish.connectors.source_plan import BrokerFacts, FileReading, SourcePlan
+from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSource, kind_of
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
@@ -25,27 +30,23 @@ from flinkish.restore.plan.history import (
     saved_shift,
 )
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
-from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.kafka_replay import check_replay
 from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
-from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
 from flinkish.restore.plan.pins import pin_plans
-from flinkish.restore.plan.positions import RESET, SET, reset_entries
+from flinkish.restore.plan.positions import reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.recipe import EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 DEFAULT_SETTINGS = PlanningSettings()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.file_positions import judge_files
-from flinkish.restore.plan.kafka_identity import made_again, parse_identities, unknown
-from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
-from flinkish.restore.plan.kafka_reading import (
+from flinkish.connectors.base import Consent, Finding, gravest_first
+from flinkish.connectors.kafka.identity import made_again, parse_identities, unknown
+from flinkish.connectors.kafka.positions import judge, reset_cost, rows_waiting
+from flinkish.connectors.kafka.reading import (
     BrokerAnswer,
     KafkaReading,
     Position,
@@ -17,7 +16,7 @@ from flinkish.restore.plan.kafka_reading import (
     parse_position,
     reading_of,
 )
-from flinkish.restore.plan.new_offsets import (
+from flinkish.connectors.offsets import (
     MOVED,
     NewOffsets,
     Target,
@@ -25,16 +24,10 @@ from flinkish.restore.plan.new_offsets import (
     kafka_offsets,
     other_offsets,
 )
-from flinkish.restore.plan.positions import reset_flag
-from flinkish.restore.plan.source_findings import Consent, Finding, gravest_first
-from flinkish.restore.plan.source_row import (
-    BrokerFacts,
-    SourcePlan,
-    SourceVerdict,
-    change_of,
-    kind_of,
-)
-from flinkish.restore.source.restore_inputs import NewSource, SavedSource
+from flinkish.connectors.source_plan import BrokerFacts, SourcePlan, SourceVerdict, change_of
+from flinkish.connectors.sources import NewSource, SavedSource, kind_of, reset_flag
+from flinkish.messages.plan import Check, RestoreOutcome
+from flinkish.restore.plan.file_positions import judge_files
 
 
 def answered(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:

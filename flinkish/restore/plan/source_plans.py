@@ -9,23 +9,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from flinkish.connectors.source_plan import NO_FACTS, BrokerFacts, SourcePlan, change_of
+from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, kind_of, reset_flag
 from flinkish.restore.plan.file_positions import judge_unknown
-from flinkish.restore.plan.positions import SourceMatches, reset_flag
+from flinkish.restore.plan.positions import SourceMatches
 from flinkish.restore.plan.source_answers import answered, without_offsets
-from flinkish.restore.plan.source_row import (
-    NO_FACTS,
-    BrokerFacts,
-    SourcePlan,
-    change_of,
-    kind_of,
-)
-from flinkish.restore.source.restore_inputs import (
-    NewQuery,
-    NewSource,
-    QueryKey,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
 #: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that is empty in a new driver

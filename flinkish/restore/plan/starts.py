@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from flinkish.connectors.sources import kind_of
 from flinkish.errors import ConsentNeeded, StorageError
 from flinkish.messages.calls import KnownWriter
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
-from flinkish.restore.plan.source_row import kind_of
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (
@@ -129,7 +129,7 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
     Parameters
     ----------
     options
-        Those of :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
+        Those of :data:`~flinkish.connectors.sources.SOURCE_OPTIONS`.
     """
     kind = kind_of(signature)
     if kind == "kafka":  # by default it begins with what comes

@@ -7,17 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut
+from flinkish.connectors.sources import QueryKey, SavedSource, plain_signature
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.plain_checkpoints import adopt_cuts
-from flinkish.restore.source.restore_inputs import (
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-    plain_signature,
-)
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
 from flinkish.savepoint.format.reader import check_files, open_savepoint

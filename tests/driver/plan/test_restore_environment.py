@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from flinkish.connectors.kafka.reading import BrokerAnswer
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, qualified
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed

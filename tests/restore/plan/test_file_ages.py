@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from flinkish.messages.plan import RestoreOutcome
-from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
-from flinkish.restore.plan.source_answers import answered
-from flinkish.restore.plan.source_row import (
+from flinkish.connectors.source_plan import (
     BrokerFacts,
     Cleaned,
     FileAges,
     FileReading,
     SourcePlan,
 )
+from flinkish.messages.plan import RestoreOutcome
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.restore.plan.source_answers import answered
 from tests.support.restore.query_builders import reads, source
 
 IN = "file[in]"

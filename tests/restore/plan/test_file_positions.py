@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.connectors.offsets import Target, parse_target
+from flinkish.connectors.source_plan import BrokerFacts, FileMove, FileReading, SourcePlan
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.file_positions import (
     base_of,
@@ -13,9 +15,7 @@ from flinkish.restore.plan.file_positions import (
     judge_unknown,
     without_pattern,
 )
-from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.source_answers import answered
-from flinkish.restore.plan.source_row import BrokerFacts, FileMove, FileReading, SourcePlan
 from tests.support.restore.query_builders import reads, source
 
 OLD, NEW = "file[in/old]", "file[in/new]"

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
+from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.source_plan import FileMove, FileReading
+from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
     Check,
@@ -31,14 +35,11 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import PlanningSettings
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_row import FileMove, FileReading
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
@@ -46,10 +47,8 @@ from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
     NewSink,
-    NewSource,
     SavedOperator,
     SavedQueryFacts,
-    SavedSource,
 )
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from tests.support.restore.query_builders import (

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.offsets import Target
+from flinkish.connectors.source_plan import NO_FACTS, BrokerFacts, SourcePlan
+from flinkish.connectors.sources import SavedSource, reset_flag
 from flinkish.messages.plan import Move
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.new_offsets import Target
-from flinkish.restore.plan.positions import match_sources, reset_flag
+from flinkish.restore.plan.positions import match_sources
 from flinkish.restore.plan.source_answers import starting_offsets
 from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.plan.source_row import NO_FACTS, BrokerFacts, SourcePlan
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"

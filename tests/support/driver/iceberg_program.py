@@ -16,15 +16,15 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from flinkish.connectors.base import Consent, gravest_first
+from flinkish.connectors.iceberg import parse_iceberg_position
+from flinkish.connectors.table_commits import drift, rollback_target
+from flinkish.driver.connectors.iceberg import IcebergTable
+from flinkish.driver.connectors.sink_tables import SinkPlace, facts_at, open_table, resolve
+from flinkish.driver.connectors.source_tables import table_of
 from flinkish.driver.plan.plan_classes import read_tree
 from flinkish.driver.plan.plan_sources import read_relations
-from flinkish.driver.tables.iceberg import IcebergTable
-from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
-from flinkish.driver.tables.source_tables import table_of
 from flinkish.errors import FlinkishError
-from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
-from flinkish.restore.plan.source_findings import Consent, gravest_first
-from flinkish.restore.plan.table_commits import drift, rollback_target
 
 directory = sys.argv[1]
 spark = SparkSession.builder.appName("iceberg").getOrCreate()

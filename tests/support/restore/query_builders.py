@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.operators.murmur3_128 import murmur3_128
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
-    NewSource,
     SavedOperator,
     SavedQueryFacts,
-    SavedSource,
 )
 
 AGG, DEDUP = "stateStoreSave", "dedupe"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.restore.plan.kafka_reading import KafkaReading, parse_position, reading_of
+from flinkish.connectors.kafka.reading import KafkaReading, parse_position, reading_of
 
 
 def test_a_position_is_sorted_by_topic_and_partition() -> None:

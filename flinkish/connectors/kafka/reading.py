@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flinkish.restore.plan.kafka_identity import Identities
+from flinkish.connectors.kafka.identity import Identities
 
 #: Offsets by topic and partition.
 Position = Mapping[str, Mapping[int, int]]
@@ -150,7 +150,7 @@ def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
     Parameters
     ----------
     options
-        Those of :data:`~flinkish.restore.source.restore_inputs.KAFKA_OPTIONS`; none when they are
+        Those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; none when they are
         not known.
     """
     given = {name.lower(): value for name, value in options.items()}

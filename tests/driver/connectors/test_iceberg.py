@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.tables.iceberg import commit_of, is_path
-from flinkish.restore.plan.table_commits import TableCommit
+from flinkish.connectors.table_commits import TableCommit
+from flinkish.driver.connectors.iceberg import commit_of, is_path
 from tests.support import venvs
 from tests.support.driver import iceberg
 from tests.support.servers import jars

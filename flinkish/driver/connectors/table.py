@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from flinkish.connectors.table_commits import TableCommit, TableReading
 from flinkish.errors import TableError
-from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 
 class Table(Protocol):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.kafka.reading import BrokerAnswer
+from flinkish.connectors.offsets import Target
+from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.messages.plan import Check, Move
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
-from flinkish.restore.plan.kafka_reading import BrokerAnswer
-from flinkish.restore.plan.new_offsets import Target
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 SourceVerdict = Literal[
     "as-is",
@@ -224,8 +224,3 @@ NO_FACTS = BrokerFacts()
 def change_of(source: NewSource, saved: SavedSource) -> str:
     """Return what a source reads, and what its position was taken in."""
     return f"{source.describe()} now reads {source.signature} instead of {saved.signature}"
-
-
-def kind_of(signature: str | None) -> str:
-    """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
-    return (signature or "").partition("[")[0].removesuffix("Source").lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.restore.plan.table_commits import (
+from flinkish.connectors.table_commits import (
     Drift,
     RollbackTarget,
     TableCommit,

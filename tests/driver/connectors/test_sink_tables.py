@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
+from flinkish.driver.connectors.sink_tables import SinkPlace, facts_at, open_table, resolve
 from flinkish.errors import TableError
 
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.delta_positions import (
+from flinkish.connectors.base import Consent, Finding
+from flinkish.connectors.delta import (
     DeltaAnswer,
     DeltaPosition,
     parse_delta_position,
 )
-from flinkish.restore.plan.source_findings import Consent, Finding
+from flinkish.messages.plan import RestoreOutcome
 
 #: As Delta 3.3.2 and 4.0.1 write it.
 OFFSET = (

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.driver.tables.delta import DeltaTable
-from flinkish.driver.tables.iceberg import IcebergTable, is_path
-from flinkish.driver.tables.table import Table, table_errors
+from flinkish.connectors.table_commits import version_at
+from flinkish.driver.connectors.delta import DeltaTable
+from flinkish.driver.connectors.iceberg import IcebergTable, is_path
+from flinkish.driver.connectors.table import Table, table_errors
 from flinkish.errors import FlinkishError, TableError
-from flinkish.restore.plan.table_commits import version_at
 
 #: Where classes are from that a program may name in place of a format.
 _CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")

@@ -20,8 +20,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from flinkish.connectors.base import Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.source_findings import Consent, Finding
 
 #: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.
 _CHANGES = frozenset({"DELETE", "MERGE", "RESTORE", "TRUNCATE", "UPDATE"})

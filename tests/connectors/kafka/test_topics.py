@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.connectors.base import Consent
+from flinkish.connectors.kafka.identity import FirstRow, made_again
+from flinkish.connectors.kafka.positions import judge
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer, Position, reading_of
+from flinkish.connectors.kafka.topics import ask_for, offsets_at, topics_of
+from flinkish.connectors.sources import NewSource
 from flinkish.errors import BrokerError
-from flinkish.restore.check.kafka_topics import ask_for, offsets_at, topics_of
-from flinkish.restore.plan.kafka_identity import FirstRow, made_again
-from flinkish.restore.plan.kafka_positions import judge
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, Position, reading_of
-from flinkish.restore.plan.source_findings import Consent
-from flinkish.restore.source.restore_inputs import NewSource
 from tests.support.restore.query_builders import reads
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.process import free_port

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.driver.tables.delta import DeltaTable
-from flinkish.driver.tables.iceberg import IcebergTable
+from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.delta import parse_delta_position
+from flinkish.connectors.iceberg import parse_iceberg_position
+from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.driver.connectors.delta import DeltaTable
+from flinkish.driver.connectors.iceberg import IcebergTable
 from flinkish.errors import TableError
-from flinkish.restore.plan.delta_positions import parse_delta_position
-from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.source.restore_inputs import NewSource, SavedSource
 
 
 def ask_table(session: Any, source: NewSource, saved: SavedSource) -> SourceAnswer | None:

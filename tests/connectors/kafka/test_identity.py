@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flinkish.restore.plan.kafka_identity import (
+from flinkish.connectors.kafka.identity import (
     FirstRow,
     TopicIdentity,
     made_again,

@@ -27,10 +27,10 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from flinkish.driver.tables.table import table_errors
+from flinkish.connectors.iceberg import IcebergAnswer, IcebergPosition, Written
+from flinkish.connectors.table_commits import TableCommit, TableReading
+from flinkish.driver.connectors.table import table_errors
 from flinkish.errors import TableError
-from flinkish.restore.plan.iceberg_positions import IcebergAnswer, IcebergPosition, Written
-from flinkish.restore.plan.table_commits import TableCommit, TableReading
 
 #: Snapshots that are read of a history, at most; each is two calls to the JVM.
 _HISTORY = 10_000

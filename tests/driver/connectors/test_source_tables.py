@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.driver.tables.source_tables import ask_table, table_of
+from flinkish.driver.connectors.source_tables import ask_table, table_of
 from flinkish.errors import TableError
 from tests.support.restore.query_builders import reads, source
 

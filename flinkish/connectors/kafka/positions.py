@@ -25,15 +25,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.kafka_reading import (
+from flinkish.connectors.base import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
+from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
     KafkaReading,
     Position,
     Topics,
 )
-from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
+from flinkish.messages.plan import RestoreOutcome
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 #: The way back to a plan that asks no broker.

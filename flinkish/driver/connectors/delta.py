@@ -21,9 +21,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from flinkish.driver.tables.table import table_errors
-from flinkish.restore.plan.delta_positions import DeltaAnswer, DeltaPosition
-from flinkish.restore.plan.table_commits import TableCommit, TableReading
+from flinkish.connectors.delta import DeltaAnswer, DeltaPosition
+from flinkish.connectors.table_commits import TableCommit, TableReading
+from flinkish.driver.connectors.table import table_errors
 
 #: Operations that leave the rows, the schema and the properties of a table as they are.
 _MAINTENANCE = frozenset({"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "VACUUM START"})

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from flinkish.errors import BrokerError
-from flinkish.restore.check.kafka_security import CannotLogIn, client_settings
-from flinkish.restore.plan.kafka_identity import FirstRow, TopicIdentity
-from flinkish.restore.plan.kafka_reading import (
+from flinkish.connectors.kafka.identity import FirstRow, TopicIdentity
+from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
     Position,
     reading_of,
 )
-from flinkish.restore.source.restore_inputs import NewSource
+from flinkish.connectors.kafka.security import CannotLogIn, client_settings
+from flinkish.connectors.sources import NewSource
+from flinkish.errors import BrokerError
 
 #: Seconds for the first answer of a broker, and for each one after that.
 TIMEOUT = 5.0
@@ -97,7 +97,7 @@ def topics_of(
     timeout
         Seconds, see :data:`TIMEOUT`.
     login
-        How the client logs in (:func:`~flinkish.restore.check.kafka_security.client_settings`).
+        How the client logs in (:func:`~flinkish.connectors.kafka.security.client_settings`).
 
     Raises
     ------

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.restore.check.kafka_security import CannotLogIn, client_settings
-from flinkish.restore.check.kafka_topics import ask_for
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.kafka.security import CannotLogIn, client_settings
+from flinkish.connectors.kafka.topics import ask_for
 from tests.support.restore.query_builders import reads
 from tests.support.servers.kafka import PASSWORD, USER, KafkaServer
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.iceberg_positions import (
+from flinkish.connectors.base import Consent, Finding
+from flinkish.connectors.iceberg import (
     IcebergAnswer,
     IcebergPosition,
     Written,
     parse_iceberg_position,
 )
-from flinkish.restore.plan.source_findings import Consent, Finding
+from flinkish.messages.plan import RestoreOutcome
 
 #: As Iceberg 1.10.1 and 1.11.0 write it.
 OFFSET = '{"version":1,"snapshot_id":8386126518303314735,"position":2,"scan_all_files":false}'

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.errors import UsageError
-from flinkish.messages.plan import Move
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, KafkaReading, Topics
-from flinkish.restore.plan.new_offsets import (
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer, KafkaReading, Topics
+from flinkish.connectors.offsets import (
     NewOffsets,
     Target,
     Unresolved,
@@ -19,6 +17,8 @@ from flinkish.restore.plan.new_offsets import (
     other_offsets,
     parse_target,
 )
+from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
 
 READING = KafkaReading("subscribe", "a,b", True)
 SAVED = {"a": {0: 5, 1: 8}, "b": {0: 2}}

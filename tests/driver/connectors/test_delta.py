@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.driver.tables.delta import lineage
-from flinkish.restore.plan.table_commits import TableCommit
+from flinkish.connectors.table_commits import TableCommit
+from flinkish.driver.connectors.delta import lineage
 
 
 def row(number: int, operation: str, **parameters: str) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from flinkish.connectors.base import Consent, Finding
+from flinkish.connectors.kafka.positions import judge, reset_cost, rows_waiting
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer, reading_of
 from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.kafka_positions import judge, reset_cost, rows_waiting
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer, reading_of
-from flinkish.restore.plan.source_findings import Consent, Finding
 
 NOTE, WARNING = RestoreOutcome.NOTE, RestoreOutcome.WARNING
 CONSENT, REFUSED = RestoreOutcome.CONSENT, RestoreOutcome.REFUSED

@@ -27,10 +27,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from flinkish.connectors.base import ACCEPT_LOST_ROWS, Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS, Consent, Finding
 
-#: The options of :data:`~flinkish.restore.source.restore_inputs.ICEBERG_OPTIONS`.
+#: The options of :data:`~flinkish.connectors.sources.ICEBERG_OPTIONS`.
 SKIP_DELETE = "streaming-skip-delete-snapshots"
 SKIP_OVERWRITE = "streaming-skip-overwrite-snapshots"
 FROM_TIME = "stream-from-timestamp"

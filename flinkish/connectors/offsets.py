@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from flinkish.errors import UsageError
-from flinkish.messages.plan import Move
-from flinkish.restore.plan.kafka_positions import OFFLINE
-from flinkish.restore.plan.kafka_reading import (
+from flinkish.connectors.base import ACCEPT_LOST_ROWS
+from flinkish.connectors.kafka.positions import OFFLINE
+from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
     KafkaReading,
     Position,
     position_of,
 )
-from flinkish.restore.plan.positions import SET
-from flinkish.restore.plan.source_findings import ACCEPT_LOST_ROWS
+from flinkish.connectors.sources import SET
+from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
 
 #: The user's agreement that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"

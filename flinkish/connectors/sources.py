@@ -1,0 +1,168 @@
+"""The sources of both sides of a restore as plain data: saved positions, and what is read now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
+
+#: The key of a saved query.
+QueryKey = str | None
+#: The options of a Kafka source that decide what becomes of its position, and how its broker is
+#: asked. Passwords are among them: they stay in the driver, and out of what objects print.
+KAFKA_OPTIONS = (
+    *("subscribe", "subscribePattern", "assign", "failOnDataLoss"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+    *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
+    *("kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.ssl.key.password"),
+    *("kafka.ssl.truststore.type", "kafka.ssl.truststore.location"),
+    *("kafka.ssl.truststore.certificates", "kafka.ssl.endpoint.identification.algorithm"),
+    *("kafka.ssl.keystore.type", "kafka.ssl.keystore.location"),
+)
+
+#: The options of a Delta source that say which table it reads, and what it does with changes.
+DELTA_OPTIONS = (
+    *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
+    *("readChangeFeed", "skipChangeCommits"),
+)
+#: The options of an Iceberg source that decide what becomes of its position.
+ICEBERG_OPTIONS = (
+    *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
+    "stream-from-timestamp",
+)
+#: The options of a file source that a savepoint records: they decide which files wait, and stay.
+LASTING_OPTIONS = (
+    *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
+    "sourceArchiveDir",
+)
+#: The options of a file source that decide which files it reads, and which of them are new.
+FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup", *LASTING_OPTIONS)
+#: The options of a source that a restore looks at, by its format.
+SOURCE_OPTIONS = {
+    "delta": DELTA_OPTIONS,
+    "file": FILE_OPTIONS,
+    "iceberg": ICEBERG_OPTIONS,
+    "kafka": KAFKA_OPTIONS,
+}
+
+
+def plain_signature(signature: str | None) -> str | None:
+    """Return what a saved source reads as the driver says it now.
+
+    Savepoints had Spark's own name of every Kafka source in it: ``kafka[KafkaTable, subscribe=a]``.
+    """
+    return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
+
+
+def is_spark_name(uid: str | None, directory: str) -> bool:
+    """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
+
+    Spark keeps such a source in a directory of that name. It means something in its query only,
+    while a uid of flinkish is one of the job.
+    """
+    return uid is not None and uid == directory and not uid.isdigit()
+
+
+#: The options that name sources.
+RESET, SET = "--reset-source", "--set-offsets"
+
+
+@dataclass(frozen=True)
+class SavedSource(Identified):
+    """The saved position of one source.
+
+    Attributes
+    ----------
+    entry
+        The line of the offset log, from 0.
+    directory
+        Its directory below ``sources/``.
+    offset
+        The text of that line.
+    signature
+        A description of what the source reads.
+    inputs
+        Pairs of ordinal and input, for operators with several inputs: the input through which the
+        source reaches them (a join's left is 0).
+    topics
+        The record of the topics of a Kafka source (``flinkish.connectors.kafka.identity``), as
+        the savepoint has it.
+    options
+        The :data:`LASTING_OPTIONS` of a file source, by their names in lower case; None where the
+        savepoint does not have them.
+    """
+
+    query: QueryKey
+    entry: int
+    directory: str
+    offset: str
+    identity: OperatorIdentity = UNKNOWN
+    signature: str | None = None
+    inputs: tuple[tuple[int, int], ...] = ()
+    topics: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    options: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        return is_spark_name(self.uid, self.directory)
+
+    def describe(self) -> str:
+        """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
+        name = repr(self.uid) if self.uid is not None else (self.signature or f"{self.entry}")
+        return f"the position of source {name}" + (
+            "" if self.query is None else f" (query '{self.query}')"
+        )
+
+
+@dataclass(frozen=True)
+class NewSource:
+    """One source of a starting query.
+
+    Attributes
+    ----------
+    feeds
+        The ordinals of the operators that it feeds.
+    inputs
+        As in :class:`SavedSource`.
+    options
+        Those of :data:`SOURCE_OPTIONS` that the program gives to it.
+    """
+
+    entry: int
+    directory: str
+    signature: str
+    lookup_ids: tuple[str, ...]
+    uid: str | None = None
+    feeds: tuple[int, ...] = ()
+    inputs: tuple[tuple[int, int], ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        return is_spark_name(self.uid, self.directory)
+
+    def describe(self) -> str:
+        """Return a text for messages."""
+        return f"source '{self.uid}'" if self.uid is not None else f"source {self.signature}"
+
+
+def kind_of(signature: str | None) -> str:
+    """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
+    return (signature or "").partition("[")[0].removesuffix("Source").lower()
+
+
+def reset_flag(source: NewSource) -> str:
+    """Return the option that lets a source start afresh, quoted for a shell where necessary."""
+    return name_option(RESET, source)
+
+
+def name_option(option: str, source: NewSource, more: str = "") -> str:
+    """Return an option that names a source, quoted for a shell where necessary."""
+    name = (source.uid or source.signature) + more
+    plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
+    return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
