@@ -12,6 +12,7 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
 from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.files.positions import without_pattern
 from flinkish.connectors.kafka.reading import BrokerAnswer, parse_position
 from flinkish.connectors.kafka.topics import ask_for
 from flinkish.connectors.source_plan import FileReading
@@ -43,7 +44,6 @@ from flinkish.restore.check.file_sinks import file_sink_position
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import check_recipe
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.file_positions import without_pattern
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
 from flinkish.restore.plan.starts import (

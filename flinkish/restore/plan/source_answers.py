@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from flinkish.connectors.base import Consent, Finding, gravest_first
+from flinkish.connectors.files.positions import judge_files
 from flinkish.connectors.kafka.identity import made_again, parse_identities, unknown
 from flinkish.connectors.kafka.positions import judge, reset_cost, rows_waiting
 from flinkish.connectors.kafka.reading import (
@@ -27,7 +28,6 @@ from flinkish.connectors.offsets import (
 from flinkish.connectors.source_plan import BrokerFacts, SourcePlan, SourceVerdict, change_of
 from flinkish.connectors.sources import NewSource, SavedSource, kind_of, reset_flag
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.file_positions import judge_files
 
 
 def answered(row: SourcePlan, facts: BrokerFacts) -> SourcePlan:

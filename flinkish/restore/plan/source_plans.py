@@ -9,9 +9,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from flinkish.connectors.files.positions import judge_unknown
 from flinkish.connectors.source_plan import NO_FACTS, BrokerFacts, SourcePlan, change_of
 from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, kind_of, reset_flag
-from flinkish.restore.plan.file_positions import judge_unknown
 from flinkish.restore.plan.positions import SourceMatches
 from flinkish.restore.plan.source_answers import answered, without_offsets
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts

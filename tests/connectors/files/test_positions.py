@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.connectors.offsets import Target, parse_target
-from flinkish.connectors.source_plan import BrokerFacts, FileMove, FileReading, SourcePlan
-from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.file_positions import (
+from flinkish.connectors.files.positions import (
     base_of,
     has_pattern,
     judge_unknown,
     without_pattern,
 )
+from flinkish.connectors.offsets import Target, parse_target
+from flinkish.connectors.source_plan import BrokerFacts, FileMove, FileReading, SourcePlan
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.source_answers import answered
 from tests.support.restore.query_builders import reads, source
 

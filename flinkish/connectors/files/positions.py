@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
+from flinkish.connectors.files.ages import files_of, lie_of, with_ages, with_cleaned
 from flinkish.connectors.offsets import MOVED, Target
 from flinkish.connectors.source_plan import (
     NO_FACTS,
@@ -31,7 +32,6 @@ from flinkish.connectors.source_plan import (
 )
 from flinkish.connectors.sources import SET, NewSource, SavedSource, name_option, reset_flag
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.plan.file_ages import files_of, lie_of, with_ages, with_cleaned
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 #: The stable id: files that were read lie elsewhere than the program reads.

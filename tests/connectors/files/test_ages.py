@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
 from flinkish.connectors.source_plan import (
     BrokerFacts,
     Cleaned,
@@ -15,7 +16,6 @@ from flinkish.connectors.source_plan import (
 )
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
 from flinkish.restore.plan.source_answers import answered
 from tests.support.restore.query_builders import reads, source
 
