@@ -20,7 +20,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flinkish.connectors.base import Consent, Finding
+from flinkish.connectors.base import Connector
+from flinkish.connectors.findings import Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 
 #: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.
@@ -40,7 +41,7 @@ class DeltaPosition:
 
 
 @dataclass(frozen=True)
-class DeltaAnswer:
+class DeltaAnswer(SourceAnswer):
     """What a Delta table has of what a source is to read.
 
     Attributes
@@ -91,10 +92,6 @@ class DeltaAnswer:
         else:
             yield from self._ahead(position)
 
-    def reset_cost(self) -> str:
-        """Return nothing: where it starts is not known."""
-        return ""
-
     def _ahead(self, position: DeltaPosition) -> Iterator[Finding]:
         waiting = self.newest - position.version + 1
         if waiting > 0:
@@ -142,3 +139,24 @@ def parse_delta_position(offset: str) -> DeltaPosition | None:
     if not isinstance(table, str) or type(version) is not int or type(index) is not int:
         return None
     return DeltaPosition(table, version, index)
+
+
+class DeltaConnector(Connector):
+    """Delta Lake's source and sink."""
+
+    def owns(self, offset: str) -> bool:
+        """Return whether an offset is one of Delta."""
+        return parse_delta_position(offset) is not None
+
+
+DELTA = DeltaConnector(
+    "delta",
+    "Delta Lake",
+    # Which table it reads, and what it does with changes.
+    options=(
+        *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
+        *("readChangeFeed", "skipChangeCommits"),
+    ),
+    packages=("delta",),
+    keeps_versions=True,
+)

@@ -27,10 +27,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from flinkish.connectors.base import ACCEPT_LOST_ROWS, Consent, Finding
+from flinkish.connectors.base import Connector
+from flinkish.connectors.findings import ACCEPT_LOST_ROWS, Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 
-#: The options of :data:`~flinkish.connectors.sources.ICEBERG_OPTIONS`.
 SKIP_DELETE = "streaming-skip-delete-snapshots"
 SKIP_OVERWRITE = "streaming-skip-overwrite-snapshots"
 FROM_TIME = "stream-from-timestamp"
@@ -72,7 +72,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class IcebergAnswer:
+class IcebergAnswer(SourceAnswer):
     """What a table has of the saved position of a source.
 
     Attributes
@@ -113,16 +113,16 @@ class IcebergAnswer:
         if all(each.outcome is RestoreOutcome.WARNING for each in found):
             yield from (*self._rewritten(), *self._waiting())
 
-    def reset_cost(self) -> str:
-        """Return what the source reads twice or never when it starts afresh."""
-        if self._given(FROM_TIME) is not None:
-            return f"it starts at {FROM_TIME}"
-        text = "it starts at the oldest snapshot that the table has"
-        if self.before:
-            text += f": {_rows(self.before)} {'is' if self.before == 1 else 'are'} read again"
-        if not self.whole:
-            text += ", and rows added by expired snapshots are not read"
-        return text
+    def judge_reset(self, offset: str) -> Iterator[Finding]:
+        """Yield what the source reads twice or never when it starts afresh."""
+        text = f"it starts at {FROM_TIME}"
+        if self._given(FROM_TIME) is None:
+            text = "it starts at the oldest snapshot that the table has"
+            if self.before:
+                text += f": {_rows(self.before)} {'is' if self.before == 1 else 'are'} read again"
+            if not self.whole:
+                text += ", and rows added by expired snapshots are not read"
+        yield Finding("table-reset", RestoreOutcome.NOTE, text)
 
     def _position(self, consent: Consent) -> Iterator[Finding]:
         """Yield what keeps the source from going on at the position."""
@@ -226,3 +226,21 @@ def _listed(snapshots: Iterable[int]) -> str:
     shown = ", ".join(str(each) for each in every[:3])
     more = f" and {len(every) - 3} more" if len(every) > 3 else ""
     return ("snapshot " if len(every) == 1 else "snapshots ") + shown + more
+
+
+class IcebergConnector(Connector):
+    """Iceberg's source and sink."""
+
+    def owns(self, offset: str) -> bool:
+        """Return whether an offset is one of Iceberg."""
+        return parse_iceberg_position(offset) is not None
+
+
+ICEBERG = IcebergConnector(
+    "iceberg",
+    "Iceberg",
+    options=(SKIP_DELETE, SKIP_OVERWRITE, FROM_TIME),
+    packages=("iceberg",),
+    in_catalogs=True,
+    keeps_versions=True,
+)

@@ -11,42 +11,6 @@ from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 
 #: The key of a saved query.
 QueryKey = str | None
-#: The options of a Kafka source that decide what becomes of its position, and how its broker is
-#: asked. Passwords are among them: they stay in the driver, and out of what objects print.
-KAFKA_OPTIONS = (
-    *("subscribe", "subscribePattern", "assign", "failOnDataLoss"),
-    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-    *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
-    *("kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.ssl.key.password"),
-    *("kafka.ssl.truststore.type", "kafka.ssl.truststore.location"),
-    *("kafka.ssl.truststore.certificates", "kafka.ssl.endpoint.identification.algorithm"),
-    *("kafka.ssl.keystore.type", "kafka.ssl.keystore.location"),
-)
-
-#: The options of a Delta source that say which table it reads, and what it does with changes.
-DELTA_OPTIONS = (
-    *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
-    *("readChangeFeed", "skipChangeCommits"),
-)
-#: The options of an Iceberg source that decide what becomes of its position.
-ICEBERG_OPTIONS = (
-    *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
-    "stream-from-timestamp",
-)
-#: The options of a file source that a savepoint records: they decide which files wait, and stay.
-LASTING_OPTIONS = (
-    *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
-    "sourceArchiveDir",
-)
-#: The options of a file source that decide which files it reads, and which of them are new.
-FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup", *LASTING_OPTIONS)
-#: The options of a source that a restore looks at, by its format.
-SOURCE_OPTIONS = {
-    "delta": DELTA_OPTIONS,
-    "file": FILE_OPTIONS,
-    "iceberg": ICEBERG_OPTIONS,
-    "kafka": KAFKA_OPTIONS,
-}
 
 
 def plain_signature(signature: str | None) -> str | None:
@@ -91,7 +55,7 @@ class SavedSource(Identified):
         The record of the topics of a Kafka source (``flinkish.connectors.kafka.identity``), as
         the savepoint has it.
     options
-        The :data:`LASTING_OPTIONS` of a file source, by their names in lower case; None where the
+        Those that a savepoint records of its format, by their names in lower case; None where the
         savepoint does not have them.
     """
 
@@ -129,7 +93,8 @@ class NewSource:
     inputs
         As in :class:`SavedSource`.
     options
-        Those of :data:`SOURCE_OPTIONS` that the program gives to it.
+        Those that matter to a restore (:attr:`~flinkish.connectors.base.Connector.options`), as
+        the program gives them.
     """
 
     entry: int

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from flinkish.connectors.base import Consent, Finding
 from flinkish.connectors.delta import (
     DeltaAnswer,
     DeltaPosition,
     parse_delta_position,
 )
+from flinkish.connectors.findings import Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
 
 #: As Delta 3.3.2 and 4.0.1 write it.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.connectors.base import Consent, Finding
+from flinkish.connectors.findings import Consent, Finding
 from flinkish.connectors.iceberg import (
     IcebergAnswer,
     IcebergPosition,
@@ -117,12 +117,17 @@ def test_many_snapshots_are_named_in_short() -> None:
     assert "snapshots 1, 2, 3 and 2 more of operation delete" in refused.text
 
 
+def cost(answer: IcebergAnswer) -> str:
+    (found,) = answer.judge_reset("")
+    return found.text
+
+
 def test_what_a_new_start_costs() -> None:
     begins = "it starts at the oldest snapshot that the table has"
-    assert FINE.reset_cost() == f"{begins}: 5 rows are read again"
+    assert cost(FINE) == f"{begins}: 5 rows are read again"
     expired = replace(FINE, whole=False, before=1)
-    assert expired.reset_cost() == (
+    assert cost(expired) == (
         f"{begins}: 1 row is read again, and rows added by expired snapshots are not read"
     )
     timed = replace(FINE, options={"stream-from-timestamp": "1700000000000"})
-    assert timed.reset_cost() == "it starts at stream-from-timestamp"
+    assert cost(timed) == "it starts at stream-from-timestamp"

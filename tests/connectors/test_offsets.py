@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkish.connectors.kafka.new_offsets import kafka_offsets
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer, KafkaReading, Topics
 from flinkish.connectors.offsets import (
     NewOffsets,
     Target,
     Unresolved,
-    kafka_offsets,
     other_offsets,
     parse_target,
 )

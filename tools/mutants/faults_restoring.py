@@ -357,8 +357,8 @@ MUTANTS = (
     Mutant(
         "unfinished-batch-of-kafka-sink",
         "the batch that a killed job had begun is not said to be written to Kafka again",
-        "restore.plan.kafka_sink:_last",
+        "restore.plan.repeated_batches:_last",
         Choose("run.state.value == 'FINISHED'", always=True),
-        ("tests/restore/plan/test_kafka_sink.py",),
+        ("tests/restore/plan/test_repeated_batches.py",),
     ),
 )

@@ -19,17 +19,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flinkish.connectors.base import ACCEPT_LOST_ROWS
+from flinkish.connectors.files.reading import NO_AGES, FileAges, FileReading
+from flinkish.connectors.findings import ACCEPT_LOST_ROWS
 from flinkish.connectors.offsets import ACCEPT_REPEATED
-from flinkish.connectors.source_plan import (
-    NO_AGES,
-    BrokerFacts,
-    FileAges,
-    FileReading,
-    SourcePlan,
-)
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.connectors.sources import NewSource
 from flinkish.messages.plan import Check, RestoreOutcome
+from flinkish.messages.restore_options import RestoreOptions
 
 _DAY_MS = 86_400_000
 _DEFAULT_MS = 7 * _DAY_MS
@@ -143,7 +139,7 @@ def file_ages(
 
 
 def with_ages(
-    row: SourcePlan, source: NewSource, reading: FileReading, facts: BrokerFacts
+    row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
 ) -> SourcePlan:
     """Return the row with the files that are left out for their age, or read again."""
     ages = reading.ages
@@ -154,7 +150,7 @@ def with_ages(
             f"{files_of(ages.lost)} below {reading.path} {_are(ages.lost)} older than the "
             f"program's {limit}: Spark never reads {_them(ages.lost)}"
         )
-        agreed = facts.options.accept_lost_rows
+        agreed = options.accept_lost_rows
         row = _asked(row, source, "files-too-old", text, enough, ACCEPT_LOST_ROWS, agreed=agreed)
     if ages.forgotten and not row.blocks:
         text = (
@@ -163,13 +159,13 @@ def with_ages(
             f"Spark has forgotten {_them(ages.forgotten)}, and reads {_them(ages.forgotten)} again"
         )
         advice = f"give them their times again (cp -p keeps them), or {enough}"
-        agreed = facts.options.accept_repeated_rows
+        agreed = options.accept_repeated_rows
         row = _asked(row, source, "files-forgotten", text, advice, ACCEPT_REPEATED, agreed=agreed)
     return row
 
 
 def with_cleaned(
-    row: SourcePlan, source: NewSource, reading: FileReading, facts: BrokerFacts
+    row: SourcePlan, source: NewSource, reading: FileReading, options: RestoreOptions
 ) -> SourcePlan:
     """Return the row with the files that another run has read and cleaned since."""
     cleaned = reading.cleaned
@@ -191,7 +187,7 @@ def with_cleaned(
             "never read again"
         )
         advice = f"put these files back below {reading.path}, or take a newer savepoint"
-    agreed = facts.options.accept_lost_rows
+    agreed = options.accept_lost_rows
     return _asked(row, source, "files-cleaned", text, advice, ACCEPT_LOST_ROWS, agreed=agreed)
 
 

@@ -22,16 +22,12 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from flinkish.connectors.files.ages import files_of, lie_of, with_ages, with_cleaned
+from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.offsets import MOVED, Target
-from flinkish.connectors.source_plan import (
-    NO_FACTS,
-    BrokerFacts,
-    FileReading,
-    SourcePlan,
-    change_of,
-)
+from flinkish.connectors.source_plan import SourcePlan, change_of
 from flinkish.connectors.sources import SET, NewSource, SavedSource, name_option, reset_flag
 from flinkish.messages.plan import Check, RestoreOutcome
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
 #: The stable id: files that were read lie elsewhere than the program reads.
@@ -39,7 +35,10 @@ SOURCE_MOVED = "source-moved"
 
 
 def judge_files(
-    row: SourcePlan, reading: FileReading, target: Target | None, facts: BrokerFacts = NO_FACTS
+    row: SourcePlan,
+    reading: FileReading,
+    target: Target | None,
+    options: RestoreOptions = NO_OPTIONS,
 ) -> SourcePlan:
     """Return the row of a file source, with what becomes of its files.
 
@@ -51,13 +50,15 @@ def judge_files(
         Where its files are.
     target
         Where the user moves it to, if that is ``moved``.
-    facts
+    options
         What the user agrees to.
     """
     placed = _placed(row, reading, target)
     if placed.new is None or placed.blocks or placed.verdict == "reset":
         return placed
-    return with_cleaned(with_ages(placed, placed.new, reading, facts), placed.new, reading, facts)
+    return with_cleaned(
+        with_ages(placed, placed.new, reading, options), placed.new, reading, options
+    )
 
 
 def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> SourcePlan:
@@ -122,7 +123,7 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
 
 
 def judge_unknown(
-    row: SourcePlan, reading: FileReading | None, facts: BrokerFacts = NO_FACTS
+    row: SourcePlan, reading: FileReading | None, options: RestoreOptions = NO_OPTIONS
 ) -> SourcePlan:
     """Return the row of a file source whose saved position is not described: of plain checkpoints.
 
@@ -132,7 +133,7 @@ def judge_unknown(
     if source is None or reading is None:
         return row
     row = replace(row, checks=(*row.checks, *_too_deep(source, reading)))
-    row = with_cleaned(with_ages(row, source, reading, facts), source, reading, facts)
+    row = with_cleaned(with_ages(row, source, reading, options), source, reading, options)
     outside = reading.planned_outside or reading.asked_outside
     if not outside or (reading.pattern and not reading.planned_moved):
         return row

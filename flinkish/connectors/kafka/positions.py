@@ -25,7 +25,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from flinkish.connectors.base import ACCEPT_LOST_ROWS, Consent, Finding, gravest_first
+from flinkish.connectors.findings import ACCEPT_LOST_ROWS, OFFLINE, Consent, Finding, gravest_first
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
@@ -36,8 +36,6 @@ from flinkish.connectors.kafka.reading import (
 from flinkish.messages.plan import RestoreOutcome
 
 _NONE: Mapping[str, str] = MappingProxyType({})
-#: The way back to a plan that asks no broker.
-OFFLINE = "--offline"
 
 
 def judge(

@@ -16,14 +16,16 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from flinkish.connectors.delta import DeltaAnswer, DeltaPosition
+from flinkish.connectors.delta import DeltaAnswer, DeltaPosition, parse_delta_position
 from flinkish.connectors.table_commits import TableCommit, TableReading
-from flinkish.driver.connectors.table import table_errors
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 
 #: Operations that leave the rows, the schema and the properties of a table as they are.
 _MAINTENANCE = frozenset({"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "VACUUM START"})
@@ -36,6 +38,8 @@ _REPLACING = frozenset(
 _KEEPING = _MAINTENANCE | {"RESTORE"}
 #: Commits that are read of a history, at most; each is a file of the log.
 _HISTORY = 10_000
+#: A path of Delta as the name of a table: ``delta.`/path```.
+_PATH_TABLE = re.compile(r"delta\.`(?P<path>[^`]+)`")
 
 
 class DeltaTable:
@@ -122,6 +126,26 @@ class DeltaTable:
 
     def _errors(self) -> AbstractContextManager[None]:
         return table_errors(self._location, "Delta Lake")
+
+
+def ask(question: SourceQuestion) -> DeltaAnswer | None:
+    """Return what the table of a source has of its position; None if its path is not known."""
+    position = parse_delta_position(question.saved.offset)
+    path = question.source.options.get("path")
+    if position is None or path is None:
+        return None
+    return DeltaTable(question.session, path).answer(position, question.source.options)
+
+
+def open_sink(place: SinkPlace, session: Any) -> Table | None:
+    """Return the table of a sink, if its path is known."""
+    return None if place.path is None else DeltaTable(session, place.path)
+
+
+def named_by_path(place: SinkPlace) -> SinkPlace | None:
+    """Return the place of a table that is named by its path, ``delta.`/path```; else None."""
+    known = _PATH_TABLE.fullmatch(place.table or "")
+    return None if known is None else replace(place, format="delta", path=known["path"])
 
 
 def lineage(

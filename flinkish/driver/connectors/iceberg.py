@@ -27,9 +27,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from flinkish.connectors.iceberg import IcebergAnswer, IcebergPosition, Written
+from flinkish.connectors.iceberg import (
+    IcebergAnswer,
+    IcebergPosition,
+    Written,
+    parse_iceberg_position,
+)
 from flinkish.connectors.table_commits import TableCommit, TableReading
-from flinkish.driver.connectors.table import table_errors
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import TableError
 
 #: Snapshots that are read of a history, at most; each is two calls to the JVM.
@@ -175,6 +181,31 @@ class IcebergTable:
 
     def _errors(self) -> AbstractContextManager[None]:
         return table_errors(self._place, "Iceberg")
+
+
+def ask(question: SourceQuestion) -> IcebergAnswer | None:
+    """Return what the table of a source has of its position; None if that is not one of Iceberg."""
+    position = parse_iceberg_position(question.saved.offset)
+    if position is None:
+        return None
+    place = table_of(question.source.signature)
+    if place is None:
+        raise TableError("the name of its table is not known")
+    return IcebergTable(question.session, place).answer(position, question.source.options)
+
+
+def table_of(signature: str) -> str | None:
+    """Return the table of ``table[catalog.db.t]`` or ``iceberg[/path]``; None without one. Pure."""
+    kind, bracket, rest = signature.partition("[")
+    if kind not in ("table", "iceberg") or not bracket:
+        return None
+    return rest.removesuffix("]").partition(", ")[0] or None
+
+
+def open_sink(place: SinkPlace, session: Any) -> Table | None:
+    """Return the table of a sink, if its name or path is known."""
+    known = place.table or place.path
+    return None if known is None else IcebergTable(session, known)
 
 
 def is_path(place: str) -> bool:

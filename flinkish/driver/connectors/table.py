@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from flinkish.connectors.table_commits import TableCommit, TableReading
 from flinkish.errors import TableError
+
+
+@dataclass(frozen=True)
+class SinkPlace:
+    """Where a query writes.
+
+    ``format`` is None for the session's default format (``spark.sql.sources.default``). ``path`` is
+    its location, from the program or from the catalog; None if it has none, or the table does not
+    exist yet. ``table`` is the name that the program gives (``toTable``).
+    """
+
+    format: str | None
+    path: str | None = None
+    table: str | None = None
 
 
 class Table(Protocol):

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.connectors.sources import ICEBERG_OPTIONS, SOURCE_OPTIONS
+from flinkish.connectors.registry import source_options
 from flinkish.driver.plan.plan_classes import ReadNode, find_class
 from flinkish.operators.tagging import tag_key
 
@@ -44,8 +44,8 @@ class Relation:
 
     ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
     ``format`` ``file``, ``rate``, ``kafka`` ..., ``signature`` what it reads, as ``format[what]``.
-    ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those of
-    :data:`~flinkish.connectors.sources.SOURCE_OPTIONS`.
+    ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those
+    that matter to a restore.
     """
 
     entry: int
@@ -83,7 +83,8 @@ def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
         node.setTagValue(key, str(entry))
         format_ = _format(node)
         text = _signature(class_name, format_, node)
-        options = _options(class_name, node, _deciding(class_name, format_))
+        names = source_options(format_, is_catalog_table=class_name == "StreamingRelationV2")
+        options = _options(class_name, node, names)
         relations.append(Relation(entry, directory, format_, text, given, options))
     return tuple(relations)
 
@@ -180,13 +181,6 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
         {name: str(value) for name, value in options_read.items() if value is not None},
         table=_table_name(format_, str(node.table().name())),
     )
-
-
-def _deciding(class_name: str, format_: str) -> Collection[str]:
-    """Return the names of the options of a source that matter to a restore."""
-    # The source of a catalog's table has its name for a format. Iceberg's are of version 2.
-    by_name = ICEBERG_OPTIONS if class_name == "StreamingRelationV2" else ()
-    return SOURCE_OPTIONS.get(format_, by_name)
 
 
 def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, str]:

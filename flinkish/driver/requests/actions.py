@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from flinkish import __version__, storage
-from flinkish.driver.connectors.sink_tables import facts_at
+from flinkish.driver.connectors.sinks import facts_at
 from flinkish.driver.log import log
 from flinkish.driver.migration.file_transfer import SparkTransferer
 from flinkish.driver.plan.planned_queries import operator_facts

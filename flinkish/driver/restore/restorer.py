@@ -10,7 +10,8 @@ from typing import Any
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.connectors.sources import SET
-from flinkish.driver.connectors.sink_tables import SinkPlace, open_table
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.log import log
 from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_rewritten
 from flinkish.driver.plan.plan_extraction import PlannedQuery

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
-from flinkish.driver.connectors.sink_tables import SinkPlace, open_table, short_format
+from flinkish.connectors.registry import short_format
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_sink

@@ -17,7 +17,8 @@ from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
 from flinkish.connectors.files.positions import base_of, has_pattern, without_pattern
-from flinkish.connectors.source_plan import NO_AGES, Cleaned, FileAges, FileMove, FileReading
+from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
+from flinkish.connectors.source_plan import FileMove
 from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.check.file_listing import TooManyDirectories, files_below

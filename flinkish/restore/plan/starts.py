@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from flinkish.connectors.registry import source_connector
 from flinkish.connectors.sources import kind_of
 from flinkish.errors import ConsentNeeded, StorageError
 from flinkish.messages.calls import KnownWriter
@@ -129,15 +130,10 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
     Parameters
     ----------
     options
-        Those of :data:`~flinkish.connectors.sources.SOURCE_OPTIONS`.
+        Those that matter to a restore.
     """
     kind = kind_of(signature)
-    if kind == "kafka":  # by default it begins with what comes
-        given = {name.lower(): value.strip().lower() for name, value in options.items()}
-        starts = [given.get(f"starting{what}") for what in ("offsets", "timestamp")]
-        starts.append(given.get("startingoffsetsbytimestamp"))
-        return any(start not in (None, "latest") for start in starts)
-    return not kind.startswith(_GONE)
+    return not kind.startswith(_GONE) and source_connector(signature).is_read_again(options)
 
 
 def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:

@@ -7,16 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
-from flinkish.connectors.source_plan import (
-    BrokerFacts,
-    Cleaned,
-    FileAges,
-    FileReading,
-    SourcePlan,
-)
+from flinkish.connectors.files.connector import FILES
+from flinkish.connectors.files.reading import Cleaned, FileAges, FileReading
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.messages.plan import RestoreOutcome
-from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.source_answers import answered
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from tests.support.restore.query_builders import reads, source
 
 IN = "file[in]"
@@ -127,11 +122,10 @@ def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
 def test_a_loss_is_the_users_choice(
     reading: FileReading, reason: str, agreed: RestoreOptions, words: list[str]
 ) -> None:
-    asked = answered(SAME, BrokerFacts(files={0: reading}))
+    asked = FILES.judge(SAME, reading, None, NO_OPTIONS)
     assert (asked.verdict, asked.reason) == ("consent-needed", reason)
     for each in words:
         assert each in f"{asked.text} {asked.advice}"
-    facts = BrokerFacts(options=agreed, files={0: reading})
-    row = answered(SAME, facts)
+    row = FILES.judge(SAME, reading, None, agreed)
     (check,) = row.checks
     assert (row.verdict, check.id, check.outcome) == ("as-is", reason, RestoreOutcome.WARNING)

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.connectors.files.connector import FILES
 from flinkish.connectors.files.positions import (
     base_of,
     has_pattern,
     judge_unknown,
     without_pattern,
 )
+from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.offsets import Target, parse_target
-from flinkish.connectors.source_plan import BrokerFacts, FileMove, FileReading, SourcePlan
+from flinkish.connectors.source_plan import FileMove, SourcePlan
 from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.source_answers import answered
+from flinkish.messages.restore_options import NO_OPTIONS
 from tests.support.restore.query_builders import reads, source
 
 OLD, NEW = "file[in/old]", "file[in/new]"
@@ -30,8 +32,7 @@ FLAG = "--set-offsets 'file[in/new]=moved'"
 def judged(
     row: SourcePlan, reading: FileReading = READING, target: Target | None = None
 ) -> SourcePlan:
-    targets = {} if target is None else {0: target}
-    return answered(row, BrokerFacts(files={0: reading}, targets=targets))
+    return FILES.judge(row, reading, target, NO_OPTIONS)
 
 
 @pytest.mark.parametrize("row", [CHANGED, SAME])  # SAME: a relative path in another directory

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.connectors.base import Consent
+from flinkish.connectors.findings import Consent
 from flinkish.connectors.kafka.identity import FirstRow, made_again
 from flinkish.connectors.kafka.positions import judge
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer, Position, reading_of

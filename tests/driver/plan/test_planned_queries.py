@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from flinkish.driver.connectors.sink_tables import SinkPlace, open_table, resolve
+from flinkish.driver.connectors.sinks import open_table, resolve
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.outputs import Output, output_of
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.planned_queries import new_sink, source_records

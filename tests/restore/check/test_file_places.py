@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.connectors.source_plan import Cleaned, FileMove, FileReading
+from flinkish.connectors.files.reading import Cleaned, FileReading
+from flinkish.connectors.source_plan import FileMove
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.materialize.source_logs import read_files, with_moved_files
 from tests.restore.check.test_source_files import Saved, at

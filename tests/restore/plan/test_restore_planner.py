@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.operators import StoreInfo
-from flinkish.connectors.base import SourceAnswer
+from flinkish.connectors.files.reading import FileReading
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.kafka.connector import kafka_answer
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer
-from flinkish.connectors.source_plan import FileMove, FileReading
+from flinkish.connectors.source_plan import FileMove
 from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
@@ -105,19 +107,17 @@ class Facts:
     ) -> Sequence[Check]:
         return self.checks
 
-    def files(
-        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
-    ) -> FileReading | None:
+    def source(
+        self,
+        new: NewQuery,
+        source: NewSource,
+        saved: SavedSource,
+        offer: RestorableQuery,
+        at_ms: int | None = None,
+    ) -> SourceAnswer | None:
+        if source.signature.startswith("kafka["):
+            return kafka_answer(source, saved, self.answer)
         return self.reading
-
-    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-        return None
-
-    def broker(
-        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
-    ) -> BrokerAnswer:
-        assert source.signature.startswith("kafka[")
-        return self.answer
 
 
 #: A sink that has two batches more than the saved query.

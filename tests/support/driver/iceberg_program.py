@@ -16,12 +16,12 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from flinkish.connectors.base import Consent, gravest_first
+from flinkish.connectors.findings import Consent, gravest_first
 from flinkish.connectors.iceberg import parse_iceberg_position
 from flinkish.connectors.table_commits import drift, rollback_target
-from flinkish.driver.connectors.iceberg import IcebergTable
-from flinkish.driver.connectors.sink_tables import SinkPlace, facts_at, open_table, resolve
-from flinkish.driver.connectors.source_tables import table_of
+from flinkish.driver.connectors.iceberg import IcebergTable, table_of
+from flinkish.driver.connectors.sinks import facts_at, open_table, resolve
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.plan_classes import read_tree
 from flinkish.driver.plan.plan_sources import read_relations
 from flinkish.errors import FlinkishError
@@ -161,7 +161,7 @@ def met(step: str, table: str, checkpoint: str) -> None:
     tell(
         step,
         found=[[each.reason, each.outcome.value] for each in found],
-        cost=answer.reset_cost(),
+        cost=[each.text for each in answer.judge_reset(offset)],
         spark=read_on(table, copied),
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.connectors.sink_tables import SinkPlace, facts_at, open_table, resolve
+from flinkish.driver.connectors.sinks import facts_at, open_table, resolve
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.errors import TableError
 
 

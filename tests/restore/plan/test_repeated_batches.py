@@ -6,8 +6,8 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.registry.jobs import JobState
-from flinkish.restore.plan.kafka_sink import judge_kafka_sink, may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.repeated_batches import judge_repeats, may_repeat, sink_format
 
 FINISHED, FAILED, CANCELED = JobState.FINISHED, JobState.FAILED, JobState.CANCELED
 
@@ -45,7 +45,7 @@ def gone_back(since: int, batches: int, state: JobState = FINISHED) -> OtherRun:
     ],
 )
 def test_batches_after_the_savepoint(runs: list[OtherRun], planned: bool, batches: int) -> None:
-    found = judge_kafka_sink("q", "Kafka", "kafka", 7, runs, planned=planned)
+    found = judge_repeats("q", "Kafka", "kafka", 7, runs, planned=planned)
     assert found is not None
     assert found.batches == batches
     assert found.outcome is (RestoreOutcome.WARNING if batches else RestoreOutcome.NOTE)
@@ -55,21 +55,21 @@ def test_batches_after_the_savepoint(runs: list[OtherRun], planned: bool, batche
 
 def test_it_says_which_batches_and_why() -> None:
     runs = [run(FINISHED, 7, "j0"), run(FAILED, 9)]
-    found = judge_kafka_sink("q", "kafka", None, 7, runs, planned=True)
+    found = judge_repeats("q", "kafka", None, 7, runs, planned=True)
     assert found is not None
     assert found.text == (
         "query 'q': the Kafka sink is at-least-once: what it already has of 3 batches, 8 to 10, is "
         "written again (job j1 continued to batch 9 and may have started batch 10; batch 8 was "
         "planned and is replayed)"
     )
-    alone = judge_kafka_sink("q", "kafka", None, 7, [run(CANCELED, 7)], planned=False)
+    alone = judge_repeats("q", "kafka", None, 7, [run(CANCELED, 7)], planned=False)
     assert alone is not None
     assert "of batch 8 is" in alone.text
     assert "ended with that batch and may have started batch 8" in alone.text
 
 
 def test_it_says_that_a_job_went_back() -> None:
-    found = judge_kafka_sink("q", "kafka", "kafka", 7, [gone_back(3, 2)], planned=False)
+    found = judge_repeats("q", "kafka", "kafka", 7, [gone_back(3, 2)], planned=False)
     assert found is not None
     assert "of 2 batches, 8 to 9, is written again" in found.text
     assert (
@@ -79,7 +79,7 @@ def test_it_says_that_a_job_went_back() -> None:
 
 def test_nobody_knows_while_a_job_goes_on() -> None:
     runs = [run(FINISHED, 9, "j0"), run(JobState.RUNNING, 8)]
-    found = judge_kafka_sink("q", "kafka", "kafka", 7, runs, planned=False)
+    found = judge_repeats("q", "kafka", "kafka", 7, runs, planned=False)
     assert found is not None
     assert (found.outcome, found.batches) == (RestoreOutcome.WARNING, None)
     assert "job j1, which is RUNNING" in found.text
@@ -87,8 +87,8 @@ def test_nobody_knows_while_a_job_goes_on() -> None:
 
 def test_other_sinks() -> None:
     for format in (None, "parquet", "console"):
-        assert judge_kafka_sink("q", format, "kafka", 7, [run(FAILED, 9)], planned=True) is None
-    found = judge_kafka_sink("q", "kafka", "console", 7, [run(FAILED, 9)], planned=True)
+        assert judge_repeats("q", format, "kafka", 7, [run(FAILED, 9)], planned=True) is None
+    found = judge_repeats("q", "kafka", "console", 7, [run(FAILED, 9)], planned=True)
     assert found is not None
     assert (found.outcome, found.batches) == (RestoreOutcome.NOTE, 0)
 
@@ -100,6 +100,6 @@ def test_the_format_of_a_saved_sink() -> None:
 
 
 def test_a_kafka_sink_that_was_named_by_its_class_is_one() -> None:
-    assert may_be_kafka("org.apache.spark.sql.kafka010.KafkaSourceProvider")
-    assert may_be_kafka(None)
-    assert not may_be_kafka("csv")
+    assert may_repeat("org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    assert may_repeat(None)
+    assert not may_repeat("csv")

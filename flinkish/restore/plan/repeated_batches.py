@@ -1,7 +1,8 @@
-"""What a restore writes to a Kafka sink again. Pure.
+"""What a restore writes again to a sink that keeps no batch numbers. Pure.
 
-Spark's sink for Kafka (``KafkaWriter``, 3.5 to 4.3) writes without transactions and keeps no batch
-numbers, so a batch that runs again is written again, whole: at-least-once. These batches run again:
+Of such a sink (:attr:`~flinkish.connectors.base.Connector.repeats_batches`; Spark's ``KafkaWriter``
+writes without transactions, 3.5 to 4.3) a batch that runs again is written again, whole:
+at-least-once. These batches run again:
 
 * those that other jobs with the query's id committed after the savepoint;
 * those of jobs that went back to an earlier batch of it, and so got another query id;
@@ -18,14 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flinkish.connectors.registry import sink_connector
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.query_id import OtherRun
 
-#: The id of the check.
-KAFKA_SINK = "kafka-sink"
 
-
-def judge_kafka_sink(
+def judge_repeats(
     query: str,
     format: str | None,
     saved_format: str | None,
@@ -34,12 +33,10 @@ def judge_kafka_sink(
     *,
     planned: bool,
 ) -> Check | None:
-    """Return what is written to a Kafka sink again; None for another sink.
+    """Return what is written to an at-least-once sink again; None for another sink.
 
     Parameters
     ----------
-    query
-        The name of the starting query.
     format, saved_format
         The format of its sink, and that of the savepoint's query if it is known.
     batch
@@ -49,16 +46,18 @@ def judge_kafka_sink(
     planned
         Whether the new checkpoint has a planned batch, which is replayed.
     """
-    if (format or "").lower() != "kafka":
+    sink = sink_connector(format)
+    if not sink.repeats_batches:
         return None
-    about = f"query '{query}': the Kafka sink is at-least-once"
-    if not may_be_kafka(saved_format):
+    reason = f"{sink.name}-sink"
+    about = f"query '{query}': the {sink.label} sink is at-least-once"
+    if saved_format is not None and sink_connector(saved_format) != sink:
         text = f"{about}; the saved query wrote to {saved_format}, so nothing is repeated"
-        return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
+        return Check(reason, RestoreOutcome.NOTE, text, batches=0)
     running = [run for run in runs if not run.state.is_final]
     if running:
         return Check(
-            KAFKA_SINK,
+            reason,
             RestoreOutcome.WARNING,
             f"{about}: whatever job {running[0].job_id}, which is "
             f"{running[0].state.value}, writes after batch {batch} is written again",
@@ -72,9 +71,9 @@ def judge_kafka_sink(
             f"{about}; the jobs that ran it started no batch after {batch}, so none is "
             "repeated (forks do not count)"
         )
-        return Check(KAFKA_SINK, RestoreOutcome.NOTE, text, batches=0)
+        return Check(reason, RestoreOutcome.NOTE, text, batches=0)
     return Check(
-        KAFKA_SINK,
+        reason,
         RestoreOutcome.WARNING,
         f"{about}: what it already has of {_batches(batch + 1, last)} is written again "
         f"({_why(runs, batch, planned=planned)})",
@@ -83,12 +82,9 @@ def judge_kafka_sink(
     )
 
 
-def may_be_kafka(saved_format: str | None) -> bool:
-    """Return whether a saved query may have written to Kafka, by the format of its sink.
-
-    Earlier versions recorded the class where the program named that.
-    """
-    return saved_format is None or "kafka" in saved_format.lower()
+def may_repeat(saved_format: str | None) -> bool:
+    """Return whether a saved query may have written to such a sink, by the format of its sink."""
+    return saved_format is None or sink_connector(saved_format).repeats_batches
 
 
 def sink_format(sink: Mapping[str, Any]) -> str | None:

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from flinkish.connectors.registry import short_format, sink_connector
 from flinkish.connectors.table_commits import version_at
-from flinkish.driver.connectors.delta import DeltaTable
-from flinkish.driver.connectors.iceberg import IcebergTable, is_path
-from flinkish.driver.connectors.table import Table, table_errors
+from flinkish.driver.connectors import delta, iceberg
+from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import FlinkishError, TableError
 
-#: Where classes are from that a program may name in place of a format.
-_CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
-_FORMATS = ("avro", "csv", "delta", "iceberg", "json", "orc", "parquet", "text", "xml")
-#: Formats by the packages of their classes.
-_PACKAGES = {name: name for name in _FORMATS} | {"kafka010": "kafka"}
-#: A path of Delta as the name of a table: ``delta.`/path```.
-_PATH_TABLE = re.compile(r"delta\.`(?P<path>[^`]+)`")
-
-
-@dataclass(frozen=True)
-class SinkPlace:
-    """Where a query writes.
-
-    ``format`` is None for the session's default format (``spark.sql.sources.default``). ``path`` is
-    its location, from the program or from the catalog; None if it has none, or the table does not
-    exist yet. ``table`` is the name that the program gives (``toTable``).
-    """
-
-    format: str | None
-    path: str | None = None
-    table: str | None = None
-
-
-def short_format(format: str) -> str:
-    """Return the short name of a format of Spark, Delta or Iceberg that is given by its class."""
-    if not format.startswith(_CLASSES):
-        return format
-    return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
+#: Who opens the tables of sinks, by their format.
+_OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
+    "delta": delta.open_sink,
+    "iceberg": iceberg.open_sink,
+}
 
 
 def with_format(place: SinkPlace, session: Any) -> SinkPlace:
@@ -59,14 +35,15 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
     Raises TableError if the catalog cannot be read, or a required table does not exist.
     """
     place = with_format(place, session)
-    named = _is_iceberg(place) and place.path is not None and not is_path(place.path)
+    in_catalogs = sink_connector(place.format).in_catalogs
+    named = in_catalogs and place.path is not None and not iceberg.is_path(place.path)
     if named and place.table is None:  # format("iceberg").start("catalog.database.table")
         place = replace(place, path=None, table=place.path)
     if place.table is None:
         return place
-    known = _PATH_TABLE.fullmatch(place.table)
+    known = delta.named_by_path(place)
     if known is not None:
-        return replace(place, format="delta", path=known["path"])
+        return known
     described = _describe(session, place.table)
     if named and not described:
         raise TableError(f"the session's catalogs have no table {place.table}")
@@ -85,17 +62,8 @@ def _describe(session: Any, table: str) -> Mapping[str, str]:
 
 def open_table(place: SinkPlace, session: Any) -> Table | None:
     """Return the table of a sink, if it is one of a format that keeps versions."""
-    kind = (place.format or "").lower()
-    if kind == "delta" and place.path is not None:
-        return DeltaTable(session, place.path)
-    if _is_iceberg(place):
-        known = place.table or place.path
-        return None if known is None else IcebergTable(session, known)
-    return None
-
-
-def _is_iceberg(place: SinkPlace) -> bool:
-    return (place.format or "").lower() == "iceberg"
+    opener = _OPEN.get(sink_connector(place.format).name)
+    return None if opener is None else opener(place, session)
 
 
 def facts_at(
