@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.connectors.kafka.reading import Available, Topics, position_of
 from flinkish.errors import UsageError
-from flinkish.restore.plan.kafka_reading import Available, Topics, position_of
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def ask_lag(
     BrokerError
         It does not answer.
     """
-    from flinkish.restore.check.kafka_topics import topics_of
+    from flinkish.connectors.kafka.topics import topics_of
 
     topics = topics_of(servers, names=topics_in(queries))
     return [with_lag(offsets, topics) for offsets in queries]

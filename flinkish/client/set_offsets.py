@@ -26,7 +26,7 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     UsageError
         A source is named twice or not at all, a target says nothing, or a file cannot be read.
     """
-    from flinkish.restore.plan.new_offsets import parse_target
+    from flinkish.connectors.offsets import parse_target
 
     targets: dict[str, str] = {}
     for name, where in pairs:

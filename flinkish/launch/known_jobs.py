@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
+from flinkish.connectors.registry import sink_connector
 from flinkish.errors import JobNotFound, StorageError
 from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import KnownRun, KnownWriter
@@ -135,8 +136,8 @@ def runs_under_other_ids(
     """Return the runs that went back to an earlier batch of a query, under another query id.
 
     Also those that have resumed from them under that id, but not forks, which are meant to run
-    alongside the query. Only runs that write to Kafka are included, whose rows count for the query.
-    The job ``but`` does not count.
+    alongside the query. Only runs whose sink is written again are included: their rows count for
+    the query. The job ``but`` does not count.
     """
     known = registry.find_query(query_id)
     names = {query.name for _, query in known}
@@ -151,7 +152,7 @@ def runs_under_other_ids(
             row = query.planned
             if row is None or row.from_batch is None or row.batch_id is None:
                 continue
-            if query.query_id != query_id and row.origin in names and _writes_kafka(row):
+            if query.query_id != query_id and row.origin in names and _repeats_batches(row):
                 since.setdefault(query.query_id, (row.from_batch, row.batch_id))
     runs = []
     for other, (batch, first) in since.items():
@@ -163,8 +164,8 @@ def runs_under_other_ids(
     return runs
 
 
-def _writes_kafka(row: QueryRow) -> bool:
-    return str(row.writes.get("format")).lower() == "kafka"
+def _repeats_batches(row: QueryRow) -> bool:
+    return sink_connector(row.writes.get("format")).repeats_batches
 
 
 def _committed(query: QueryStatus) -> int | None:

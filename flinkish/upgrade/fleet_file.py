@@ -204,7 +204,7 @@ def _location(text: str, where: str, directory: str) -> str:
 
 def _target(text: str, where: str) -> str:
     """Return where a source resumes; the file of a fleet cannot refer to other files."""
-    from flinkish.restore.plan.new_offsets import parse_target
+    from flinkish.connectors.offsets import parse_target
 
     try:
         return parse_target(text).text

@@ -220,7 +220,7 @@ MUTANTS = (
         "--sink-ahead rollback undoes what others have written to the table",
         "_if_its_own",
         Replace("not c.keeps_rows", "c.keeps_rows"),
-        ("tests/restore/plan/test_table_commits.py",),
+        ("tests/connectors/test_table_commits.py",),
     ),
     Mutant(
         "rollback-of-a-running-job",
@@ -239,16 +239,16 @@ MUTANTS = (
     Mutant(
         "delta-restore-ignored",
         "what a RESTORE of a Delta table made void counts as its history",
-        "driver.tables.delta:lineage",
+        "driver.connectors.delta:lineage",
         Replace("commit.operation == 'RESTORE'", "commit.operation == 'RESTORED'"),
-        ("tests/driver/tables/test_delta.py",),
+        ("tests/driver/connectors/test_delta.py",),
     ),
     Mutant(
         "undone-line-unseen",
         "a table that was brought back to before the savepoint counts as if it was not",
-        "restore.plan.table_commits:drift",
+        "connectors.table_commits:drift",
         Replace("commits[0].is_first", "not commits"),
-        ("tests/restore/plan/test_table_commits.py",),
+        ("tests/connectors/test_table_commits.py",),
     ),
     Mutant(
         "sink-log-without-pair",
@@ -352,13 +352,13 @@ MUTANTS = (
         "--set-offsets reads rows again without --accept-repeated-rows",
         "NewOffsets.missing_consents",
         Replace("self.repeated or unknown", "unknown"),
-        ("tests/restore/plan/test_new_offsets.py",),
+        ("tests/connectors/test_offsets.py",),
     ),
     Mutant(
         "unfinished-batch-of-kafka-sink",
         "the batch that a killed job had begun is not said to be written to Kafka again",
-        "restore.plan.kafka_sink:_last",
+        "restore.plan.repeated_batches:_last",
         Choose("run.state.value == 'FINISHED'", always=True),
-        ("tests/restore/plan/test_kafka_sink.py",),
+        ("tests/restore/plan/test_repeated_batches.py",),
     ),
 )

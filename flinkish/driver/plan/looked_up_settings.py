@@ -132,7 +132,7 @@ def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp
         if arrow is not None and session(_PYTHON_ARROW) is not None:
             yield LookedUp(_PYTHON_ARROW, arrow, certain=False)
     elif name == "StringSplit" and _is_cut(expression):
-        yield from _session(_SPLIT, session)
+        yield LookedUp(_SPLIT, session(_SPLIT) or "true")  # Spark 3.5 always does
     if name == "Cast" and _text_of_complex(expression):
         yield from _session(COMPLEX_TO_STRING, session)
 

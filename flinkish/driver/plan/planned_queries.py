@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.connectors.registry import source_connector
+from flinkish.connectors.sources import NewSource
+from flinkish.driver.connectors.sinks import resolve, with_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
-from flinkish.driver.tables.sink_tables import resolve, with_format
 from flinkish.errors import TableError
 from flinkish.messages.queries import OperatorStatus
 from flinkish.operators.identity import OperatorFacts
 from flinkish.restore.recipe import EmptyState
-from flinkish.restore.source.restore_inputs import (
-    LASTING_OPTIONS,
-    NewOperator,
-    NewQuery,
-    NewSink,
-    NewSource,
-)
+from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink
 
 
 def new_query(
@@ -200,11 +196,12 @@ def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> lis
 
 
 def _lasting(source: PlannedSource) -> dict[str, Any]:
-    """Return the options of a file source that a savepoint records."""
-    if not source.signature.startswith("file["):
+    """Return the options of a source that a savepoint records of its format."""
+    recorded = [name.lower() for name in source_connector(source.signature).recorded]
+    if not recorded:
         return {}
     given = {name.lower(): value for name, value in source.options.items()}
-    found = {each.lower(): given[each.lower()] for each in LASTING_OPTIONS if each.lower() in given}
+    found = {name: given[name] for name in recorded if name in given}
     if "sourcearchivedir" in found:
         found["sourcearchivedir"] = normal_path(found["sourcearchivedir"])
     return {"options": found}

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish import __version__, storage
+from flinkish.driver.connectors.sinks import facts_at
 from flinkish.driver.log import log
 from flinkish.driver.migration.file_transfer import SparkTransferer
 from flinkish.driver.plan.planned_queries import operator_facts
@@ -16,7 +17,6 @@ from flinkish.driver.requests.canonical_savepoints import save_canonical
 from flinkish.driver.requests.topic_records import with_topics
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
-from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import StorageError
 from flinkish.messages.requests import LeftOut, SavepointArguments
 from flinkish.messages.savepoints import SavepointSummary
@@ -125,7 +125,7 @@ def _source_of(query: ManagedQuery) -> QuerySource:
         name=query.name,
         checkpoint=query.checkpoint,
         run_id=query.run_id,
-        source=with_topics(sources_of(query), query.planned),
+        source=with_topics(sources_of(query), query.planned, query.session),
         sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
         rows_batch=query.progress.get("batchId"),
         operators=operator_facts(query.planned, status.operators),

@@ -75,13 +75,13 @@ def judge_sources(ran: LastRun, program: NewQuery, planned: PlannedQuery) -> lis
         return []
     look_up = DriverRestoreEnvironment(lambda _: ())
     saved = offer.query.sources
-    files = {
-        source.entry: reading
+    answers = {
+        source.entry: answer
         for source, old in zip(program.sources or (), saved, strict=True)
         if source.entry in changed
-        and (reading := look_up.files(program, source, old, offer)) is not None
+        and (answer := look_up.source(program, source, old, offer)) is not None
     }
-    rows = rows_in_place(program, saved, files)
+    rows = rows_in_place(program, saved, answers)
     refusal = blocked(rows)
     if refusal is not None:
         raise with_options_of_run(refusal, ran.query.checkpoint_dir)

@@ -9,6 +9,9 @@ from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
+from flinkish.connectors.sources import RESET, SET, QueryKey
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.log import log
 from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_rewritten
 from flinkish.driver.plan.plan_extraction import PlannedQuery
@@ -19,7 +22,6 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore import history
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import (
     FlinkishError,
     JobNotFound,
@@ -47,7 +49,7 @@ from flinkish.restore.plan.non_restored_state import (
     taken_before,
 )
 from flinkish.restore.plan.plan_text import plan_lines
-from flinkish.restore.plan.positions import RESET, SET, check_reset
+from flinkish.restore.plan.positions import check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
@@ -56,7 +58,7 @@ from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_inputs import NewQuery, QueryKey
+from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
@@ -20,7 +22,6 @@ from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts

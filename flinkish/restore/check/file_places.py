@@ -15,16 +15,17 @@ from flinkish import storage
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offsets
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.source_logs import log_offset
+from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.connectors.files.positions import base_of, has_pattern, without_pattern
+from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
+from flinkish.connectors.source_plan import FileMove
+from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.check.file_listing import TooManyDirectories, files_below
 from flinkish.restore.check.source_files import Directories, named_files
 from flinkish.restore.materialize.source_checkpoints import parsed, read_logs
 from flinkish.restore.materialize.source_logs import ReadFile, same_form
-from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
-from flinkish.restore.plan.file_positions import base_of, has_pattern, without_pattern
-from flinkish.restore.plan.source_row import NO_AGES, Cleaned, FileAges, FileMove, FileReading
 from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_inputs import SavedSource
 from flinkish.storage.listing import FileEntry
 
 

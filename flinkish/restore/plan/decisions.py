@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import Incompatible
 from flinkish.messages.plan import Verdict
 from flinkish.operators.hasher import HasherVersion
@@ -19,13 +20,7 @@ from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
-from flinkish.restore.source.restore_inputs import (
-    NewQuery,
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.messages.plan import (
     Check,
@@ -27,7 +28,6 @@ from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK: PlanVerdict = "ok"

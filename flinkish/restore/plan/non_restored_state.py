@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import NonRestoredState
 from flinkish.messages.plan import RestorePlan, Verdict
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.matching import named_operators
-from flinkish.restore.source.restore_inputs import (
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-    within,
-)
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ it was paired with.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from flinkish.errors import ConsentNeeded, Incompatible, UsageError
-from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.source.restore_inputs import (
-    NewQuery,
+from flinkish.connectors.sources import (
+    RESET,
+    SET,
     NewSource,
     QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
     SavedSource,
+    reset_flag,
     within,
 )
+from flinkish.errors import ConsentNeeded, Incompatible, UsageError
+from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,7 @@ def match_sources(
     return SourceMatches(positions, notes, matched, afresh)
 
 
-#: The options that name sources, and what becomes of those.
-RESET, SET = "--reset-source", "--set-offsets"
+#: What becomes of the sources that the options name.
 _BECOMES = {RESET: "should start from scratch", SET: "should get other offsets"}
 
 
@@ -227,18 +226,6 @@ def _listed(queries: Sequence[NewQuery]) -> str:
         for query in queries
         for source in query.sources or ()
     )
-
-
-def reset_flag(source: NewSource) -> str:
-    """Return the option that lets a source start afresh, quoted for a shell where necessary."""
-    return name_option(RESET, source)
-
-
-def name_option(option: str, source: NewSource, more: str = "") -> str:
-    """Return an option that names a source, quoted for a shell where necessary."""
-    name = (source.uid or source.signature) + more
-    plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
-    return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
 
 
 def check_inputs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import FlinkishError
 from flinkish.messages.plan import Check, PinRow, RestoreOutcome, Verdict
 from flinkish.messages.restore_options import SINK_MODES
@@ -13,7 +14,6 @@ from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 

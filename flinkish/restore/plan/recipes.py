@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.recipe import (
     EmptyState,
@@ -13,7 +14,6 @@ from flinkish.restore.recipe import (
     TakenSource,
     TakenState,
 )
-from flinkish.restore.source.restore_inputs import QueryKey, SavedSource
 
 
 def recipe_for(

@@ -13,6 +13,11 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.offsets import Target, parse_target
+from flinkish.connectors.registry import sink_connector
+from flinkish.connectors.source_plan import SourceFacts, SourcePlan
+from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSource
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
@@ -25,12 +30,8 @@ from flinkish.restore.plan.history import (
     saved_shift,
 )
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
-from flinkish.restore.plan.kafka_reading import BrokerAnswer
-from flinkish.restore.plan.kafka_replay import check_replay
-from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
-from flinkish.restore.plan.new_offsets import Target, parse_target
 from flinkish.restore.plan.non_restored_state import (
     NOTHING_TAKEN,
     NonRestored,
@@ -38,19 +39,19 @@ from flinkish.restore.plan.non_restored_state import (
     find_non_restored,
 )
 from flinkish.restore.plan.pins import pin_rows
-from flinkish.restore.plan.positions import RESET, SET, reset_entries
+from flinkish.restore.plan.positions import reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
+from flinkish.restore.plan.repeated_batches import judge_repeats, sink_format
+from flinkish.restore.plan.replayed_sources import check_replay
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
-from flinkish.restore.plan.source_findings import SourceAnswer
 from flinkish.restore.plan.source_plans import blocked, source_plans
-from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.recipe import EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 DEFAULT_SETTINGS = PlanningSettings()
@@ -89,24 +90,24 @@ class RestoreEnvironment(Protocol):
             The entries of the sources whose files were moved, and are there.
         """
 
-    def files(
-        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
-    ) -> FileReading | None:
-        """Return where the files are that a file source has read; None if it is none."""
+    def source(
+        self,
+        new: NewQuery,
+        source: NewSource,
+        saved: SavedSource,
+        offer: RestorableQuery,
+        at_ms: int | None = None,
+    ) -> SourceAnswer | None:
+        """Return what is there of what a source reads, and its offsets at a time if asked for.
+
+        None if nobody is asked for such a source, or nobody answers.
+        """
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         """Return why no checkpoint can be made of a recipe, or None.
 
         Raises Corrupt, UnsupportedFormat or StorageError for logs that cannot be read.
         """
-
-    def broker(
-        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
-    ) -> BrokerAnswer:
-        """Return what the broker of a Kafka source has of its topics, and its offsets at a time."""
-
-    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-        """Return what the table that a source reads has of it; None if it reads none."""
 
 
 class RestorePlanner:
@@ -193,7 +194,7 @@ class RestorePlanner:
             new,
             plan.base if plan.own else None,
             plan.sources,
-            self._broker_facts(new, plan, targets),
+            self._source_facts(new, plan, targets),
         )
         moved = {row.new.entry for row in rows if row.new is not None and row.move is not None}
         checks = [
@@ -263,7 +264,7 @@ class RestorePlanner:
             refusal = self._environment.materialisation(offer, permitted) or refusal
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
-        kafka = (
+        repeats = (
             self._written_again(new, plan, offer, recipe),
             None if offer.live else check_replay(new, recipe, settings.spark),
         )
@@ -271,7 +272,7 @@ class RestorePlanner:
         return replace(
             restore,
             identity=identity,
-            checks=(*restore.checks, *(check for check in kafka if check is not None)),
+            checks=(*restore.checks, *(check for check in repeats if check is not None)),
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
@@ -313,30 +314,22 @@ class RestorePlanner:
                 targets[entry] = target
         return targets
 
-    def _broker_facts(
+    def _source_facts(
         self, new: NewQuery, plan: QueryPlan, targets: Mapping[int, Target]
-    ) -> BrokerFacts:
-        """Return what is known of brokers and tables that sources with a position read."""
-        answers: dict[int, BrokerAnswer] = {}
-        tables: dict[int, SourceAnswer] = {}
-        files: dict[int, FileReading] = {}
+    ) -> SourceFacts:
+        """Return what is known of what sources with a position read."""
+        answers: dict[int, SourceAnswer] = {}
         pairs = zip(new.sources or (), plan.sources.matched or _in_order(new, plan), strict=False)
         for source, saved in pairs:
             if saved is None:
                 continue
-            if plan.sources.matched is None and kind_of(source.signature) != "file":
-                continue
-            if kind_of(source.signature) == "kafka":
-                target = targets.get(source.entry)
-                at_ms = None if target is None else target.time_ms
-                answers[source.entry] = self._environment.broker(source, saved, at_ms)
-            elif kind_of(source.signature) == "file":
-                offer = self.offers.by_key[saved.query]
-                reading = self._environment.files(new, source, saved, offer)
-                files |= {} if reading is None else {source.entry: reading}
-            elif (table := self._environment.table(new, source, saved)) is not None:
-                tables[source.entry] = table
-        return BrokerFacts(answers, self.options, targets, tables, files)
+            target = targets.get(source.entry)
+            at_ms = None if target is None else target.time_ms
+            offer = self.offers.by_key[saved.query]
+            answer = self._environment.source(new, source, saved, offer, at_ms)
+            if answer is not None:
+                answers[source.entry] = answer
+        return SourceFacts(answers, self.options, targets)
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""
@@ -370,12 +363,12 @@ class RestorePlanner:
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> Check | None:
-        """Return what a Kafka sink gets again; a running job would end with what it has planned."""
+        """Return what a sink gets again; a running job would end with what it has planned."""
         runs: list[OtherRun] = []
-        if plan.own and not offer.live and (new.sink.format or "").lower() == "kafka":
+        if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
             runs += self._environment.other_runs(offer.query_id)
             runs += self._environment.runs_under_other_ids(offer.query_id)
-        return judge_kafka_sink(
+        return judge_repeats(
             new.name,
             new.sink.format,
             sink_format(offer.query.sink),

@@ -52,7 +52,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flinkish.restore.plan.table_commits import Drift, RollbackTarget, listed
+from flinkish.connectors.table_commits import Drift, RollbackTarget, listed
 
 SinkMode = Literal["rebase", "accept", "rollback"]
 _ALL: tuple[SinkMode, ...] = ("rebase", "accept", "rollback")

@@ -11,65 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity, PlannedNode
+from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, within
+from flinkish.operators.identity import PlannedNode
 from flinkish.savepoint.format.contents import OperatorRecord
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.snapshots import DEFAULT_MODULES
 from flinkish.units import size_text
-
-#: The key of a saved query.
-QueryKey = str | None
-#: The options of a Kafka source that decide what becomes of its position, and how its broker is
-#: asked. Passwords are among them: they stay in the driver, and out of what objects print.
-KAFKA_OPTIONS = (
-    *("subscribe", "subscribePattern", "assign", "failOnDataLoss"),
-    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-    *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
-    *("kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.ssl.key.password"),
-    *("kafka.ssl.truststore.type", "kafka.ssl.truststore.location"),
-    *("kafka.ssl.truststore.certificates", "kafka.ssl.endpoint.identification.algorithm"),
-    *("kafka.ssl.keystore.type", "kafka.ssl.keystore.location"),
-)
-
-#: The options of a Delta source that say which table it reads, and what it does with changes.
-DELTA_OPTIONS = (
-    *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
-    *("readChangeFeed", "skipChangeCommits"),
-)
-#: The options of an Iceberg source that decide what becomes of its position.
-ICEBERG_OPTIONS = (
-    *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
-    "stream-from-timestamp",
-)
-#: The options of a file source that a savepoint records: they decide which files wait, and stay.
-LASTING_OPTIONS = (
-    *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
-    "sourceArchiveDir",
-)
-#: The options of a file source that decide which files it reads, and which of them are new.
-FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup", *LASTING_OPTIONS)
-#: The options of a source that a restore looks at, by its format.
-SOURCE_OPTIONS = {
-    "delta": DELTA_OPTIONS,
-    "file": FILE_OPTIONS,
-    "iceberg": ICEBERG_OPTIONS,
-    "kafka": KAFKA_OPTIONS,
-}
-
-
-def within(name: str, query: QueryKey) -> str | None:
-    """Return what a user's ``QUERY/NAME`` names in that query; None if it has another or none."""
-    prefix = f"{query}/"
-    return name.removeprefix(prefix) if query and name.startswith(prefix) else None
-
-
-def is_spark_name(uid: str | None, directory: str) -> bool:
-    """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
-
-    Spark keeps such a source in a directory of that name. It means something in its query only,
-    while a uid of flinkish is one of the job.
-    """
-    return uid is not None and uid == directory and not uid.isdigit()
 
 
 @dataclass(frozen=True)
@@ -110,64 +57,6 @@ class SavedOperator(OperatorRecord):
         query = "" if self.query is None else f", query '{self.query}'"
         kind, size = self.state.kind or "kind unknown", size_text(self.state.bytes)
         return f"{name} ({kind}, {rows}, {size}{query})"
-
-
-@dataclass(frozen=True)
-class SavedSource(Identified):
-    """The saved position of one source.
-
-    Attributes
-    ----------
-    entry
-        The line of the offset log, from 0.
-    directory
-        Its directory below ``sources/``.
-    offset
-        The text of that line.
-    signature
-        A description of what the source reads.
-    inputs
-        Pairs of ordinal and input, for operators with several inputs: the input through which the
-        source reaches them (a join's left is 0).
-    topics
-        The record of the topics of a Kafka source (``flinkish.restore.plan.kafka_identity``), as
-        the savepoint has it.
-    options
-        The :data:`LASTING_OPTIONS` of a file source, by their names in lower case; None where the
-        savepoint does not have them.
-    """
-
-    query: QueryKey
-    entry: int
-    directory: str
-    offset: str
-    identity: OperatorIdentity = UNKNOWN
-    signature: str | None = None
-    inputs: tuple[tuple[int, int], ...] = ()
-    topics: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    options: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def is_named(self) -> bool:
-        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
-        return is_spark_name(self.uid, self.directory)
-
-    def answers_to(self, name: str) -> bool:
-        """Return whether a user may call a source so that goes on from here.
-
-        It may read something else of the same kind by now.
-        """
-        kind, bracket, _ = name.partition("[")
-        known = self.signature or ""
-        other = bracket and known.startswith(f"{kind}[")
-        return name == self.uid or bool(other or (name and not name.isdigit() and name in known))
-
-    def describe(self) -> str:
-        """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
-        name = repr(self.uid) if self.uid is not None else (self.signature or f"{self.entry}")
-        return f"the position of source {name}" + (
-            "" if self.query is None else f" (query '{self.query}')"
-        )
 
 
 @dataclass(frozen=True)
@@ -235,42 +124,6 @@ class NewOperator:
         """Return a text for messages: ``uid 'dedup' (dedupe)``."""
         name = f"uid '{self.uid}'" if self.uid is not None else f'"{self.name}" without uid'
         return f"{name} ({self.node.kind})"
-
-
-@dataclass(frozen=True)
-class NewSource:
-    """One source of a starting query.
-
-    Attributes
-    ----------
-    query
-        The name of that query.
-    feeds
-        The ordinals of the operators that it feeds.
-    inputs
-        As in :class:`SavedSource`.
-    options
-        Those of :data:`SOURCE_OPTIONS` that the program gives to it.
-    """
-
-    entry: int
-    directory: str
-    signature: str
-    lookup_ids: tuple[str, ...]
-    uid: str | None = None
-    feeds: tuple[int, ...] = ()
-    inputs: tuple[tuple[int, int], ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    query: str = ""
-
-    @property
-    def is_named(self) -> bool:
-        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
-        return is_spark_name(self.uid, self.directory)
-
-    def describe(self) -> str:
-        """Return a text for messages."""
-        return f"source '{self.uid}'" if self.uid is not None else f"source {self.signature}"
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,13 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut
 from flinkish.checkpoint.wholeness import planned_state
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.plain_checkpoints import adopt_cuts
-from flinkish.restore.source.restore_inputs import (
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.connectors.files.reading import Cleaned, FileReading
+from flinkish.connectors.source_plan import FileMove
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.materialize.source_logs import read_files, with_moved_files
-from flinkish.restore.plan.source_row import Cleaned, FileMove, FileReading
 from tests.restore.check.test_source_files import Saved, at
 from tests.support.restore.query_builders import source
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flinkish.connectors.sources import QueryKey
 from flinkish.errors import Incompatible
 from flinkish.messages.plan import (
     OperatorOrigin,
@@ -27,7 +28,7 @@ from flinkish.restore.recipe import (
     TakenSource,
     TakenState,
 )
-from flinkish.restore.source.restore_inputs import NewQuery, QueryKey, SavedQueryFacts
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, new, old, reads, saved_query, source, starting
 
 

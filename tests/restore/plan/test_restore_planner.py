@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.connectors.files.reading import FileReading
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.kafka.connector import kafka_answer
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.source_plan import FileMove
+from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
     Check,
@@ -31,14 +37,11 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import PlanningSettings
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_row import FileMove, FileReading
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
@@ -46,10 +49,8 @@ from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
     NewSink,
-    NewSource,
     SavedOperator,
     SavedQueryFacts,
-    SavedSource,
 )
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from tests.support.restore.query_builders import (
@@ -107,19 +108,17 @@ class Facts:
     ) -> Sequence[Check]:
         return self.checks
 
-    def files(
-        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
-    ) -> FileReading | None:
+    def source(
+        self,
+        new: NewQuery,
+        source: NewSource,
+        saved: SavedSource,
+        offer: RestorableQuery,
+        at_ms: int | None = None,
+    ) -> SourceAnswer | None:
+        if source.signature.startswith("kafka["):
+            return kafka_answer(source, saved, self.answer)
         return self.reading
-
-    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-        return None
-
-    def broker(
-        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
-    ) -> BrokerAnswer:
-        assert source.signature.startswith("kafka[")
-        return self.answer
 
 
 #: A sink that has two batches more than the saved query.

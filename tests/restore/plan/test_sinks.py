@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.connectors.table_commits import Drift, RollbackTarget, TableCommit
 from flinkish.restore.plan.sinks import Continuation, SinkPosition, judge_sink
-from flinkish.restore.plan.table_commits import Drift, RollbackTarget, TableCommit
 
 UNDONE = tuple(TableCommit(v, "STREAMING UPDATE", "q", v) for v in (8, 9))
 FILE = SinkPosition("parquet", "/out", 9)

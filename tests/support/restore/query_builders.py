@@ -6,15 +6,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from flinkish.checkpoint.operators import StateOnDisk
+from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity, PlannedNode
 from flinkish.operators.murmur3_128 import murmur3_128
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
-    NewSource,
     SavedOperator,
     SavedQueryFacts,
-    SavedSource,
 )
 
 AGG, DEDUP = "stateStoreSave", "dedupe"
