@@ -9,6 +9,9 @@ from typing import Any
 
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 
+#: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
+#: which has no colon.
+_SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 #: The key of a saved query.
 QueryKey = str | None
 
@@ -125,6 +128,25 @@ class NewSource:
     def describe(self) -> str:
         """Return a text for messages."""
         return f"source '{self.uid}'" if self.uid is not None else f"source {self.signature}"
+
+
+def normal_path(path: str) -> str:
+    """Return a location without credentials, in its normal form. Pure.
+
+    ``file:///in/``, ``file:/in`` and ``/in`` become the same; a relative path stays relative.
+    """
+    scheme, colon, rest = path.partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        scheme, rest = "", path
+    authority = ""
+    if scheme and rest.startswith("//"):
+        authority, slash, rest = _SECRET.sub("", rest[2:]).partition("/")
+        rest = slash + rest
+    rest = re.sub(r"/(?:\.?/)+", "/", rest)
+    rest = re.sub(r"(?<=.)/\.?$", "", rest)
+    if not scheme or scheme.lower() == "file":
+        return rest
+    return f"{scheme.lower()}:{'//' if authority else ''}{authority}{rest}"
 
 
 def kind_of(signature: str | None) -> str:

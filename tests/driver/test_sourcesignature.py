@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.driver.plan.plan_sources import _table_name, normal_path, signature
+from flinkish.connectors.sources import normal_path
+from flinkish.driver.plan.plan_sources import _table_name, signature
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 from flinkish.connectors.files.ages import archive_to_list
 from flinkish.connectors.files.positions import without_pattern
 from flinkish.connectors.files.reading import FileReading
+from flinkish.connectors.sources import normal_path
 from flinkish.driver.connectors.question import SourceQuestion
-from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.restore.check.file_places import file_reading
 
 

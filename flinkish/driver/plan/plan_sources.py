@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.connectors.registry import source_options
+from flinkish.connectors.sources import normal_path
 from flinkish.driver.plan.plan_classes import ReadNode, find_class
 from flinkish.operators.tagging import tag_key
 
@@ -33,9 +34,6 @@ _READ = (
 )
 _ENTRY_TAG = "flinkish.entry"
 _CATALYST = "org.apache.spark.sql.catalyst"
-#: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
-#: which has no colon.
-_SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 
 
 @dataclass(frozen=True)
@@ -115,25 +113,6 @@ def signature(
         value = _normal(name, value.strip())
         parts.append(value if name == "path" else f"{name}={value}")
     return f"{format_}[{', '.join(parts)}]"
-
-
-def normal_path(path: str) -> str:
-    """Return a location without credentials, in its normal form. Pure.
-
-    ``file:///in/``, ``file:/in`` and ``/in`` become the same; a relative path stays relative.
-    """
-    scheme, colon, rest = path.partition(":")
-    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        scheme, rest = "", path
-    authority = ""
-    if scheme and rest.startswith("//"):
-        authority, slash, rest = _SECRET.sub("", rest[2:]).partition("/")
-        rest = slash + rest
-    rest = re.sub(r"/(?:\.?/)+", "/", rest)
-    rest = re.sub(r"(?<=.)/\.?$", "", rest)
-    if not scheme or scheme.lower() == "file":
-        return rest
-    return f"{scheme.lower()}:{'//' if authority else ''}{authority}{rest}"
 
 
 def _normal(name: str, value: str) -> str:

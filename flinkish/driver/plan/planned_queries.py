@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish.connectors.registry import source_connector
-from flinkish.connectors.sources import NewSource
+from flinkish.connectors.sources import NewSource, normal_path
 from flinkish.driver.connectors.sinks import resolve, with_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
-from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
 from flinkish.errors import TableError
