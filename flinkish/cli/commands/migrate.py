@@ -24,14 +24,8 @@ _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
 
 
-def _schemas(
-    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[tuple[str, Any], ...]:
-    """Return each ``UID[/STATE]=FILE.avsc`` as the name and the schema in the file."""
-    return tuple(_schema(value) for value in values)
-
-
 def _schema(text: str) -> tuple[str, Any]:
+    """Return ``UID[/STATE]=FILE.avsc`` as the name and the schema in the file."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(
@@ -72,10 +66,9 @@ def _schema(text: str) -> tuple[str, Any]:
 )
 @click.option(
     "--schema",
-    "schemas",
+    "schema_files",
     metavar="UID[/STATE]=FILE.avsc",
     multiple=True,
-    callback=_schemas,
     help="New Avro schema for an operator's values, resolved by Avro's rules (repeatable).",
 )
 @click.option(
@@ -114,7 +107,7 @@ def migrate(
     partitions: int | None,
     backend: str | None,
     type_: str | None,
-    schemas: tuple[tuple[str, Any], ...],
+    schema_files: tuple[str, ...],
     compression: str | None,
     checkpoint_format: int | None,
     join_format: int | None,
@@ -139,6 +132,7 @@ def migrate(
         aggregation_format=aggregation_format,
         group_format=group_format,
     )
+    schemas = tuple(_schema(text) for text in schema_files)
     program = Program(**spark)
     with call.session() as session:
         if dry_run:
