@@ -18,12 +18,12 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 534,
-    "modules above 350 lines": 40,
-    "modules above 500 lines": 6,
+    "modules": 546,
+    "modules above 350 lines": 38,
+    "modules above 500 lines": 5,
     "docstrings, lines in a thousand": 196,
-    "pairs of dataclasses that share fields": 60,
-    "local names that name an act": 178,
+    "pairs of dataclasses that share fields": 35,
+    "local names that name an act": 185,
 }
 #: Two dataclasses that share as many field names are probably one thing.
 SHARED = 5
