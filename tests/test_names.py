@@ -115,7 +115,6 @@ COVERED_BY = {
     "driver/bootstrap": "e2e/test_lifecycle",
     "driver/carried": "launch/test_carried_job",
     "driver/connectors/files": "driver/test_sources",
-    "driver/connectors/kafka": "driver/connectors/test_sources",
     "driver/connectors/question": "driver/connectors/test_sources",
     "driver/connectors/table": "driver/connectors/test_sinks",
     "driver/job": "e2e/test_lifecycle",

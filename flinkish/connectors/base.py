@@ -31,7 +31,8 @@ class Connector:
     label
         Its name for people.
     options
-        Those of a source that a restore looks at.
+        Those of a source that a restore looks at; one that ends with a dot stands for all that
+        begin with it.
     recorded
         Those of them that a savepoint records.
     packages

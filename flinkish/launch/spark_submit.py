@@ -278,11 +278,11 @@ def driver_main() -> str:
 
 
 def fallback_path() -> str:
-    """Return the path of this interpreter's fsspec, fastavro and kafka, for drivers without."""
+    """Return the path of this interpreter's fsspec and fastavro, for drivers without."""
     import importlib.util
 
     entries: list[str] = []
-    for package in ("fsspec", "fastavro", "kafka"):
+    for package in ("fsspec", "fastavro"):
         spec = importlib.util.find_spec(package)
         for location in (spec and spec.submodule_search_locations) or ():
             directory = os.path.dirname(location)

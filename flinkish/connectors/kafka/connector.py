@@ -25,6 +25,10 @@ from flinkish.connectors.source_plan import SourcePlan, change_of
 from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.messages.plan import RestoreOutcome
 
+#: Those of a client are passed on to the one that asks the broker. Passwords are among them: they
+#: stay in the driver, and out of what objects print.
+CLIENT_OPTIONS = "kafka."
+
 
 @dataclass(frozen=True)
 class KafkaAnswer(SourceAnswer):
@@ -173,11 +177,7 @@ KAFKA = KafkaConnector(
     options=(
         *(*STRATEGIES, "failOnDataLoss"),
         *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-        *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
-        *("kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.ssl.key.password"),
-        *("kafka.ssl.truststore.type", "kafka.ssl.truststore.location"),
-        *("kafka.ssl.truststore.certificates", "kafka.ssl.endpoint.identification.algorithm"),
-        *("kafka.ssl.keystore.type", "kafka.ssl.keystore.location"),
+        CLIENT_OPTIONS,
     ),
     packages=("kafka010",),
     repeats_batches=True,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.registry import source_connector
+from flinkish.connectors.sources import NewSource
 from flinkish.driver.connectors import delta, files, iceberg, kafka
 from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.log import log
@@ -18,6 +20,8 @@ _ASK: Mapping[str, Callable[[SourceQuestion], SourceAnswer | None]] = {
     "iceberg": iceberg.ask,
     "kafka": kafka.ask,
 }
+#: Who tells what is read from another thing of its name.
+_IDENTIFY: Mapping[str, Callable[[Any, NewSource], dict[str, Any]]] = {"kafka": kafka.identify}
 
 
 def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | None:
@@ -35,3 +39,9 @@ def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | No
     except FlinkishError as error:
         log(f"{source.describe()}: what it reads was not checked: {error.message}")
         return None
+
+
+def identify(session: Any, source: NewSource) -> dict[str, Any]:
+    """Return what tells what a source reads from others of its name, for its record."""
+    identifier = _IDENTIFY.get(source_connector(source.signature).name)
+    return {} if identifier is None else identifier(session, source)

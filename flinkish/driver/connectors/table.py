@@ -73,10 +73,11 @@ def table_errors(table: str, product: str) -> Iterator[None]:
             hint=f"start the program with the jars of {product}, for example by --packages",
         ) from error
     except Py4JJavaError as error:
-        raise TableError(f"the table {table}: {_first_line(error.java_exception)}") from error
+        raise TableError(f"the table {table}: {first_line(error.java_exception)}") from error
     except (Py4JError, PySparkException) as error:
-        raise TableError(f"the table {table}: {_first_line(error)}") from error
+        raise TableError(f"the table {table}: {first_line(error)}") from error
 
 
-def _first_line(error: object) -> str:
+def first_line(error: object) -> str:
+    """Return the first line of an error that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")

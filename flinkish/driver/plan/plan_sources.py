@@ -190,7 +190,10 @@ def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, st
     if class_name == "StreamingRelation":
         return _scala_options(node.dataSource().options(), names)
     options = node.extraOptions()  # case-insensitive
-    values = {name: options.get(name) for name in names}
+    begins = tuple(name for name in names if name.endswith("."))
+    keys = [str(key) for key in options.keySet()] if begins else []
+    wanted = [*names, *(key for key in keys if key.startswith(begins))]
+    values = {name: options.get(name) for name in wanted}
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
@@ -208,10 +211,12 @@ def _table_name(format_: str, name: str) -> str | None:
 def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:
     """Return these options of a Scala map: by default those that identify what is read."""
     wanted = {name.lower() for name in names}
+    begins = tuple(name for name in wanted if name.endswith("."))
     values: dict[str, str] = {}
     iterator = options.iterator()
     while iterator.hasNext():
         pair = iterator.next()
-        if str(pair._1()).lower() in wanted:
+        name = str(pair._1()).lower()
+        if name in wanted or name.startswith(begins):
             values[str(pair._1())] = str(pair._2())
     return values

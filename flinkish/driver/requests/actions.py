@@ -500,7 +500,7 @@ def _source_of(query: ManagedQuery) -> QuerySource:
         name=query.name,
         checkpoint=query.checkpoint,
         run_id=query.run_id,
-        source=with_topics(sources_of(query), query.planned),
+        source=with_topics(sources_of(query), query.planned, query.session),
         sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
         rows_batch=query.progress.get("batchId"),
         operators=operator_facts(query.planned, status.operators),
