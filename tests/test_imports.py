@@ -275,6 +275,12 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "from flinkish.registry.jobs import Job",
             "restore must not import registry",
         ),
+        (
+            "connectors/kafka/a.py",
+            "from flinkish.restore.recipe import Recipe",
+            "connectors must not import restore",
+        ),
+        ("connectors/a.py", "import pyspark", "connectors must not import pyspark"),
         ("checkpoint/a.py", "import flinkish.savepoint", "checkpoint must not import savepoint"),
         (
             "checkpoint/a.py",
