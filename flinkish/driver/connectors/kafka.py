@@ -5,7 +5,8 @@ asks for offsets (``KafkaOffsetReaderAdmin``): it logs in wherever Spark does, b
 delegation tokens, key stores of Java or a class of the user's. It is asked what Spark asks it:
 metadata of topics, and offsets of their leaders. No topic is made by asking for it.
 
-Facts used (run with Spark 4.3.0 and the connector of 4.1.1, whose client is 3.9.1):
+Facts used (run on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1, whose clients are
+3.4.1 and 3.9.1):
 
 * ``KafkaSourceProvider.kafkaParamsForDriver`` makes a client's settings of these options, and
   ``ConsumerStrategy.createAdmin`` adds the delegation token, if there is one.
