@@ -123,6 +123,7 @@ COVERED_BY = {
     "driver/restore/empty_checkpoint": "driver/test_starts",
     "driver/restore/first_batch": "driver/test_identity",
     "driver/restore/history": "driver/test_history",
+    "driver/restore/restorer": "driver/test_restore",
     "driver/restore/start_judge": "driver/test_starts",
     "driver/restore/typed_formats": "driver/test_typed_restore",
     "driver/runtime/hook": "driver/test_gate",

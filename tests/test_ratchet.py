@@ -18,9 +18,9 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 546,
+    "modules": 547,
     "modules above 350 lines": 38,
-    "modules above 500 lines": 5,
+    "modules above 500 lines": 4,
     "docstrings, lines in a thousand": 196,
     "pairs of dataclasses that share fields": 35,
     "local names that name an act": 185,

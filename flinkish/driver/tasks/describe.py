@@ -17,7 +17,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import (
+from flinkish.driver.restore.query_restores import (
     check_names,
     offers_here,
     plan_start,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.restore.restorer import check_names
+from flinkish.driver.restore.query_restores import check_names
 from flinkish.errors import UsageError
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
