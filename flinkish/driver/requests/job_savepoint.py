@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from flinkish import __version__, storage
+from flinkish.connectors.sources import NewSource
 from flinkish.driver.connectors.sinks import facts_at
+from flinkish.driver.connectors.sources import identify
 from flinkish.driver.log import log
 from flinkish.driver.migration.file_transfer import SparkTransferer
+from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.requests.canonical_savepoints import save_canonical
-from flinkish.driver.requests.topic_records import with_topics
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
 from flinkish.errors import StorageError
@@ -184,3 +186,27 @@ class RequestReporter:
         if force or now >= self._next:
             self._next = now + self._INTERVAL
             self._registry.progress(self._request_id, dict(self._facts))
+
+
+def with_topics(
+    records: Sequence[Mapping[str, Any]], planned: PlannedQuery | None, session: Any
+) -> list[dict[str, Any]]:
+    """Return the records of a query's sources, with the identities of their topics.
+
+    A later restore recognises by these that a topic was recreated
+    (:mod:`flinkish.connectors.kafka.identity`). They are left out if the broker cannot be reached.
+    """
+    if planned is None:
+        return [dict(record) for record in records]
+    completed = []
+    for record, source in zip(records, planned.sources, strict=True):
+        asked = NewSource(
+            source.entry,
+            source.directory,
+            source.signature,
+            (),
+            uid=source.uid,
+            options=source.options,
+        )
+        completed.append({**record, **identify(session, asked)})
+    return completed

@@ -23,6 +23,7 @@ from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.non_restored_state import (
     NonRestored,
 )
@@ -32,7 +33,6 @@ from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery

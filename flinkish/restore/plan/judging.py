@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,7 +37,6 @@ from flinkish.restore.plan.typed_state import (
     resolve_typed_states,
     with_recodes,
 )
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, worst_first
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.state.generations import ResolvedState
 
@@ -289,7 +288,7 @@ def refuse(
     Parameters
     ----------
     executors
-        The verdicts of :data:`~flinkish.restore.plan.verdicts.FOR_THE_ENGINE` that can be executed.
+        The verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can be executed.
     """
     stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:
@@ -379,3 +378,13 @@ def _columns(schema: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
     if schema is None:
         return None
     return [(str(field["name"]).casefold(), field["type"]) for field in schema.get("fields", ())]
+
+
+#: Verdicts that the state-migration engine carries out.
+FOR_THE_ENGINE = frozenset({Verdict.MIGRATE, Verdict.RESCALE})
+
+
+def worst_first(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
+    """Return the changes with the most severe verdicts first, else in their order."""
+    order = list(Verdict)
+    return tuple(sorted(changes, key=lambda change: -order.index(change.verdict)))

@@ -19,9 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flinkish.connectors.registry import sink_connector
+from flinkish.connectors.registry import sink_connector, source_connector
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.recipe import Recipe, TakenSource
+from flinkish.restore.source.restore_inputs import NewQuery
 
 
 def judge_repeats(
@@ -130,3 +132,23 @@ def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
     if planned:
         found.append(f"batch {batch + 1} was planned and is replayed")
     return "; ".join(found)
+
+
+def check_replay(new: NewQuery, recipe: Recipe, spark: str) -> Check | None:
+    """Return the warning for a query that fails after its replayed batch, or None.
+
+    ``spark`` is the version of the Spark that restores.
+    """
+    if not recipe.replays_planned:
+        return None
+    taken = recipe.sources
+    for source in new.sources or ():
+        part = None if taken is None else taken[source.entry]
+        replayed = taken is None or (
+            isinstance(part, TakenSource) and part.origin == recipe.base and part.offset is None
+        )
+        found = source_connector(source.signature).replayed(spark) if replayed else None
+        if found is not None:
+            text = f"query '{new.name}': {source.describe()} {found.text}"
+            return Check(found.reason, found.outcome, text, found.advice)
+    return None

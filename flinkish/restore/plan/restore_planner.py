@@ -44,8 +44,7 @@ from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.repeated_batches import judge_repeats, sink_format
-from flinkish.restore.plan.replayed_sources import check_replay
+from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed

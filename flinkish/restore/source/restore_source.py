@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut
-from flinkish.checkpoint.wholeness import planned_state
+from flinkish.checkpoint.discovery import find_checkpoints
+from flinkish.checkpoint.wholeness import planned_state, read_whole_cut
 from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.plain_checkpoints import adopt_cuts
 from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.source.spark_compat import SparkFit
 from flinkish.savepoint.format.contents import (
@@ -198,3 +198,16 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
 def _texts(found: Any) -> dict[str, str] | None:
     """Return texts by their names; None for what a savepoint does not have."""
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else None
+
+
+def adopt_cuts(path: str) -> dict[str | None, Cut]:
+    """Return the cuts of the plain Spark checkpoints at ``path``, by query name.
+
+    ``path`` is one checkpoint (the key is None) or a directory of several, one for each query name.
+
+    Raises
+    ------
+    SavepointNotFound
+        ``path`` is neither. Errors of ``read_whole_cut`` are passed on.
+    """
+    return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}

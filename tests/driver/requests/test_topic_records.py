@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
-from flinkish.driver.requests.topic_records import with_topics
+from flinkish.driver.requests.job_savepoint import with_topics
 from flinkish.operators.graph import OperatorGraph
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.identity import UNKNOWN

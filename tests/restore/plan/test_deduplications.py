@@ -10,8 +10,13 @@ import pytest
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import ONLY, WATERMARK_DELAY, StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, ask, judge_operator, refuse
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.plan.judging import (
+    FOR_THE_ENGINE,
+    OperatorJudgement,
+    ask,
+    judge_operator,
+    refuse,
+)
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import changed, new, old, saved_query

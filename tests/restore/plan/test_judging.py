@@ -9,8 +9,14 @@ import pytest
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import ONLY, Initial, StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask, judge_operator, refuse
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.plan.judging import (
+    FOR_THE_ENGINE,
+    OperatorJudgement,
+    advice_for,
+    ask,
+    judge_operator,
+    refuse,
+)
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import AGG, DEDUP, changed, new, old, saved_query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.messages.plan import RestoreOutcome
-from flinkish.restore.plan.replayed_sources import check_replay
+from flinkish.restore.plan.repeated_batches import check_replay
 from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint, TakenSource
 from tests.support.restore.query_builders import reads, starting
 

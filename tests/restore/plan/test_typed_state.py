@@ -12,10 +12,9 @@ from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import Corrupt, FlinkishError
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, judge_operator, refuse
+from flinkish.restore.plan.judging import FOR_THE_ENGINE, OperatorJudgement, judge_operator, refuse
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.typed_state import TypedStateRules, restored_meaning
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.state import AvroSerializer, TypeSerializer, serializer_of, write_snapshot
 from flinkish.state.declared import to_text
 from tests.restore.plan.test_schema_compatibility import struct
