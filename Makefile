@@ -82,7 +82,7 @@ faults: java $(INSTALLED) ## only the tests that break things: kill -9, full dis
 	  -k "kill or full or corrupt or damage or truncat or torn or flip or vanish or unwritable or read_only or lost or missing or garbage" $(ARGS)
 
 completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the commands
-	$(PYTHON) -m flinkish.cli.completion_files
+	$(PYTHON) -m flinkish.cli.commands.completion
 
 docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from the code
 	$(PYTHON) -m flinkish.cli.docs

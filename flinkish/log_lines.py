@@ -188,10 +188,10 @@ class LogFilter(_Lines):
         """Take the time and the level of a line, if it has them."""
         self._is_head = True
         for pattern in _HEADS:
-            found = pattern.match(line)
-            if found is not None:
-                self._level = _LEVELS[found["level"]]
-                stamp = found.group(1)
+            head = pattern.match(line)
+            if head is not None:
+                self._level = _LEVELS[head["level"]]
+                stamp = head.group(1)
                 if self._choice.since is not None and stamp != self._stamp:
                     self._stamp, self._time = stamp, _seconds(stamp, self._time)
                 return

@@ -1,8 +1,8 @@
 """The import rules of the package and the tools, read from the source by ``ast``.
 
 * Dependencies point downwards only: cli -> (upgrade, client) -> launch -> (registry, restore,
-  savepoint, compat) -> (checkpoint, operators) -> (engine, storage); the driver may use all below
-  the client.
+  savepoint, compat) -> connectors -> (checkpoint, operators) -> (engine, storage); the driver may
+  use all below the client.
 * The client is for programs: it imports neither click nor rich, and does not print.
 * pyspark is for the driver, the engine, typed state and the examples.
 * The checkpoint's format (``checkpoint/format``) is a room of its own: the standard library and
@@ -45,24 +45,26 @@ ALLOWED: dict[str, frozenset[str]] = {
         "units": "",
         "history": "",
         "messages": "errors",
+        "connectors": "checkpoint operators messages errors",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
         "operators storage errors config units messages log_lines",
-        "client": "launch registry restore savepoint compat checkpoint operators engine log_lines "
-        "storage errors config units messages",
-        "driver": "launch registry restore savepoint compat checkpoint operators engine state "
-        "storage errors config messages history",
-        "upgrade": "client launch registry restore savepoint compat checkpoint operators messages "
-        "engine storage errors config",
+        "client": "connectors launch registry restore savepoint compat checkpoint operators engine "
+        "log_lines storage errors config units messages",
+        "driver": "connectors launch registry restore savepoint compat checkpoint operators engine "
+        "state storage errors config messages history",
+        "upgrade": "connectors client launch registry restore savepoint compat checkpoint "
+        "operators messages engine storage errors config",
         "log_lines": "",
-        "launch": "registry compat checkpoint operators storage errors config messages log_lines",
+        "launch": "connectors registry compat checkpoint operators storage errors config messages "
+        "log_lines",
         "registry": "checkpoint operators errors config messages log_lines",
-        "restore": "savepoint compat checkpoint operators engine state storage errors config units "
-        "messages",
+        "restore": "connectors savepoint compat checkpoint operators engine state storage errors "
+        "config units messages",
         "savepoint": "checkpoint operators engine state storage avro errors config units messages",
         "compat": "checkpoint operators errors config",
         "checkpoint": "checkpoint.format storage errors config",
         FORMAT: "errors",
-        "operators": "engine errors config",
+        "operators": f"{FORMAT} engine errors config",
         "storage": "errors config",
         "engine": f"{FORMAT} avro storage errors",
         "state": "avro errors units",
@@ -273,6 +275,12 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
             "from flinkish.registry.jobs import Job",
             "restore must not import registry",
         ),
+        (
+            "connectors/kafka/a.py",
+            "from flinkish.restore.recipe import Recipe",
+            "connectors must not import restore",
+        ),
+        ("connectors/a.py", "import pyspark", "connectors must not import pyspark"),
         ("checkpoint/a.py", "import flinkish.savepoint", "checkpoint must not import savepoint"),
         (
             "checkpoint/a.py",

@@ -50,35 +50,17 @@ from flinkish.checkpoint.format.source_logs import (
     log_offset,
     source_log_entries,
 )
-from flinkish.checkpoint.operators import StoreInfo, read_operator
+from flinkish.checkpoint.operators import StateOnDisk, read_operator
 from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.storage import local
 
 __all__ = [
     "Cut",
     "FilesVanished",
-    "OperatorCut",
-    "StoreInfo",
     "newest_committed_batch",
     "newest_planned_batch",
     "read_cut",
 ]
-
-
-@dataclass(frozen=True)
-class OperatorCut:
-    """State files of one stateful operator at the cut."""
-
-    ordinal: int
-    #: Operator name of Spark 4.x's metadata ("stateStoreSave"); None on 3.5.
-    kind: str | None
-    #: Number of partition directories; metadata may list more (a global limit has one).
-    partitions: int
-    stores: tuple[StoreInfo, ...]
-    #: Size of the state files; metadata and schema files are not counted.
-    bytes: int
-    #: Number of all files, metadata and schemas included.
-    files: int
 
 
 @dataclass(frozen=True)
@@ -104,7 +86,7 @@ class Cut:
     pins: Mapping[str, str]
     backend: str | None
     checkpoint_format: int
-    operators: tuple[OperatorCut, ...]
+    operators: tuple[StateOnDisk, ...]
     files: FileSet
     planned_fault: str = ""
 
@@ -113,6 +95,28 @@ def newest_committed_batch(root: str) -> int | None:
     """Return the newest batch with a commit log entry; None if there is no entry."""
     batches = numbers_among(fs.list_names(os.path.join(fs.locate(root), COMMITS)))
     return batches[-1] if batches else None
+
+
+def committed_batches(root: str) -> list[int]:
+    """Return the batches with a commit log entry, in order: at least one.
+
+    Raises NoCommittedBatch; Corrupt if there is no entry although later batches are planned.
+    """
+    root = fs.locate(root)
+    place = os.path.join(root, COMMITS)
+    batches = numbers_among(fs.list_names(place))
+    # Spark commits a batch before it plans the next one; the entry may have come just now.
+    if not batches and newest_planned_batch(root):
+        batches = numbers_among(fs.list_names(place))
+        if not batches:
+            raise Corrupt(
+                f"the checkpoint {root} has planned several batches, and {COMMITS} has no entry",
+                hint="put the directory back from a copy",
+                path=place,
+            )
+    if not batches:
+        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    return batches
 
 
 def newest_planned_batch(root: str) -> int | None:
@@ -146,9 +150,7 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
     UnsupportedFormat for logs or state stores of an unknown kind.
     """
     root = fs.locate(root)
-    committed = numbers_among(fs.list_names(os.path.join(root, COMMITS)))
-    if not committed:
-        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    committed = committed_batches(root)
     batch = committed[-1] if batch_id is None else batch_id
     if batch not in committed:
         if batch < committed[0]:
@@ -359,9 +361,9 @@ class _Reader:
 
     def _state(
         self, offsets: OffsetEntry, commits: Mapping[int, CommitEntry]
-    ) -> tuple[OperatorCut, ...]:
+    ) -> tuple[StateOnDisk, ...]:
         listing = fs.list_directory(os.path.join(self.root, STATE))
-        operators: list[OperatorCut] = []
+        operators: list[StateOnDisk] = []
         state_ids = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
         # Ordinals count from 0, so one that is left out is gone.
@@ -369,24 +371,16 @@ class _Reader:
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
-            operator = read_operator(
+            found = read_operator(
                 self.root,
                 ordinal,
                 version=self.batch + 1,
                 pins=offsets.pins,
                 state_ids=ids if state_ids else None,
             )
-            if operator is None:
+            if found is None:
                 continue
-            self.files.extend(operator.files)
-            operators.append(
-                OperatorCut(
-                    ordinal=ordinal,
-                    kind=operator.kind,
-                    partitions=operator.partitions,
-                    stores=operator.stores,
-                    bytes=operator.bytes,
-                    files=len(operator.files),
-                )
-            )
+            state, files = found
+            self.files.extend(files)
+            operators.append(state)
         return tuple(operators)

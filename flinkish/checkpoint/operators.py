@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from flinkish import storage as fs
 from flinkish.checkpoint.errors import HINT_WHOLE, unreadable
@@ -37,7 +36,12 @@ from flinkish.checkpoint.format.names import (
 )
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
 from flinkish.checkpoint.format.pins import PIN_PROVIDER, backend_of
-from flinkish.checkpoint.format.schema_files import DEFAULT_FAMILY, FamilySchemas, parse_schema_file
+from flinkish.checkpoint.format.schema_files import (
+    DEFAULT_FAMILY,
+    FamilySchemas,
+    StoreInfo,
+    parse_schema_file,
+)
 from flinkish.errors import Corrupt, FlinkishError, NotSavepointable
 
 #: State version -> for each partition, the ids of its stores' files.
@@ -45,28 +49,21 @@ StateIds = Mapping[int, Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class StoreInfo:
-    """One state store (or column family of one), with its schemas as Spark's JSON where known."""
+class StateOnDisk:
+    """The state of one stateful operator at one version, as a checkpoint has it.
 
-    name: str
-    key_schema: dict[str, Any] | None
-    value_schema: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class OperatorFiles:
-    """The files of an operator at one version.
-
-    ``kind`` is Spark's name of the operator; None without metadata (Spark 3.5). ``bytes`` is the
-    size of the state itself, without metadata and schema files. Paths of ``files`` are relative to
-    the checkpoint.
+    ``kind`` is Spark's name of the operator (``stateStoreSave``); None without metadata (Spark
+    3.5). ``partitions`` are its directories; metadata may list more (a global limit has one).
+    ``bytes`` is the size of the state itself, ``files`` the number of all files, metadata and
+    schemas included.
     """
 
+    ordinal: int
     kind: str | None
     partitions: int
-    stores: tuple[StoreInfo, ...]
     bytes: int
-    files: FileSet
+    files: int
+    stores: tuple[StoreInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,8 @@ def read_operator(
     version: int,
     pins: Mapping[str, str],
     state_ids: StateIds | None,
-) -> OperatorFiles | None:
-    """Return the files of ``state/<ordinal>`` at a version; None if it has no part in it.
+) -> tuple[StateOnDisk, FileSet] | None:
+    """Return the state in ``state/<ordinal>`` at a version and its files; None if it has no part.
 
     An operator has no part in the version if a batch was only planned with it, or if it was dropped
     from the program (Spark 3.5 leaves its directory). Partitions are read one at a time, on remote
@@ -147,13 +144,8 @@ def read_operator(
         raise trouble
     for file in schemas:
         files.add(file)
-    return OperatorFiles(
-        kind=metadata.name if metadata else None,
-        partitions=partitions,
-        stores=stores,
-        bytes=total,
-        files=files,
-    )
+    kind = metadata.name if metadata else None
+    return StateOnDisk(ordinal, kind, partitions, total, len(files), stores), files
 
 
 def _listed(path: str, entry: fs.FileEntry) -> ListedFile:

@@ -12,7 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flinkish import storage
-from flinkish.checkpoint.cut import Cut, checksum_fault, newest_committed_batch, read_cut
+from flinkish.checkpoint.cut import (
+    Cut,
+    checksum_fault,
+    committed_batches,
+    newest_committed_batch,
+    read_cut,
+)
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
 from flinkish.checkpoint.format.checksum_files import (
     blocks_of,
@@ -21,15 +27,14 @@ from flinkish.checkpoint.format.checksum_files import (
 )
 from flinkish.checkpoint.format.file_ends import TAIL, end_fault, has_end, source_log_fault
 from flinkish.checkpoint.format.names import (
-    COMMITS,
     SOURCES,
     STATE,
     is_state_data,
-    numbers_among,
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
-from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
+from flinkish.checkpoint.operators import read_operator
+from flinkish.errors import Corrupt, FlinkishError
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
@@ -145,6 +150,36 @@ def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
     return cut
 
 
+def planned_state(cut: Cut) -> tuple[str, ...]:
+    """Return the state files that the planned batch of a cut has written, if all are whole.
+
+    They are there if the query was killed between the commit of its sink and its own. With unique
+    ids (checkpoint format 2) nobody knows which files those are: a commit would say it.
+    """
+    if cut.planned_batch is None or cut.checkpoint_format != 1:
+        return ()
+    known = {file.path for file in cut.files.entries()}
+    files: dict[str, int] = {}
+    try:
+        for operator in cut.operators:
+            planned = read_operator(
+                cut.root,
+                operator.ordinal,
+                version=cut.planned_batch + 1,
+                pins=cut.pins,
+                state_ids=None,
+            )
+            if planned is None or planned[0].partitions != operator.partitions:
+                return ()
+            files |= {file.path: file.size for file in planned[1].entries()}
+        new = [(path, size) for path, size in files.items() if path not in known]
+        if any(damaged_files(cut.root, new, cut.pins, cut.offsets)):
+            return ()
+    except (FileNotFoundError, FlinkishError):
+        return ()
+    return tuple(path for path, _ in new)
+
+
 @dataclass(frozen=True)
 class WholeBatch:
     """The newest whole batch of a checkpoint.
@@ -165,9 +200,7 @@ def newest_whole_batch(root: str) -> WholeBatch:
     Raises NoCommittedBatch, and StorageError or UnsupportedFormat if the checkpoint cannot be read.
     """
     root = storage.locate(root)
-    committed = numbers_among(storage.list_names(storage.join(root, COMMITS)))
-    if not committed:
-        raise NoCommittedBatch(f"the query at {root} has not committed a batch yet")
+    committed = committed_batches(root)
     skipped: list[FlinkishError] = []
     for batch in committed[: -MOST_BATCHES - 1 : -1]:
         try:

@@ -71,12 +71,12 @@ class Root(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names of commands and the root's own options."""
-        found = [
+        items = [
             CompletionItem(name, help=entry.help)
             for name, entry in command_index.COMMANDS.items()
             if name.startswith(incomplete)
         ]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -209,16 +209,16 @@ def _usage_error(error: click.ClickException) -> UsageError:
 def _output_of(argv: Sequence[str]) -> Output:
     """Return the output for errors, which is needed even when the command line cannot be parsed."""
     words = list(argv)
-    given: set[str] = set()
+    flags: set[str] = set()
     if words and words[0] in command_index.COMMANDS:
         command = command_index.load(words[0])
         if isinstance(command, click.Group):
-            given = set(words)
+            flags = set(words)
         elif command is not None:
-            given = {word for kind, word in scan(command, words[1:]) if kind == "option"}
+            flags = {word for kind, word in scan(command, words[1:]) if kind == "option"}
     else:
-        given = set(words)
-    return Output(json="--json" in given, debug="--debug" in given)
+        flags = set(words)
+    return Output(json="--json" in flags, debug="--debug" in flags)
 
 
 @contextmanager

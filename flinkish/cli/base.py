@@ -63,9 +63,9 @@ def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[
     ``"$UNSET"`` in a script is an empty word: as a path it would be the working directory, as a
     name every job. What goes to the program unread (the type UNPROCESSED) may be empty.
     """
-    given, _, _ = command.make_parser(ctx).parse_args(list(args))
+    values_by_name, _, _ = command.make_parser(ctx).parse_args(list(args))
     for parameter in command.params:
-        value = given.get(parameter.name)
+        value = values_by_name.get(parameter.name)
         if parameter.type is click.UNPROCESSED:
             continue
         values = [value] if isinstance(value, str) else value
@@ -196,12 +196,12 @@ def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    found: dict[str, click.Option] = {}
+    options: dict[str, click.Option] = {}
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             for spelling in (*parameter.opts, *parameter.secondary_opts):
-                found[spelling] = parameter
-    return found
+                options[spelling] = parameter
+    return options
 
 
 def _well_spelt(command: click.Command, word: str) -> bool:

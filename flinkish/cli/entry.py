@@ -96,10 +96,10 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         return False
     running, scheduled = "running" in flags, "scheduled" in flags
     everything = "everything" in flags
-    found = read_jobs(path, running=running, scheduled=scheduled, everything=everything, name=name)
-    if found is None:
+    answer = read_jobs(path, running=running, scheduled=scheduled, everything=everything, name=name)
+    if answer is None:
         return False
-    rows, failed = found
+    rows, failed = answer
     from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
     from flinkish.cli.output.text import folded, terminal_width
 
@@ -108,9 +108,9 @@ def list_plainly(arguments: Sequence[str]) -> bool:
     if not json and not quiet:
         said = failed_notice(failed)
         if not rows:
-            told = notice(running=running, scheduled=scheduled, everything=everything, name=name)
+            empty = notice(running=running, scheduled=scheduled, everything=everything, name=name)
             absent = [absent_notice(f"sqlite:///{path}")] if is_absent(path) else []
-            said = [*told, *absent, *said]
+            said = [*empty, *absent, *said]
         width = terminal_width(sys.stderr)
         sys.stderr.write("".join(f"{part}\n" for line in said for part in folded(line, width)))
     return True

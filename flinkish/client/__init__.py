@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flinkish.client.reporter import Progress, Reporter, SilentReporter
     from flinkish.client.retention import PruneResult
     from flinkish.client.savepoints import Savepoint
-    from flinkish.client.submission import Start
+    from flinkish.client.waiting import Start
     from flinkish.messages.launch import Program
     from flinkish.messages.restore_options import RestoreOptions
 
@@ -65,7 +65,7 @@ _HOMES = {
     "RestoreOptions": "messages.restore_options",
     "Savepoint": "client.savepoints",
     "SilentReporter": "client.reporter",
-    "Start": "client.submission",
+    "Start": "client.waiting",
     "prune": "client.client",
 }
 

@@ -14,7 +14,7 @@ from flinkish.client.outcomes import Removal, warnings_of
 from flinkish.client.retention import remove_old
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
 from flinkish.messages.requests import LeftOut, RequestResult
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.lookup import name_matches
@@ -49,7 +49,7 @@ class JobOutcome:
     skipped: str | None = None
 
     @property
-    def savepoint(self) -> SavepointResult | None:
+    def savepoint(self) -> SavepointSummary | None:
         """The new savepoint, if there is one."""
         return None if self.result is None else self.result.savepoint
 

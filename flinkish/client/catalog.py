@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
-from flinkish.errors import FlinkishError, SavepointNotFound
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.errors import FlinkishError, PartialFailure, SavepointNotFound
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
@@ -33,6 +33,18 @@ class Imported:
     new: tuple[str, ...]
     failed: tuple[tuple[str, FlinkishError], ...]
 
+    @property
+    def failure(self) -> FlinkishError | None:
+        """The error of an import that could not read all, or None."""
+        if not self.failed:
+            return None
+        path, first = self.failed[0]
+        if not self.entries and len(self.failed) == 1:
+            return first
+        return PartialFailure(
+            f"{len(self.failed)} could not be imported: {path}: {first.message}", hint=first.hint
+        )
+
 
 @dataclass(frozen=True)
 class Listed:
@@ -46,7 +58,7 @@ class Listed:
         What was found, newest first.
     damage : mapping of str to FlinkishError
         Paths of those that are not whole, as far as a look at the sizes of their files shows.
-    gone : tuple of SavepointRecord
+    gone : tuple of SavepointSummary
         Records of the registry whose savepoints are gone.
     warnings : tuple of str
         Sentences about savepoints with times in the future.
@@ -55,7 +67,7 @@ class Listed:
     location: str
     catalog: Catalog
     damage: Mapping[str, FlinkishError]
-    gone: tuple[SavepointRecord, ...] = ()
+    gone: tuple[SavepointSummary, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -110,7 +122,7 @@ def list_registry(context: Context) -> Listed:
     return _looked_at("", catalog, tuple(records[path] for path in catalog.missing))
 
 
-def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointRecord, ...] = ()) -> Listed:
+def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ...] = ()) -> Listed:
     from flinkish.client.retention import in_the_future
     from flinkish.savepoint.directory.catalog import find_damage
     from flinkish.savepoint.directory.places import is_future
@@ -121,27 +133,20 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointRecord, ...
     return Listed(location, catalog, damage, gone, tuple(in_the_future(each) for each in future))
 
 
-def find_savepoints(
-    paths: Sequence[str],
-) -> tuple[tuple[CatalogEntry, ...], tuple[tuple[str, FlinkishError], ...]]:
-    """Return the savepoints at the given paths, and the paths that cannot be read.
+def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
+    """Add savepoints to the registry that it does not know, or takes for disposed.
 
     Parameters
     ----------
+    context : Context
+        Has the registry.
     paths : sequence of str
-        Savepoints, and directories of savepoints.
-    """
-    entries: list[CatalogEntry] = []
-    failed: list[tuple[str, FlinkishError]] = []
-    for path in paths:
-        found, errors = _find(path)
-        entries += found
-        failed += errors
-    return tuple(entries), tuple(failed)
+        Each a savepoint, or a directory of savepoints.
 
-
-def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ...]:
-    """Add savepoints that the registry does not know, or takes for disposed; return their paths.
+    Returns
+    -------
+    Imported
+        What cannot be read is in its ``failed``.
 
     Raises
     ------
@@ -150,6 +155,12 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
     """
     from flinkish.savepoint.directory.places import place_keys
 
+    entries: list[CatalogEntry] = []
+    failed: list[tuple[str, FlinkishError]] = []
+    for path in paths:
+        readable, errors = _find(path)
+        entries += readable
+        failed += errors
     registry = context.writable_registry
     known = {key for record in registry.savepoints() for key in place_keys(record.path)}
     new = []
@@ -159,7 +170,7 @@ def register(context: Context, entries: Sequence[CatalogEntry]) -> tuple[str, ..
             registry.add_savepoint(_record(entry))
             known |= keys
             new.append(entry.path)
-    return tuple(new)
+    return Imported(tuple(entries), tuple(new), tuple(failed))
 
 
 def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishError]]]:
@@ -168,39 +179,36 @@ def _find(path: str) -> tuple[Sequence[CatalogEntry], list[tuple[str, FlinkishEr
 
     try:
         directory = savepoint_directory(path)
-        found = read_paths([directory], whole=True)
-        if found.missing:
-            found = read_catalog(directory)
+        catalog = read_paths([directory], whole=True)
+        if catalog.missing:
+            catalog = read_catalog(directory)
     except FlinkishError as error:
         return (), [(path, error)]
-    failed = [(each.path, each.error) for each in found.unreadable]
-    if not found.savepoints and not failed:
+    failed = [(each.path, each.error) for each in catalog.unreadable]
+    if not catalog.savepoints and not failed:
         failed = [(path, SavepointNotFound(f"no savepoint at {path} or below it", path=path))]
-    return _without_links(found.savepoints), failed
+    return _without_links(catalog.savepoints), failed
 
 
 def _without_links(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     """Return each savepoint once, by the path that is not a link."""
-    found = {entry.path: entry for entry in entries if entry.leads_to is None}
+    by_path = {entry.path: entry for entry in entries if entry.leads_to is None}
     for entry in entries:
-        if entry.leads_to is not None and entry.leads_to not in found:
-            found[entry.leads_to] = replace(entry, path=entry.leads_to, leads_to=None)
-    return tuple(found.values())
+        if entry.leads_to is not None and entry.leads_to not in by_path:
+            by_path[entry.leads_to] = replace(entry, path=entry.leads_to, leads_to=None)
+    return tuple(by_path.values())
 
 
-def _record(entry: CatalogEntry) -> SavepointRecord:
+def _record(entry: CatalogEntry) -> SavepointSummary:
     header = entry.header
-    return SavepointRecord(
+    return SavepointSummary(
         path=entry.path,
-        job_id=header.job_id,
+        job_id=header.job.job_id,
         created=header.created,
         format=header.format,
         bytes=entry.bytes,
         files=entry.files,
         duration=0.0,  # its duration is recorded nowhere
-        queries=tuple(
-            {"name": query.name, "batch_id": query.batch_id, "query_id": query.query_id}
-            for query in entry.queries
-        ),
+        queries=tuple(SavedQuery(q.name, q.batch_id, q.query_id) for q in entry.queries),
         trigger=header.trigger,
     )

@@ -10,7 +10,6 @@ from flinkish.client import all_jobs, migration, offline
 from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import accept, refuse
 from flinkish.client.job import Job, opened
-from flinkish.client.program import own_application
 from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
 from flinkish.client.savepoints import Savepoint, open_savepoint
@@ -85,8 +84,8 @@ class Client(ProgramRunner):
         """
         registry = self._context.registry
         listed = registry.jobs(states=None if include_final else ACTIVE_STATES)
-        found = reconcile(registry, [job for job in listed if name is None or job.name == name])
-        jobs = [Job.of(self._context, job) for job in found]
+        records = reconcile(registry, [job for job in listed if name is None or job.name == name])
+        jobs = [Job.of(self._context, job) for job in records]
         return [job for job in jobs if include_final or not job.is_final]
 
     def job(self, reference: str) -> Job:
@@ -236,13 +235,6 @@ class Client(ProgramRunner):
         FlinkishError
             The application refused the migration or failed.
         """
-        asked = changes or migration.Changes()
-        asked.check()
-        old = open_savepoint(self._context, location_of(savepoint))._opened
-        new = [
-            migration.new_schema(old, name, lambda schema=schema: schema)  # type: ignore[misc]
-            for name, schema in (schemas or {}).items()
-        ]
         program = Program(
             master=master,
             spark_home=spark_home,
@@ -250,12 +242,15 @@ class Client(ProgramRunner):
             client_python=client_python,
             conf=dict(conf or {}),
         )
-        done = migration.migrate(
+        result = migration.migrate(
             self._context,
-            migration.migration_for(old, directory, asked, new),
-            *own_application(program, self._context.config),
+            location_of(savepoint),
+            directory,
+            changes or migration.Changes(),
+            tuple((schemas or {}).items()),
+            program,
         )
-        return open_savepoint(self._context, done.savepoint.path)
+        return open_savepoint(self._context, result.savepoint.path)
 
     def prune(
         self,

@@ -69,8 +69,8 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
         A checkpoint cannot be reached.
     """
     registry = context.registry
-    known = _with_newest(registry.queries(job.job_id))
-    before = {query.name: query.batch_id for query in known}
+    committed = _with_newest(registry.queries(job.job_id))
+    before = {query.name: query.batch_id for query in committed}
 
     def behind(queries: list[QueryStatus]) -> list[QueryStatus]:
         return [q for q in queries if q.active and not _moved(before.get(q.name), q.batch_id)]
@@ -80,7 +80,7 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
             return now.state.is_final
         return not behind(_with_newest(registry.queries(job.job_id)))
 
-    local = all(query.checkpoint_dir.startswith("/") for query in known)
+    local = all(query.checkpoint_dir.startswith("/") for query in committed)
     poll = _POLL_LOCAL if local else _POLL_REMOTE
     with interruptible(
         f"stopped waiting; job {job.job_id} keeps running", f"flinkish checkpoint {job.job_id}"
@@ -105,11 +105,11 @@ def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
     """
     from flinkish.checkpoint.cut import newest_committed_batch
 
-    found = []
+    newest = []
     for query in queries:
         batch = newest_committed_batch(query.checkpoint_dir)
-        found.append(query if batch is None else replace(query, batch_id=batch))
-    return found
+        newest.append(query if batch is None else replace(query, batch_id=batch))
+    return newest
 
 
 def _some(job: JobRecord, queries: list[QueryStatus]) -> tuple[QueryStatus, ...]:

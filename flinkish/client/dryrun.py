@@ -15,8 +15,8 @@ from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
-from flinkish.restore.plan.kafka_sink import may_be_kafka, sink_format
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
+from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import open_restore_source
 
@@ -81,7 +81,7 @@ def known_runs(
     """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``.
 
     Also of those that went back to an earlier batch of them, under another query id: only the rows
-    of a Kafka sink are counted by them, and all jobs are looked through for them.
+    of an at-least-once sink are counted by them, and all jobs are looked through for them.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def known_runs(
                 for job, query in registry.find_query(query_id)
                 if job.job_id != own
             ),
-            *(runs_under_other_ids(registry, query_id, own) if may_be_kafka(sink) else ()),
+            *(runs_under_other_ids(registry, query_id, own) if may_repeat(sink) else ()),
         )
         for query_id, sink in sinks.items()
     }

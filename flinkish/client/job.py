@@ -10,11 +10,10 @@ from flinkish.client import lifecycle
 from flinkish.client.context import Context
 from flinkish.client.outcomes import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
-from flinkish.client.submission import Start, start_of
 from flinkish.client.wait_goals import parse_goal
-from flinkish.client.waiting import look, wait_for, wait_until_started
+from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState
 
 
@@ -58,7 +57,7 @@ class Job:
         """Return its streaming queries, as its driver last reported them."""
         return self._context.registry.queries(self.job_id)
 
-    def savepoints(self) -> Sequence[SavepointRecord]:
+    def savepoints(self) -> Sequence[SavepointSummary]:
         """Return its savepoints that the registry knows."""
         return self._context.registry.savepoints(self.job_id)
 

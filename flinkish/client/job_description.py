@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, Request
@@ -26,7 +26,7 @@ class JobDescription:
         The recorded restarts, with their reasons.
     queries : tuple of QueryStatus
         What its driver last reported of each query.
-    savepoints : tuple of SavepointRecord
+    savepoints : tuple of SavepointSummary
         Its savepoints.
     requests : tuple of Request
         What was asked of it.
@@ -38,7 +38,7 @@ class JobDescription:
     history: tuple[JobStateChange, ...]
     restarts: tuple[JobStateChange, ...]
     queries: tuple[QueryStatus, ...]
-    savepoints: tuple[SavepointRecord, ...]
+    savepoints: tuple[SavepointSummary, ...]
     requests: tuple[Request, ...]
     upgrades: tuple[Upgrade, ...]
 
@@ -70,5 +70,5 @@ def full_history(job: JobRecord, recorded: Sequence[JobStateChange]) -> tuple[Jo
     if not recorded or recorded[-1].state is job.state:
         return tuple(recorded)
     reason = str((job.failure or {}).get("message") or "")
-    found = JobStateChange(job.state, job.end_time or job.start_time, reason or None)
-    return (*recorded, found)
+    last = JobStateChange(job.state, job.end_time or job.start_time, reason or None)
+    return (*recorded, last)

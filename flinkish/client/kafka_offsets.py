@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.connectors.kafka.reading import Available, Topics, position_of
 from flinkish.errors import UsageError
-from flinkish.restore.plan.kafka_reading import Available, Topics, position_of
-from flinkish.restore.source.restore_inputs import plain_signature
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,22 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
     query
         As ``savepoint show --json`` describes it.
     """
-    found = []
+    positions = []
     sources = query["source"] if isinstance(query["source"], list) else []
     for entry, offset in enumerate(query["offsets"]):
         record = sources[entry] if entry < len(sources) else None
         record = record if isinstance(record, dict) else {}
-        reads = plain_signature(record.get("signature")) or record.get("description")
+        reads = record.get("signature") or record.get("description")
         position = position_of(offset)
         if position is None or not str(reads or "kafka").lower().startswith("kafka"):
             continue
         name = record.get("uid") or reads
-        found += [
+        positions += [
             PartitionOffset(entry, None if name is None else str(name), topic, number, at)
             for topic, offsets in position.items()
             for number, at in offsets.items()
         ]
-    return tuple(found)
+    return tuple(positions)
 
 
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
@@ -77,13 +76,13 @@ def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     UsageError
         There are none.
     """
-    found = {each.topic for offsets in queries for each in offsets}
-    if not found:
+    topics = {each.topic for offsets in queries for each in offsets}
+    if not topics:
         raise UsageError(
             "the savepoint has no Kafka offsets, so there is no lag",
             hint="omit --lag",
         )
-    return found
+    return topics
 
 
 def with_lag(offsets: Sequence[PartitionOffset], topics: Topics) -> tuple[PartitionOffset, ...]:
@@ -143,7 +142,7 @@ def ask_lag(
     BrokerError
         It does not answer.
     """
-    from flinkish.restore.check.kafka_topics import topics_of
+    from flinkish.connectors.kafka.topics import topics_of
 
     topics = topics_of(servers, names=topics_in(queries))
     return [with_lag(offsets, topics) for offsets in queries]

@@ -53,12 +53,12 @@ def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
         Which jobs.
     """
     if wanted.failed:
-        found = unacknowledged(context)
+        jobs = unacknowledged(context)
     else:
         # Select by state before checking the processes, and filter after: a dead job is not
         # running, it has failed.
         registry, states = context.registry, wanted.states
         if states is not None and JobState.FAILED in states:
             states = ACTIVE_STATES.union(states)
-        found = reconcile(registry, registry.jobs(states=states))
-    return [job for job in found if wanted.takes(job)]
+        jobs = reconcile(registry, registry.jobs(states=states))
+    return [job for job in jobs if wanted.takes(job)]

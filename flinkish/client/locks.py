@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Locks:
-    """The locks of a directory, and which of them would be removed.
+    """The locks of a directory, and which of them were removed, or would be.
 
     Parameters
     ----------
@@ -27,7 +28,7 @@ class Locks:
     stale : frozenset of str
         Names of the locks that no process refreshes any more.
     chosen : tuple of FoundLease
-        The locks to be removed.
+        The locks that were removed, or would be.
     """
 
     directory: str
@@ -37,12 +38,19 @@ class Locks:
 
     @property
     def alive(self) -> tuple[FoundLease, ...]:
-        """The locks to be removed whose owners may still be at work."""
+        """Those of the chosen locks whose owners may still be at work."""
         return tuple(each for each in self.chosen if each.name not in self.stale)
 
 
-def find_locks(context: Context, directory: str | None, *, force: bool = False) -> Locks:
-    """Return the locks of a directory of savepoints.
+def unlock(
+    context: Context,
+    directory: str | None,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    agree: Callable[[Locks], object] | None = None,
+) -> Locks:
+    """Remove the locks of a directory of savepoints that no process refreshes any more.
 
     Parameters
     ----------
@@ -52,13 +60,22 @@ def find_locks(context: Context, directory: str | None, *, force: bool = False) 
         A path or a URL; None means the configured directory.
     force : bool
         Whether to remove locks whose owners may be alive, too.
+    dry_run : bool
+        Remove nothing.
+    agree : callable, optional
+        Called before locks are removed whose owners may be alive; raises ConsentNeeded to refuse.
+
+    Returns
+    -------
+    Locks
+        All locks, and those that were removed.
 
     Raises
     ------
     NoSavepointDirectory
         No directory is given or configured.
     StorageError
-        The directory cannot be read.
+        The directory cannot be read, or the locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
@@ -70,27 +87,19 @@ def find_locks(context: Context, directory: str | None, *, force: bool = False) 
             hint="flinkish savepoint unlock DIR",
         )
     location = storage.locate(where)
-    found = leases.find_leases(location)
+    held = leases.find_leases(location)
     now = time.time()
-    stale = frozenset(each.name for each in found if not each.is_foreign and each.is_stale(now))
-    chosen = tuple(each for each in found if force or each.name in stale)
-    return Locks(location, tuple(found), stale, chosen)
-
-
-def remove_locks(locks: Locks) -> None:
-    """Remove the chosen locks of a directory.
-
-    Raises
-    ------
-    StorageError
-        The locks cannot be removed.
-    """
-    from flinkish import storage
-    from flinkish.savepoint.directory import leases
-
-    for each in locks.chosen:
-        leases.remove(locks.directory, each.name)
-    storage.remove_empty_directories(locks.directory, [leases.DIRECTORY])
+    stale = frozenset(each.name for each in held if not each.is_foreign and each.is_stale(now))
+    chosen = tuple(each for each in held if force or each.name in stale)
+    locks = Locks(location, tuple(held), stale, chosen)
+    if dry_run:
+        return locks
+    if locks.alive and agree is not None:
+        agree(locks)
+    for each in chosen:
+        leases.remove(location, each.name)
+    storage.remove_empty_directories(location, [leases.DIRECTORY])
+    return locks
 
 
 def damage_text(locks: Locks, lease: FoundLease, *, gone: bool) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
@@ -76,14 +76,14 @@ class JobFacts:
         Its queries as its driver last reported them.
     history : sequence of JobStateChange
         Its states, oldest first.
-    savepoint : SavepointRecord or None
+    savepoint : SavepointSummary or None
         Its newest savepoint.
     """
 
     job: JobRecord
     queries: Sequence[QueryStatus] = ()
     history: Sequence[JobStateChange] = ()
-    savepoint: SavepointRecord | None = None
+    savepoint: SavepointSummary | None = None
 
 
 def measure(context: Context) -> list[Metric]:
@@ -164,11 +164,11 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
             """Yield the metrics as the library's own."""
             for metric in listed:
                 family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-                made = family(metric.name, metric.help)
+                metric_family = family(metric.name, metric.help)
                 for sample in metric.samples:
                     labels = {name: _encodable(value) for name, value in sample.labels.items()}
-                    made.add_sample(metric.name, labels, sample.value)
-                yield made
+                    metric_family.add_sample(metric.name, labels, sample.value)
+                yield metric_family
 
     # A registry of its own: the library's default one adds numbers of this very process.
     own = CollectorRegistry()

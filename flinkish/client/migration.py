@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,12 @@ from flinkish.checkpoint.format.pins import (
     PIN_JOIN_FORMAT,
 )
 from flinkish.client.context import Context, requester
+from flinkish.client.program import DEFAULT_SPARK, own_application
 from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import RegistryError, UsageError
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Program
 from flinkish.messages.migration import Migration, MigrationResult, NewSchema
 
 if TYPE_CHECKING:
@@ -72,72 +73,46 @@ class Changes:
         return {pin: str(version) for pin, version in asked if version is not None}
 
 
-def migration_for(
-    savepoint: OpenSavepoint,
+@dataclass(frozen=True)
+class MigrationPlan:
+    """What a migration would do.
+
+    Parameters
+    ----------
+    savepoint : str
+        Location of the old savepoint.
+    migration : Migration
+        The migration, in the form that the driver receives.
+    operators : tuple of PlannedRewrite
+        What would be done with the state of each operator.
+    """
+
+    savepoint: str
+    migration: Migration
+    operators: tuple[PlannedRewrite, ...]
+
+
+def plan_migration(
+    context: Context,
+    path: str,
     target: str,
     changes: Changes,
-    schemas: Sequence[NewSchema] = (),
-) -> Migration:
-    """Return the migration of a savepoint, in the form that the driver receives.
-
-    Parameters
-    ----------
-    savepoint : OpenSavepoint
-        The old savepoint.
-    target : str
-        The parent of the new savepoint's directory.
-    changes : Changes
-        The requested changes.
-    schemas : sequence of NewSchema
-        New schemas of values; see :func:`new_schema`.
-    """
-    return Migration(
-        path=savepoint.path,
-        target=target,
-        partitions=changes.partitions,
-        backend=changes.backend,
-        compression=changes.compression,
-        checkpoint_format=changes.checkpoint_format,
-        formats=changes.formats(),
-        schemas=tuple(schemas),
-        owner=requester(),
-        type=changes.type,
-    )
-
-
-def new_schema(savepoint: OpenSavepoint, name: str, read: Callable[[], Any]) -> NewSchema:
-    """Return a new schema for the values of one state.
-
-    Parameters
-    ----------
-    savepoint : OpenSavepoint
-        The old savepoint.
-    name : str
-        ``[QUERY/]UID[/STATE]``.
-    read : callable
-        Returns the Avro schema as JSON data; called when the state has been found.
+    schemas: Sequence[tuple[str, Any]] = (),
+    program: Program = DEFAULT_SPARK,
+) -> MigrationPlan:
+    """Plan a migration as :func:`migrate` would carry it out; nothing is started.
 
     Raises
     ------
     UsageError
-        There is no such state.
-    """
-    from flinkish.savepoint.format.operator_lookup import find_operator
-
-    query, operator, state = find_operator(savepoint, name)
-    return NewSchema(query.name, operator.ordinal, state, read(), name)
-
-
-def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
-    """Return what would be done with each operator; nothing is started.
-
-    Raises
-    ------
-    UsageError
-        A library that the plan needs is missing.
+        As for :func:`migrate`, or a library that the plan needs is missing.
     Incompatible, Corrupt, UnsupportedFormat
         The migration is refused.
+    LaunchFailed
+        The application could not be started.
     """
+    savepoint, migration = _requested(path, target, changes, schemas)
+    own_application(program, context.config)
     try:
         from flinkish.savepoint.state.migration_targets import plan_rewrite
     except ImportError as error:
@@ -145,23 +120,33 @@ def plan_migration(savepoint: OpenSavepoint, migration: Migration) -> list[Plann
             f"cannot plan the rewrite here: {error}",
             hint="install the requirements: pip install 'flinkish[engine]'",
         ) from error
-    return plan_rewrite(savepoint, migration)
+    return MigrationPlan(savepoint.path, migration, tuple(plan_rewrite(savepoint, migration)))
 
 
 def migrate(
-    context: Context, migration: Migration, launch: Launch, installation: Installation
+    context: Context,
+    path: str,
+    target: str,
+    changes: Changes,
+    schemas: Sequence[tuple[str, Any]] = (),
+    program: Program = DEFAULT_SPARK,
 ) -> MigrationResult:
-    """Write the new savepoint and add it to the registry.
+    """Write a new savepoint with the state of an old one, and add it to the registry.
 
     Parameters
     ----------
     context : Context
         Has the registry; its reporter receives the progress.
-    migration : Migration
-        See :func:`wanted`.
-    launch, installation : Launch, Installation
-        The Spark application that rewrites the state; see
-        :func:`flinkish.client.program.own_application`.
+    path : str
+        The old savepoint.
+    target : str
+        The parent of the new savepoint's directory.
+    changes : Changes
+        The requested changes.
+    schemas : sequence of (str, JSON data)
+        New Avro schemas of values, each for a state ``[QUERY/]UID[/STATE]``.
+    program : Program
+        The Spark that rewrites the state; see :func:`flinkish.client.program.own_application`.
 
     Returns
     -------
@@ -170,19 +155,52 @@ def migrate(
 
     Raises
     ------
+    UsageError
+        There is no such state, or changes exclude each other.
     LaunchFailed
         The application cannot be started.
     FlinkishError
         The application refused the migration or failed.
     """
-    done = rewrite(context, migration, launch, installation)
+    _, migration = _requested(path, target, changes, schemas)
+    result = rewrite(context, migration, *own_application(program, context.config))
     try:
-        context.writable_registry.add_savepoint(done.record)
+        context.writable_registry.add_savepoint(result.savepoint)
     except RegistryError as error:
         context.reporter.warning(
             f"the new savepoint could not be added to the registry: {error.message}"
         )
-    return done
+    return result
+
+
+def _requested(
+    path: str, target: str, changes: Changes, schemas: Sequence[tuple[str, Any]]
+) -> tuple[OpenSavepoint, Migration]:
+    """Open the old savepoint and return the migration, in the form that the driver receives."""
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    changes.check()
+    savepoint = open_savepoint(path)
+    return savepoint, Migration(
+        path=savepoint.path,
+        target=target,
+        partitions=changes.partitions,
+        backend=changes.backend,
+        compression=changes.compression,
+        checkpoint_format=changes.checkpoint_format,
+        formats=changes.formats(),
+        schemas=tuple(_new_schema(savepoint, name, schema) for name, schema in schemas),
+        owner=requester(),
+        type=changes.type,
+    )
+
+
+def _new_schema(savepoint: OpenSavepoint, name: str, schema: Any) -> NewSchema:
+    """Return a new schema for the values of the state ``name``; UsageError if there is none."""
+    from flinkish.savepoint.format.operator_lookup import find_operator
+
+    query, operator, state = find_operator(savepoint, name)
+    return NewSchema(query.name, operator.state.ordinal, state, schema, name)
 
 
 def rewrite(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.cut import committed_batches, newest_committed_batch
 from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
@@ -23,7 +23,7 @@ from flinkish.client.reporter import Progress, Reporter
 from flinkish.client.requests import savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
-from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, NoCommittedBatch, RegistryError
+from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
 from flinkish.launch.offline import (
     check_owner,
     check_savable,
@@ -34,14 +34,13 @@ from flinkish.launch.offline import (
 from flinkish.messages.launch import Launch
 from flinkish.messages.migration import Migration
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointRecord, SavepointResult
+from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointSummary
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
     QuerySource,
-    SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.state.scratch import scratch_directory
@@ -95,9 +94,8 @@ def save_dead_job(
     )
     for name in sorted({query.name for query in queries} - facts.keys()):
         reporter.warning(
-            f"query '{name}' was run by an older flinkish, which recorded no operator "
-            "ids: only the same program can restore the savepoint, operator by operator "
-            "in order"
+            f"query '{name}' ended before its driver recorded its operator ids: only the same "
+            "program can restore the savepoint, operator by operator in order"
         )
     started = registry.now()
     arguments = SavepointArguments(target, format_, offline=True, full=full)
@@ -120,7 +118,7 @@ def save_dead_job(
     sources = [replace(source, batch_id=batches[source.name]) for source in sources]
     try:
         with _naming_whole_batches(places, batches):
-            savepoint, record = _write(
+            savepoint = _write(
                 context,
                 arguments,
                 launch,
@@ -139,10 +137,10 @@ def save_dead_job(
     except FlinkishError as error:
         _record(context, job, arguments, started, error=error.to_record())
         raise
-    request_id = new_request_id()
+    savepoint = replace(savepoint, request_id=new_request_id())
     result = RequestResult(savepoint, left_out=left, complete=complete)
-    _remember(context, lambda: registry.add_savepoint(replace(record, request_id=request_id)))
-    request = _record(context, job, arguments, started, request_id, result=result)
+    _remember(context, lambda: registry.add_savepoint(savepoint))
+    request = _record(context, job, arguments, started, savepoint.request_id, result=result)
     return reported(reporter, Outcome.of(request, job))
 
 
@@ -197,8 +195,7 @@ def save_checkpoints(
     newest = 0.0
     for key, place in by_name.items():
         check_owner(context.registry, ids[key], place)
-        if newest_committed_batch(place) is None:
-            raise NoCommittedBatch(f"the query at {place} has not committed a batch yet")
+        committed_batches(place)  # raises if there is none
         newest = max(newest, last_written(place))
     batches = {key: _batch_of(context, place, batch) for key, place in by_name.items()}
     if may_be_running(newest, time.time()) and not dry_run:
@@ -227,8 +224,8 @@ def save_checkpoints(
     )
     with _naming_whole_batches(by_name, batches):
         arguments = SavepointArguments(directory, format_, offline=True, full=full)
-        savepoint, record = _write(context, arguments, launch, job, sources)
-    _remember(context, lambda: context.writable_registry.add_savepoint(record))
+        savepoint = _write(context, arguments, launch, job, sources)
+    _remember(context, lambda: context.writable_registry.add_savepoint(savepoint))
     taken = replace(outcome, state=RequestState.COMPLETED, result=RequestResult(savepoint))
     return with_removal(context, taken, keep, on_taken)
 
@@ -297,15 +294,11 @@ def _write(
     launch: Launch,
     job: SavepointJob,
     sources: Sequence[QuerySource],
-) -> tuple[SavepointResult, SavepointRecord]:
-    """Take the requested savepoint; return its result and its record for the registry.
-
-    ``launch`` is the Spark that rewrites a canonical savepoint.
-    """
+) -> SavepointSummary:
+    """Take the requested savepoint; ``launch`` is the Spark that rewrites a canonical one."""
     target = arguments.target
     if arguments.format == FORMAT_NATIVE:
-        info = _write_native(context, target, job, sources, full=arguments.full)
-        return info.to_result(), info.to_record()
+        return _write_native(context, target, job, sources, full=arguments.full)
     launch, installation = pinned(launch)
     with scratch_directory(target, job.job_id, job.owner) as scratch:
         native = _write_native(context, join(scratch, "native"), job, sources, full=arguments.full)
@@ -321,7 +314,7 @@ def _write(
             launch,
             installation,
         )
-    return answer.savepoint, answer.record
+    return answer.savepoint
 
 
 def _write_native(
@@ -331,7 +324,7 @@ def _write_native(
     sources: Sequence[QuerySource],
     *,
     full: bool,
-) -> SavepointInfo:
+) -> SavepointSummary:
     return write_savepoint(
         target,
         job,

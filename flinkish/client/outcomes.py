@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flinkish.client.reporter import Reporter
 from flinkish.errors import FlinkishError
 from flinkish.messages.requests import LeftOut, RequestResult
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 
 #: The warning about a savepoint of a program that may still be starting queries.
@@ -84,7 +84,7 @@ class Outcome:
         )
 
     @property
-    def savepoint(self) -> SavepointResult | None:
+    def savepoint(self) -> SavepointSummary | None:
         """The new savepoint, if there is one."""
         return None if self.result is None else self.result.savepoint
 

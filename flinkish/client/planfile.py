@@ -183,23 +183,23 @@ def savepoint_digest(path: str) -> str:
 
     Raises SavepointNotFound.
     """
-    from flinkish.restore.source.plain_checkpoints import adopt_cuts
+    from flinkish.restore.source.restore_source import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME
     from flinkish.savepoint.format.reader import savepoint_directory
 
     directory = savepoint_directory(path)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         metadata = storage.read_bytes(storage.join(directory, FILE_NAME))
     except FileNotFoundError:
         pass
     else:
-        found.update(hashlib.sha256(metadata).digest())
-        return found.hexdigest()
+        digest.update(hashlib.sha256(metadata).digest())
+        return digest.hexdigest()
     for key, cut in adopt_cuts(path).items():
         text = json.dumps([key, cut.query_id, cut.batch_id, *cut.offsets, *cut.files])
-        found.update(text.encode())
-    return found.hexdigest()
+        digest.update(text.encode())
+    return digest.hexdigest()
 
 
 def program_digest(launch: Launch) -> str:
@@ -214,11 +214,11 @@ def program_digest(launch: Launch) -> str:
 
 
 def _digest_of_files(paths: Sequence[str]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
         try:
             with open(path, "rb") as file:
-                found.update(hashlib.sha256(file.read()).digest())
+                digest.update(hashlib.sha256(file.read()).digest())
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error.strerror}", path=path) from error
-    return found.hexdigest()
+    return digest.hexdigest()

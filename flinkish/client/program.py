@@ -116,6 +116,10 @@ def pinned(launch: Launch) -> tuple[Launch, Installation]:
     return programs.pinned(launch, installation), installation
 
 
+#: The Spark that the configuration and the environment name.
+DEFAULT_SPARK = Program()
+
+
 def own_application(program: Program, config: Config) -> tuple[Launch, Installation]:
     """Return the launch of an application of flinkish itself, and its Spark.
 
@@ -134,6 +138,16 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     where = working_directory(instead="/")
     complete = {**vars(program), "options": config.to_options(), "working_directory": where}
     return pinned(Launch(**complete))
+
+
+def checkpoint_directory(config: Config) -> str:
+    """Return the directory below which jobs get their checkpoints, a path or a URL."""
+    directory = config.get("execution.checkpointing.dir") or ""
+    if directory.startswith("/"):
+        return directory
+    from flinkish.storage import locate
+
+    return locate(directory)
 
 
 def asked_partitions(launch: Launch) -> int | None:

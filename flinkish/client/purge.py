@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.client.context import Context
+from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
-from flinkish.client.submission import checkpoint_directory
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.known_jobs import standing
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
@@ -99,8 +99,8 @@ class PurgeResult:
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
         """The errors of failed removals."""
-        found = [each.error for each in self.jobs] + [each.error for each in self.leftovers]
-        return tuple(error for error in found if error is not None)
+        errors = [each.error for each in self.jobs] + [each.error for each in self.leftovers]
+        return tuple(error for error in errors if error is not None)
 
     @property
     def failure(self) -> PartialFailure | None:
@@ -123,7 +123,7 @@ def purge_jobs(
     *,
     failed: bool = False,
     dry_run: bool = False,
-    agreed: Collection[str] | None = None,
+    agree: Callable[[PurgeResult], object] | None = None,
 ) -> PurgeResult:
     """Remove the jobs that ended more than ``age`` seconds ago, and what older rehearsals left.
 
@@ -137,9 +137,9 @@ def purge_jobs(
         Also jobs that ran and failed, if nobody has acknowledged it.
     dry_run : bool
         Only return what would be done.
-    agreed : collection of str, optional
-        Remove at most these jobs (ids) and leftovers (locations), which a dry run has shown; None
-        removes all.
+    agree : callable, optional
+        Called with what would be done, if anything would be removed, before anything is; it raises
+        ConsentNeeded to refuse. Afterwards nothing else is removed.
 
     Returns
     -------
@@ -150,7 +150,28 @@ def purge_jobs(
     ------
     RegistryError
         The registry cannot be read.
+    ConsentNeeded
+        ``agree`` refused.
     """
+    plan = _purged(context, age, failed=failed, dry_run=True)
+    if dry_run or not (plan.going or plan.going_leftovers):
+        return replace(plan, dry_run=dry_run)
+    if agree is not None:
+        agree(plan)
+    agreed = {each.job.job_id for each in plan.going}
+    agreed |= {each.location for each in plan.going_leftovers}
+    return _purged(context, age, failed=failed, dry_run=False, agreed=agreed)
+
+
+def _purged(
+    context: Context,
+    age: float,
+    *,
+    failed: bool,
+    dry_run: bool,
+    agreed: Collection[str] | None = None,
+) -> PurgeResult:
+    """Purge, or plan it; with ``agreed`` only these jobs (ids) and leftovers (locations) may go."""
     rules = Rules(context.registry.now() - age, failed)
     jobs, savepoints = _facts(context, rules)
     outcomes = []
@@ -236,19 +257,15 @@ def _facts(
     saving = dict.fromkeys(registry.jobs_in_upgrades(), "it has an unfinished upgrade")
     saving |= _stand(registry, jobs)
     saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
-    found = tuple(
+    facts_of_jobs = tuple(
         _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
         for f in known
     )
-    return found, tuple(
+    return facts_of_jobs, tuple(
         SavepointFacts(
             record.path,
             _place(record.path),
-            {
-                str(query["query_id"]): int(query["batch_id"])
-                for query in record.queries
-                if query.get("query_id") is not None and query.get("batch_id") is not None
-            },
+            {query.query_id: query.batch_id for query in record.queries},
         )
         for record in records
     )
@@ -264,8 +281,8 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
-    found = [standing(registry, name) for name in sorted(names)]
-    stand = [each.job for each in found if each is not None]
+    standings = [standing(registry, name) for name in sorted(names)]
+    stand = [each.job for each in standings if each is not None]
     return {
         run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
@@ -293,7 +310,7 @@ def _known(
 def _origin(
     job: JobRecord,
     runs: Mapping[str, Sequence[QueryStatus]],
-    savepoints: Sequence[SavepointRecord],
+    savepoints: Sequence[SavepointSummary],
 ) -> str | None:
     """Return the place that a job was restored from, as long as it needs that."""
     spec = job.launch.restore
@@ -327,9 +344,9 @@ def _newest(run: RunFacts) -> int | None:
 def _checkpoint(job: JobRecord) -> Found | None:
     """Return the files of a job's directory of checkpoints; None if there is none."""
     path = job.checkpoint_dir
-    found = None if path is None else found_below(path)
-    if path is None or found is None or storage.base_name(path) == job.job_id:
-        return found
+    files = None if path is None else found_below(path)
+    if path is None or files is None or storage.base_name(path) == job.job_id:
+        return files
     return Found(stays="its name is not that of a checkpoint of flinkish")
 
 
@@ -343,14 +360,14 @@ def _log_bytes(path: str | None) -> int | None:
 
 
 def _saving(
-    context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointRecord]
+    context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointSummary]
 ) -> Mapping[str, str]:
     """Return the jobs of which a savepoint is written now, or may be, with the reason.
 
     What a job has left is saved by whoever asks for it: only the lease in the target tells. Targets
     are known from earlier savepoints and from the configuration.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     mine = {facts.job.job_id: facts for facts in candidates}
     targets: dict[str, set[str]] = {}
     for record in savepoints:
@@ -366,11 +383,11 @@ def _saving(
         except FlinkishError as error:
             context.reporter.warning(f"{target} was not checked: {error.message}")
             reason = f"a savepoint of it may be being written in {target}, which cannot be checked"
-            found.update((job_id, reason) for job_id in owners & mine.keys())
+            reasons.update((job_id, reason) for job_id in owners & mine.keys())
             continue
         for lease in leases:
-            found.update((job_id, lease.describe()) for job_id in _of(lease, mine.values()))
-    return found
+            reasons.update((job_id, lease.describe()) for job_id in _of(lease, mine.values()))
+    return reasons
 
 
 def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
@@ -388,7 +405,7 @@ def _place(location: str) -> str:
     if storage.is_local(location):
         return os.path.realpath(location)
     try:
-        found = storage.locate(location)
+        place = storage.locate(location)
     except StorageError:
         return location
-    return os.path.realpath(found) if storage.is_local(found) else found
+    return os.path.realpath(place) if storage.is_local(place) else place

@@ -154,10 +154,10 @@ def _rehearsals(directory: str, reporter: Reporter) -> Iterator[str]:
 
 
 def _looked_at(location: str, ended_before: float) -> Leftover | None:
-    found = found_below(location)
-    if found is None:
+    files = found_below(location)
+    if files is None:
         return None
-    stays, written = found.stays, found.modified
+    stays, written = files.stays, files.modified
     if stays is None:
         try:
             leases = find_leases(location)
@@ -165,4 +165,4 @@ def _looked_at(location: str, ended_before: float) -> Leftover | None:
             stays = f"it cannot be read: {error.message}"
         else:
             stays = why_it_stays(leases, written, ended_before, time.time())
-    return Leftover(location, written, found.bytes, stays)
+    return Leftover(location, written, files.bytes, stays)

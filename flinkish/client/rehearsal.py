@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from flinkish import storage
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
-from flinkish.client.program import find_spark
+from flinkish.client.program import checkpoint_directory, find_spark
 from flinkish.client.purge_files import new_rehearsal_directory
-from flinkish.client.submission import check_source, checkpoint_directory
+from flinkish.client.restoring import check_source
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
@@ -143,7 +143,7 @@ def rehearse_launch(
     )
     context.reporter.note("running the program on a copy of the state ...")
     try:
-        done = ask_driver(
+        rehearsed = ask_driver(
             task,
             replace(programs.pinned(launch, installation), restore=spec),
             installation,
@@ -155,9 +155,9 @@ def rehearse_launch(
     finally:  # a driver that was killed has left it
         if storage.is_directory(directory):
             storage.remove_tree(*storage.split(directory))
-    if all(query.error is None for query in done.queries):
-        require_agreed(done.plan, "the program cannot resume from that state")
-    return RehearsalResult(done.queries, {} if job is None else _rates(context, job))
+    if all(query.error is None for query in rehearsed.queries):
+        require_agreed(rehearsed.plan, "the program cannot resume from that state")
+    return RehearsalResult(rehearsed.queries, {} if job is None else _rates(context, job))
 
 
 def _rates(context: Context, job: JobRecord) -> dict[str, float]:

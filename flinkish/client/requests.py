@@ -8,7 +8,6 @@ from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
 from flinkish.errors import (
     FlinkishError,
-    GivenUp,
     Locked,
     NoSavepointDirectory,
     WaitTimeout,
@@ -244,14 +243,8 @@ def checked(request: Request) -> Request:
 
 
 def failure_of(request: Request) -> FlinkishError:
-    """Return the error of a failed request.
-
-    It is never a WaitTimeout, which would mean that the work continues. Drivers of an older
-    flinkish have recorded some.
-    """
+    """Return the error of a failed request."""
     error = from_record(request.error or {})
-    if isinstance(error, WaitTimeout):
-        error = GivenUp(error.message, hint=error.hint, **error.data)
     error.data.setdefault("request_id", request.request_id)
     error.data.setdefault("job_id", request.job_id)
     return error

@@ -1,4 +1,4 @@
-"""Start ended jobs again: one by wish, or after a reboot all that ask for it."""
+"""Restart ended jobs: one on demand, or after a reboot all that request it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
-from flinkish.client.submission import check_restorable
+from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
-from flinkish.errors import DriverLost, FlinkishError, NonRestoredState, UsageError, WrongState
+from flinkish.errors import (
+    ConsentNeeded,
+    DriverLost,
+    FlinkishError,
+    NonRestoredState,
+    UsageError,
+    WrongState,
+)
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
@@ -22,6 +29,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
+from flinkish.restore.plan.starts import with_options_of_run
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Restart:
     job : JobRecord
         The ended job, with the secrets that were given again; or the started one.
     batches : mapping
-        The batch that each query goes on from; None for one that starts from the beginning.
+        The batch that each query continues from; None for one that starts from the beginning.
     savepoint : str or None
         The savepoint from which a new job starts instead.
     """
@@ -71,7 +79,14 @@ def restart(
         started = restart_from(
             context, job, savepoint, conf=conf, secret_args=secret_args, sink_ahead=sink_ahead
         )
-    return replace(begun, job=wait_until_started(context, started) if wait else started)
+    if not wait:
+        return replace(begun, job=started)
+    try:
+        return replace(begun, job=wait_until_started(context, started))
+    except ConsentNeeded as refusal:
+        if savepoint is not None:
+            with_options_of_run(refusal, savepoint)
+        raise
 
 
 def plan_restart(
@@ -102,10 +117,10 @@ def plan_restart(
     Raises
     ------
     WrongState
-        The job has not ended, another job has gone on from its state or has its name, its program
+        The job has not ended, another job has continued from its state or has its name, its program
         is gone, or its checkpoints are, or it was refused for state that it leaves behind.
     Locked
-        An upgrade that is not finished goes on from it, or has its name.
+        An unfinished upgrade continues from it, or has its name.
     UsageError
         Secrets are missing, or there are none.
     """
@@ -124,9 +139,9 @@ def plan_restart(
     failure = job.failure or {}
     if failure.get("id") == NonRestoredState.id:
         raise WrongState(
-            f"{who} was refused as state would have been left behind, and would go on without it "
-            f"now: {failure.get('message')}",
-            hint=f"start the program anew with flinkish run; {failure.get('hint')}",
+            f"{who} was refused because state would have been left behind: "
+            f"{failure.get('message')}",
+            hint=f"start the program with flinkish run; {failure.get('hint')}",
             job_id=job.job_id,
             state=job.state.value,
         )
@@ -136,7 +151,7 @@ def plan_restart(
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
             f"the program of {who} no longer exists: {launch.application}",
-            hint="put it back, or run another",
+            hint="put it back, or run another program",
         )
     batches = {query.name: newest_committed_batch(query.checkpoint_dir) for query in queries}
     for query in queries:
@@ -164,7 +179,7 @@ def _ended(context: Context, job: JobRecord) -> JobRecord:
 
 
 def check_alone(registry: Registry, job: JobRecord) -> None:
-    """Raise when another job has the name of ``job`` and runs, or goes on from its state.
+    """Raise when another job has the name of ``job`` and runs, or continues from its state.
 
     Raises
     ------
@@ -193,13 +208,13 @@ def with_secrets(
     UsageError
         A secret is missing, or an argument of the program is masked that no option can give.
     """
-    found = replace(launch, conf={**launch.conf, **conf})
+    complete = replace(launch, conf={**launch.conf, **conf})
     if secret_args is not None:
-        found = replace(found, secret_arguments=tuple(secret_args))
+        complete = replace(complete, secret_arguments=tuple(secret_args))
     # "KEY=..." would be masked as a secret where it is printed.
-    missing = [key for key, value in found.conf.items() if value == MASK]
+    missing = [key for key, value in complete.conf.items() if value == MASK]
     flags = [f"--conf {key}" for key in missing]
-    if MASK in found.secret_arguments:
+    if MASK in complete.secret_arguments:
         missing.append("secret arguments")
         flags.append("--secret-args FILE")
     if missing:
@@ -208,12 +223,12 @@ def with_secrets(
             f"{', '.join(missing)}",
             hint=f"pass them again: {', '.join(flags)}",
         )
-    if any(MASK in word for word in found.arguments):
+    if any(MASK in word for word in complete.arguments):
         raise UsageError(
             "the registry does not have a secret argument of the program",
             hint="start the program with flinkish run, with its secret arguments in --secret-args",
         )
-    return found
+    return complete
 
 
 def carry_out(context: Context, restart: Restart, reason: str = "restart requested") -> JobRecord:
@@ -253,7 +268,7 @@ def restart_from(
     NameTaken
         Another job has the name that somebody gave this one.
     Locked
-        An upgrade that is not finished goes on from it, or has the name.
+        An unfinished upgrade continues from it, or has the name.
     UsageError
         Secrets are missing.
     SavepointNotFound, Corrupt, UnsupportedFormat, Incompatible
@@ -323,7 +338,7 @@ def launch_in_place_of(
 
 @dataclass(frozen=True)
 class Recovery:
-    """What has become of one job in :func:`recover`.
+    """The outcome for one job in :func:`recover`.
 
     Parameters
     ----------
@@ -346,7 +361,7 @@ def recover(
     dry_run: bool = False,
     on_recovery: Callable[[Recovery], None] | None = None,
 ) -> list[Recovery]:
-    """Start again the jobs of this host that died with their processes and ask for restarts.
+    """Restart the jobs of this host that died with their processes and request restarts.
 
     After a reboot these are all jobs that ran, as nobody could record an end. A job that somebody
     has acknowledged is left alone, and so is one without a restart strategy.
@@ -365,7 +380,7 @@ def recover(
     list of Recovery
         One for each such job, by start time.
     """
-    found = []
+    recoveries = []
     for job in lost_jobs(context):
         try:
             restart = plan_restart(context, job)
@@ -374,14 +389,14 @@ def recover(
             recovery = Recovery(job, restart)
         except FlinkishError as error:
             recovery = Recovery(job, error=error)
-        found.append(recovery)
+        recoveries.append(recovery)
         if on_recovery is not None:
             on_recovery(recovery)
-    return found
+    return recoveries
 
 
 def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
-    """Return the jobs whose processes are gone and that ask for a restart.
+    """Return the jobs whose processes are gone and that request a restart.
 
     Parameters
     ----------

@@ -1,11 +1,13 @@
-"""The options of a restore, and how they combine with the configuration."""
+"""The options of a restore, combined with the configuration, and the check of what is restored."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from flinkish.client.context import Context
 from flinkish.client.program import well_typed
 from flinkish.client.set_offsets import offsets_of
 from flinkish.config import Config
@@ -13,6 +15,9 @@ from flinkish.errors import UsageError
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
+
+if TYPE_CHECKING:
+    from flinkish.restore.source.restore_source import RestoreSource
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -100,6 +105,47 @@ def restore_spec(
     return RestoreSpec(locate(path), options, parallelism)
 
 
+def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore a savepoint.
+
+    Parameters
+    ----------
+    context : Context
+        Its reporter receives the warnings and notes of the version matrix.
+    spec : RestoreSpec
+        The savepoint, or a plain checkpoint, and how its files are checked.
+    spark : str or None
+        Version of the Spark that will run, None when it is not known.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat
+        The savepoint is missing, incomplete, damaged or not readable.
+    Incompatible
+        According to the version matrix, this Spark cannot resume the savepoint.
+    """
+    from flinkish.restore.source.restore_source import open_restore_source
+
+    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
+
+
+def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore what is open already.
+
+    Parameters and errors are those of :func:`check_restorable`.
+    """
+    from flinkish.messages.plan import RestoreOutcome
+    from flinkish.restore.check.version_check import version_gate
+
+    gate = version_gate(source, spark)
+    if gate.error is not None:
+        raise gate.error
+    if gate.check.outcome is RestoreOutcome.WARNING:
+        context.reporter.warning(gate.check.text)
+    elif gate.check.outcome is not RestoreOutcome.OK:
+        context.reporter.note(gate.check.text)
+
+
 def checked(options: RestoreOptions) -> RestoreOptions:
     """Return the options with their files of offsets read; raise UsageError for wrong values."""
     options = well_typed(options)
@@ -118,7 +164,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
     UsageError
         A pair lacks a side, or one state or one uid appears in the map twice.
     """
-    found = []
+    checked_pairs = []
     states: dict[str, str] = {}
     uids: dict[str, str] = {}
     for old, new in pairs:
@@ -134,8 +180,8 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
                     hint="map the state of one operator to one operator: --uid-map OLD=NEW",
                 )
             taken[key] = value
-        found.append((old, new))
-    return tuple(found)
+        checked_pairs.append((old, new))
+    return tuple(checked_pairs)
 
 
 def not_a_pair(value: str) -> UsageError:

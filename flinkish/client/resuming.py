@@ -1,10 +1,10 @@
-"""Where the job of a name stands: what ``run --resume`` goes on from."""
+"""Where the job of a name stands: what ``run --resume`` continues from."""
 
 from __future__ import annotations
 
 from flinkish.client.context import Context
-from flinkish.errors import Superseded, UsageError, quoted
-from flinkish.launch.known_jobs import Standing, standing
+from flinkish.errors import Superseded, UsageError, WrongState, quoted
+from flinkish.launch.known_jobs import Standing, meant_to_begin, standing
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
@@ -17,7 +17,7 @@ _FLAG = "--resume"
 def check_resume(
     savepoint: str | None, options: RestoreOptions, name: str | None, *, has_plan: bool
 ) -> None:
-    """Refuse options that contradict going on from where the job of a name stands (UsageError)."""
+    """Refuse options that contradict resuming the job of a name (UsageError)."""
     if not name:
         raise UsageError(
             f"{_FLAG} resumes the job of a name, but no name was given",
@@ -37,25 +37,40 @@ def check_resume(
 
 
 def run_to_resume(context: Context, name: str) -> JobRecord | None:
-    """Return the ended run that the job of a name goes on from; None if none has committed a batch.
+    """Return the ended run that the job of a name continues; None if none has committed a batch.
 
     Raises
     ------
     Superseded
-        A job of another name has gone on from its state.
+        A job of another name has continued from its state.
     WrongState
-        A process of it does not end.
+        A process of it does not end, or its only run failed before it began with a savepoint.
     """
-    found = standing(context.registry, name)
-    if found is None:
+    newest = standing(context.registry, name)
+    if newest is None:
+        meant = meant_to_begin(context.registry, name)
+        if meant is not None and meant.launch.restore is not None:
+            raise _never_began(meant, meant.launch.restore.path)
         return None
-    _check_newest(context, found)
-    wait_until_gone(context.registry, found.job)
-    return found.job
+    _check_newest(context, newest)
+    wait_until_gone(context.registry, newest.job)
+    return newest.job
+
+
+def _never_began(job: JobRecord, savepoint: str) -> WrongState:
+    """Return the refusal to start from the beginning what was to go on from a savepoint."""
+    return WrongState(
+        f"job {job.name} ({job.job_id}) failed before it began with {savepoint}, and no run of "
+        "that name has committed a batch: it would start from the beginning",
+        hint=f"start it again from there with: flinkish restart {job.job_id}, or: flinkish run "
+        f"--name {quoted(job.name)} -s {quoted(savepoint)}; or from the beginning without {_FLAG}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
 
 
 def _check_newest(context: Context, found: Standing) -> None:
-    """Raise Superseded when a job of another name has gone on from a run."""
+    """Raise Superseded when a job of another name has continued from a run."""
     job, registry = found.job, context.registry
     for query in found.queries:
         committed = found.committed[query.name]

@@ -63,8 +63,18 @@ class PruneResult:
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
         """The errors of failed removals."""
-        found = [each.error for each in self.savepoints] + [each.error for each in self.garbage]
-        return tuple(error for error in found if error is not None)
+        errors = [each.error for each in self.savepoints] + [each.error for each in self.garbage]
+        return tuple(error for error in errors if error is not None)
+
+    @property
+    def failure(self) -> PartialFailure | None:
+        """The error of a prune that could not remove all, or None."""
+        if not self.errors:
+            return None
+        first, total = self.errors[0], len(self.going) + len(self.trash)
+        return PartialFailure(
+            f"{len(self.errors)} of {total} could not be removed: {first.message}", hint=first.hint
+        )
 
 
 def prune_savepoints(
@@ -74,7 +84,7 @@ def prune_savepoints(
     *,
     garbage: bool = False,
     dry_run: bool = False,
-    agreed: Collection[str] | None = None,
+    agree: Callable[[PruneResult], object] | None = None,
     names: bool = False,
 ) -> PruneResult:
     """Remove the savepoints of a directory that a policy does not keep.
@@ -93,8 +103,9 @@ def prune_savepoints(
         Whether to remove unfinished savepoints that no process writes any more.
     dry_run : bool
         Only return what would be done.
-    agreed : collection of str, optional
-        Remove at most these, which a dry run has shown; None removes all.
+    agree : callable, optional
+        Called with what would be done, if anything would be removed, before anything is; it raises
+        ConsentNeeded to refuse. Afterwards nothing else is removed.
     names : bool
         Whether each outcome lists the files to be removed.
 
@@ -113,7 +124,32 @@ def prune_savepoints(
         Another operation holds the directory.
     StorageError, RegistryError
         The directory or the registry cannot be read.
+    ConsentNeeded
+        ``agree`` refused.
     """
+    plan = _pruned(context, directory, policy, garbage=garbage, dry_run=True, names=names)
+    if dry_run or not (plan.going or plan.trash):
+        return replace(plan, dry_run=dry_run)
+    if agree is not None:
+        agree(plan)
+    agreed = {each.savepoint.path for each in plan.going} | {g.found.path for g in plan.trash}
+    # Planned again, because time has passed.
+    return _pruned(
+        context, directory, policy, garbage=garbage, dry_run=False, names=names, agreed=agreed
+    )
+
+
+def _pruned(
+    context: Context,
+    directory: str,
+    policy: Policy,
+    *,
+    garbage: bool,
+    dry_run: bool,
+    names: bool,
+    agreed: Collection[str] | None = None,
+) -> PruneResult:
+    """Prune, or plan it; with ``agreed`` only these locations may be removed."""
     from flinkish import storage
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.manage.prune import collect_garbage, prune
@@ -131,7 +167,7 @@ def prune_savepoints(
     warnings: tuple[str, ...] = ()
     left: tuple[GarbageOutcome, ...] = ()
     if not policy.is_empty:
-        done = prune(
+        pruned = prune(
             location,
             policy,
             in_use.protected,
@@ -143,9 +179,11 @@ def prune_savepoints(
             owner=requester(),
             names=names,
         )
-        savepoints = done.savepoints
-        unreadable = tuple((each.path, each.error) for each in (*done.unreadable, *done.damaged))
-        warnings = _warnings(done)
+        savepoints = pruned.savepoints
+        unreadable = tuple(
+            (each.path, each.error) for each in (*pruned.unreadable, *pruned.damaged)
+        )
+        warnings = _warnings(pruned)
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
@@ -154,19 +192,6 @@ def prune_savepoints(
     if not dry_run:
         _tell_registry(context, _records_of(result.removed, in_use.recorded))
     return result
-
-
-def not_removed(result: PruneResult, total: int) -> PartialFailure | None:
-    """Return the error of a prune with failed removals, or None.
-
-    ``total`` is the number of savepoints to be removed.
-    """
-    if not result.errors:
-        return None
-    first = result.errors[0]
-    return PartialFailure(
-        f"{len(result.errors)} of {total} could not be removed: {first.message}", hint=first.hint
-    )
 
 
 def remove_old(
@@ -201,7 +226,7 @@ def remove_old(
     removed: list[str] = []
     try:
         in_use = savepoints_in_use(context.registry)
-        done = prune(
+        pruned = prune(
             target,
             policy,
             {**in_use.protected, **dict.fromkeys(taken, "just taken")},
@@ -211,23 +236,23 @@ def remove_old(
             jobs=job_ids,
             owner=requester(),
         )
-        removed = [each.savepoint.path for each in done.savepoints if each.removed]
+        removed = [each.savepoint.path for each in pruned.savepoints if each.removed]
         for path in _records_of(removed, in_use.recorded):
             context.registry.mark_disposed(path)
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
     warnings = (
-        *_warnings(done),
+        *_warnings(pruned),
         *(
             f"{each.path} was kept but does not count: {each.error.message}"
-            for each in done.damaged
+            for each in pruned.damaged
         ),
     )
-    if not done.errors:
+    if not pruned.errors:
         return Removal(tuple(removed), None, warnings)
-    first = done.errors[0]
+    first = pruned.errors[0]
     some = PartialFailure(
-        f"{len(done.errors)} of them could not be removed: {first.message}", hint=first.hint
+        f"{len(pruned.errors)} of them could not be removed: {first.message}", hint=first.hint
     )
     return Removal(tuple(removed), some, warnings)
 
@@ -283,7 +308,7 @@ def in_the_future(savepoint: CatalogEntry) -> str:
     """Return the warning about a savepoint whose metadata has a time in the future. Pure."""
     from flinkish.savepoint.format.reader import iso_time
 
-    created, host = savepoint.header.created, savepoint.header.host or "the host that took it"
+    created, host = savepoint.header.created, savepoint.header.job.host or "the host that took it"
     return (
         f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the "
         f"clock of {host} was wrong, or the clock here is; using its batches and its "

@@ -14,9 +14,9 @@ from flinkish.client.job import Job
 from flinkish.client.reporter import Reporter
 from flinkish.client.restoring import settings
 from flinkish.client.savepoints import Savepoint
+from flinkish.client.submission import RunRequest
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
-from flinkish.errors import NameTaken
 from flinkish.messages.launch import Program
 from flinkish.messages.rehearsals import RehearsalLimits
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
@@ -99,29 +99,21 @@ class ProgramRunner:
         FlinkishError
             The error with which the program failed.
         """
-        savepoint = None if from_savepoint is None else location_of(from_savepoint)
-        given = program_of(program)
-        planned = submission.load_plan(plan, savepoint, restore, parallelism)
-        if planned is not None:
-            savepoint, parallelism = planned.savepoint, planned.parallelism
-            given = submission.planned_program(planned, given)
-        context = self._with(settings(savepoint, restore, parallelism))
-        try:
-            ready = submission.prepare(
-                context,
-                given,
-                savepoint,
-                restore,
-                plan=planned,
+        request = submission.planned(
+            RunRequest(
+                program=program_of(program),
+                savepoint=None if from_savepoint is None else location_of(from_savepoint),
+                restore=restore,
+                parallelism=parallelism,
                 name=name,
                 if_not_running=if_not_running,
                 resume=resume,
-            )
-            job = submission.launch(context, ready)
-        except NameTaken as taken:
-            if not if_not_running:
-                raise
-            job = submission.holder_of(context, taken)
+            ),
+            plan,
+        )
+        context = self._with(request.settings())
+        job = submission.run(context, request).job
+        assert job is not None
         if wait:
             job = wait_until_started(context, job)
         return Job.of(self._context, job)
@@ -238,8 +230,8 @@ class ProgramRunner:
         """Return the job that is meant, or the location of the savepoint."""
         if isinstance(given, Job):
             return given.refresh().record, None
-        found = find_origin(self._context, given) if isinstance(given, str) else location_of(given)
-        return (None, found) if isinstance(found, str) else (found, None)
+        origin = find_origin(self._context, given) if isinstance(given, str) else location_of(given)
+        return (None, origin) if isinstance(origin, str) else (origin, None)
 
     def _with(self, given: Mapping[str, str | None]) -> Context:
         """Return the context with the settings of one call; its registry is this client's."""

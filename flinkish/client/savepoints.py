@@ -82,8 +82,8 @@ class Savepoint:
         """Return the contents of the savepoint as plain data."""
         from flinkish.savepoint.format.reader import describe
 
-        found: dict[str, Any] = describe(self._opened)["savepoint"]
-        return found
+        contents: dict[str, Any] = describe(self._opened)["savepoint"]
+        return contents
 
     def verify(self, level: str = "full") -> Verification:
         """Check that every file is there, complete and readable.
@@ -217,8 +217,8 @@ def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     from flinkish.savepoint.manage.diff import compare
 
     a, b = reader.open_savepoint(first), reader.open_savepoint(second)
-    found = compare((a.header, a.queries), (b.header, b.queries))
-    return {"a": a.path, "b": b.path, **found}
+    differences = compare((a.header, a.queries), (b.header, b.queries))
+    return {"a": a.path, "b": b.path, **differences}
 
 
 def dispose_savepoint(

@@ -26,19 +26,19 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     UsageError
         A source is named twice or not at all, a target says nothing, or a file cannot be read.
     """
-    from flinkish.restore.plan.new_offsets import parse_target
+    from flinkish.connectors.offsets import parse_target
 
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     for name, where in pairs:
         if not name:
             raise not_a_pair(f"={where}")
-        if name in found:
+        if name in targets:
             raise UsageError(
                 f"the offsets of source {name!r} are set twice",
                 hint="use --set-offsets once per source",
             )
-        found[name] = parse_target(_text(where)).text
-    return tuple(found.items())
+        targets[name] = parse_target(_text(where)).text
+    return tuple(targets.items())
 
 
 def pair_of(value: str) -> tuple[str, str]:
@@ -82,10 +82,10 @@ def _text(where: str) -> str:
     if len(data) > _MOST:
         raise UsageError(f"{where} is larger than {_MOST} bytes: it does not contain offsets")
     try:
-        found = json.loads(data)
+        offsets = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON: {error}") from error
-    return json.dumps(found)
+    return json.dumps(offsets)
 
 
 def _says_it(text: str) -> bool:

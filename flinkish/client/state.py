@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
+from flinkish.client.program import DEFAULT_SPARK, own_application
 from flinkish.errors import UsageError
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.calls import StateAnswer, StateTask
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Program
 
 if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
@@ -20,38 +21,44 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FoundRows:
+class StateRows:
     """Rows of a state.
 
     Parameters
     ----------
+    state : mapping
+        The description of the state.
     rows : sequence of mappings
         ``partition``, ``key`` and ``value`` of each, as plain JSON data.
     more : bool
         Whether there are more rows than requested.
     """
 
+    state: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     more: bool
 
 
 @dataclass(frozen=True)
 class Export:
-    """A planned export of a state to files.
+    """The export of a state to files.
 
     Parameters
     ----------
-    task : StateTask
-        The task for the driver.
-    place : str
-        The new directory, an absolute path or a URL.
-    operator : mapping
+    state : mapping
         The description of the state.
+    path : str
+        The new directory, an absolute path or a URL.
+    format : str
+        The format of its files.
+    rows : int or None
+        The number of rows; None if nothing was written.
     """
 
-    task: StateTask
-    place: str
-    operator: Mapping[str, Any]
+    state: Mapping[str, Any]
+    path: str
+    format: str
+    rows: int | None = None
 
 
 def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> SavedState:
@@ -85,15 +92,7 @@ def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> Sav
     return state_rows.open_state(savepoint, name, raw=raw)
 
 
-def check_partition(state: SavedState, partition: int | None) -> None:
-    """Raise UsageError when a state has no such partition; None means all of them."""
-    from flinkish.savepoint.state import state_rows
-
-    if partition is not None:
-        state_rows.check_partition(state, partition)
-
-
-def first_rows(state: SavedState, limit: int, partition: int | None = None) -> FoundRows:
+def first_rows(state: SavedState, limit: int, partition: int | None = None) -> StateRows:
     """Return the first rows of a state, read in this process.
 
     Parameters
@@ -107,76 +106,94 @@ def first_rows(state: SavedState, limit: int, partition: int | None = None) -> F
 
     Raises
     ------
-    UsageError
-        There is no such partition.
     Corrupt, UnsupportedFormat
         A file cannot be read.
     """
     from flinkish.savepoint.state.state_rows import show_rows
 
-    check_partition(state, partition)
-    found = show_rows(state, limit, partition)
-    return FoundRows(found.rows, found.more)
+    first = show_rows(state, limit, partition)
+    return StateRows(state.describe(), first.rows, first.more)
 
 
-def find_rows(
+def show_state(
     context: Context,
-    savepoint: OpenSavepoint,
+    path: str,
     name: str,
-    where: str,
-    launch: Launch,
-    installation: Installation,
     *,
+    where: str | None = None,
     limit: int = 20,
     partition: int | None = None,
     raw: bool = False,
-) -> FoundRows:
-    """Return the rows of a state for which a condition holds, found by a Spark application.
+    program: Program = DEFAULT_SPARK,
+) -> StateRows:
+    """Return rows of a state; with a condition, those that a Spark application finds.
 
     Parameters
     ----------
     context : Context
         Its reporter receives notices and the driver's log.
-    savepoint : OpenSavepoint
+    path : str
         The savepoint.
     name : str
         ``[QUERY/]UID[/STATE]``.
-    where : str
+    where : str, optional
         A condition in SQL on ``partition``, ``key`` and ``value``.
-    launch, installation : Launch, Installation
-        The application; see :func:`flinkish.client.program.own_application`.
-    limit, partition : int
-        As for :func:`first_rows`.
+    limit : int
+        Largest number of rows.
+    partition : int, optional
+        Only rows of this partition.
     raw : bool
         As for :func:`open_state`.
+    program : Program
+        The Spark of the application; see :func:`flinkish.client.program.own_application`.
 
     Raises
     ------
+    UsageError
+        There is no such state or partition, or a library is missing.
+    Corrupt, UnsupportedFormat
+        The state cannot be read.
     LaunchFailed
         The application cannot be started.
     FlinkishError
         The application refused the task.
     """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    savepoint = open_savepoint(path)
+    state = open_state(savepoint, name, raw=raw)
+    if partition is not None:
+        from flinkish.savepoint.state.state_rows import check_partition
+
+        check_partition(state, partition)
+    if where is None:
+        return first_rows(state, limit, partition)
+    launch, installation = own_application(program, context.config)
     context.reporter.note("starting Spark to look for the rows ...")
     task = StateTask(savepoint.path, name, where=where, limit=limit, partition=partition, raw=raw)
     answer = _run(context, task, launch, installation)
-    return FoundRows(answer.rows, answer.more)
+    return StateRows(state.describe(), answer.rows, answer.more)
 
 
-def plan_export(
-    savepoint: OpenSavepoint,
+def export_state(
+    context: Context,
+    path: str,
     name: str,
     target: str,
+    *,
     form: str = "parquet",
     where: str | None = None,
-    *,
     raw: bool = False,
+    program: Program = DEFAULT_SPARK,
+    dry_run: bool = False,
 ) -> Export:
-    """Return the export of a state, checked; nothing is written.
+    """Write a state to files with a Spark application.
 
     Parameters
     ----------
-    savepoint : OpenSavepoint
+    context : Context
+        Its reporter receives notices and the driver's log.
+    path : str
         The savepoint.
     name : str
         ``[QUERY/]UID[/STATE]``.
@@ -185,58 +202,44 @@ def plan_export(
     form : str
         ``parquet``, ``json`` or ``avro``.
     where : str, optional
-        Export only rows for which this condition in SQL holds; not with ``avro``.
+        Export only rows for which this condition in SQL holds; not with ``avro``, which has whole
+        partitions.
     raw : bool
         As for :func:`open_state`; always so with ``avro``.
+    program : Program
+        The Spark of the application; see :func:`flinkish.client.program.own_application`.
+    dry_run : bool
+        Only check the export.
 
     Raises
     ------
     UsageError
-        There is no such state, the target exists, or a library is missing.
-    """
-    from flinkish import storage
-
-    state = open_state(savepoint, name)
-    place = storage.locate(target)
-    if storage.exists(place):
-        raise UsageError(f"the target already exists: {target}", hint="name a new directory")
-    task = StateTask(savepoint.path, name, target=place, format=form, where=where, raw=raw)
-    return Export(task, place, state.describe())
-
-
-def check_export_format(form: str, where: str | None) -> None:
-    """Raise UsageError for a condition on rows with a format that exports whole partitions."""
-    if where is not None and form == "avro":
-        raise UsageError(
-            "the format avro, which writes whole partitions, takes no condition on rows",
-            hint="use --format parquet or json, or omit --where",
-        )
-
-
-def export(context: Context, planned: Export, launch: Launch, installation: Installation) -> int:
-    """Write a state to files with a Spark application, and return the number of rows.
-
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives notices and the driver's log.
-    planned : Export
-        See :func:`plan_export`.
-    launch, installation : Launch, Installation
-        The application; see :func:`flinkish.client.program.own_application`.
-
-    Raises
-    ------
+        There is no such state, the target exists, the format takes no condition, or a library is
+        missing.
     LaunchFailed
         The application cannot be started.
     FlinkishError
         The application refused the task or failed.
     """
-    task = planned.task
-    context.reporter.note(
-        f"writing the state {planned.operator['state']} as {task.format} to {planned.place} ..."
-    )
-    return _run(context, task, launch, installation).exported
+    from flinkish import storage
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    if where is not None and form == "avro":
+        raise UsageError(
+            "the format avro, which writes whole partitions, takes no condition on rows",
+            hint="use --format parquet or json, or omit --where",
+        )
+    savepoint = open_savepoint(path)
+    state = open_state(savepoint, name).describe()
+    place = storage.locate(target)
+    if storage.exists(place):
+        raise UsageError(f"the target already exists: {target}", hint="name a new directory")
+    if dry_run:
+        return Export(state, place, form)
+    launch, installation = own_application(program, context.config)
+    context.reporter.note(f"writing the state {state['state']} as {form} to {place} ...")
+    task = StateTask(savepoint.path, name, target=place, format=form, where=where, raw=raw)
+    return Export(state, place, form, _run(context, task, launch, installation).exported)
 
 
 def _run(

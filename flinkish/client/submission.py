@@ -1,18 +1,29 @@
-"""Submit a job: the checks before it, the launch, and how the job was restored."""
+"""Run a job: the checks before it, and the launch."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
-from flinkish.client.program import asked_partitions, find_spark, launch_of
-from flinkish.client.restoring import given, restore_spec
+from flinkish.client.program import (
+    asked_partitions,
+    checkpoint_directory,
+    find_spark,
+    launch_of,
+)
+from flinkish.client.restoring import (
+    check_restorable,
+    check_source,
+    given,
+    restore_spec,
+    settings,
+)
 from flinkish.client.resuming import check_resume, run_to_resume
-from flinkish.config import Config, working_directory
+from flinkish.config import working_directory
 from flinkish.config.secrets import MASK
 from flinkish.errors import Locked, NameTaken, UsageError
 from flinkish.launch import launcher
@@ -22,17 +33,76 @@ from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import Launch, Program, RestoreSpec
-from flinkish.messages.plan import RestorePlan
-from flinkish.messages.restore_options import RestoreOptions
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_taken
 
 if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
-    from flinkish.restore.source.restore_source import RestoreSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """The job that ``run`` is to start.
+
+    Parameters
+    ----------
+    program : Program
+        The program to run.
+    savepoint : str or None
+        The savepoint to start from.
+    restore : RestoreOptions
+        How it is restored.
+    parallelism : int or None
+        Requested number of state partitions.
+    plan : PlanFile, optional
+        The saved plan that the restore must match; see :func:`planned`.
+    name : str, optional
+        The job's name, which no other job that has not ended may have. Default: the program's,
+        which others may have.
+    if_not_running : bool
+        Whether a job of the name, also of the program's, that has not ended is the result instead.
+    resume : bool
+        Whether it goes on from where the job of the name stands, if any run of it has committed a
+        batch.
+    """
+
+    program: Program
+    savepoint: str | None = None
+    restore: RestoreOptions = NO_OPTIONS
+    parallelism: int | None = None
+    plan: PlanFile | None = None
+    name: str | None = None
+    if_not_running: bool = False
+    resume: bool = False
+
+    def settings(self) -> dict[str, str | None]:
+        """Return what is also a setting, by its key: the configuration is loaded with it."""
+        return settings(self.savepoint, self.restore, self.parallelism)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The outcome of a request to run a job.
+
+    Parameters
+    ----------
+    name : str
+        The job's name.
+    job : JobRecord or None
+        The job; None in a dry run.
+    is_new : bool
+        Whether it was started; otherwise it has the name and has not ended.
+    command : sequence of str
+        The ``spark-submit`` command line of a new job, without secrets.
+    """
+
+    name: str
+    job: JobRecord | None
+    is_new: bool = True
+    command: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -66,70 +136,22 @@ class Submission:
         )
 
 
-@dataclass(frozen=True)
-class Start:
-    """How a job has started.
-
-    Parameters
-    ----------
-    restore_plan : RestorePlan or None
-        The restore plan that was carried out; None without a restore.
-    notes : sequence of str
-        The driver's notes about the start of the queries.
-    """
-
-    restore_plan: RestorePlan | None
-    notes: Sequence[str]
-
-    @property
-    def plan(self) -> Mapping[str, Any] | None:
-        """The restore plan as plain data, as ``flinkish run --json`` prints it."""
-        return None if self.restore_plan is None else encode_fields(self.restore_plan)
-
-
-def prepare(
-    context: Context,
-    program: Program,
-    savepoint: str | None,
-    options: RestoreOptions,
-    *,
-    plan: PlanFile | None = None,
-    name: str | None = None,
-    if_not_running: bool = False,
-    resume: bool = False,
-) -> Submission:
-    """Check everything that can be checked before a job is launched.
+def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Submitted:
+    """Check a job, register it and start its driver, without waiting for it.
 
     Parameters
     ----------
     context : Context
-        Its configuration was loaded with :func:`.restoring.settings`.
-    program : Program
-        The program to run; with a plan, the result of :func:`planned_program`.
-    savepoint : str or None
-        The savepoint to start from.
-    options : RestoreOptions
-        How it is restored.
-    plan : PlanFile, optional
-        The saved plan that the restore must match.
-    name : str, optional
-        The job's name, which no other job that has not ended may have. Default: the program's,
-        which others may have.
-    if_not_running : bool
-        Whether no other such job may have the default name either.
-    resume : bool
-        Whether it goes on from where the job of the name stands, if any run of it has committed a
-        batch.
-
-    Returns
-    -------
-    Submission
-        The job to be launched.
+        Its configuration was loaded with :meth:`RunRequest.settings`.
+    request : RunRequest
+        The job.
+    dry_run : bool
+        Only check it.
 
     Raises
     ------
     NameTaken
-        Another job has the name; :func:`holder_of` returns it.
+        Another job has the name.
     Locked
         An upgrade that is not finished has it.
     UsageError
@@ -138,19 +160,36 @@ def prepare(
     Superseded
         A job of another name has gone on from the one to resume.
     LaunchFailed
-        Spark, Java or a Python is missing.
+        Spark, Java or a Python is missing, or no process can be started.
     SavepointNotFound, Corrupt, UnsupportedFormat
         The savepoint is missing, incomplete or not readable.
     Incompatible
         This Spark cannot resume the savepoint, or something has changed since the plan.
     ConsentNeeded
         The plan needs a consent that it was made without.
+    StorageError
+        The job's log cannot be written.
     """
+    try:
+        submission = prepare(context, request)
+        job = None if dry_run else launch(context, submission)
+    except NameTaken as taken:
+        if not request.if_not_running:
+            raise
+        holder = context.registry.job(str(taken.data["job_id"]))
+        return Submitted(holder.name, holder, is_new=False)
+    return Submitted(submission.name, job, command=submission.command())
+
+
+def prepare(context: Context, request: RunRequest) -> Submission:
+    """Check everything that can be checked before a job is launched; for errors see :func:`run`."""
+    savepoint, options, plan = request.savepoint, request.restore, request.plan
+    name, resume = request.name, request.resume
     if resume:
         check_resume(savepoint, options, name, has_plan=plan is not None)
-    launch = launch_of(program, context.config, working_directory())
+    launch = launch_of(request.program, context.config, working_directory())
     chosen = name or launch.default_name
-    unique = name is not None or if_not_running
+    unique = name is not None or request.if_not_running
     if unique:
         _check_name(context, chosen)
     partitions = asked_partitions(launch)
@@ -196,19 +235,7 @@ def _resumed(
 
 
 def launch(context: Context, submission: Submission) -> JobRecord:
-    """Register a job and start its driver, without waiting for it.
-
-    Raises
-    ------
-    NameTaken
-        Another job got the name since it was checked.
-    Locked
-        An upgrade has it since.
-    StorageError
-        The job's log cannot be written.
-    LaunchFailed
-        No process can be started.
-    """
+    """Register a job and start its driver; NameTaken or Locked if its name was taken meanwhile."""
     registry = context.writable_registry
     job = launcher.new_job(
         submission.name,
@@ -231,11 +258,6 @@ def launch(context: Context, submission: Submission) -> JobRecord:
             return job
 
 
-def holder_of(context: Context, taken: NameTaken) -> JobRecord:
-    """Return the job that has the name that was refused."""
-    return context.registry.job(str(taken.data["job_id"]))
-
-
 def _drop_log(job: JobRecord) -> None:
     """Remove the log of a job that was not registered after all."""
     from flinkish import storage
@@ -250,93 +272,34 @@ def _check_name(context: Context, name: str) -> None:
     A job whose driver died has ended.
     """
     registry = context.writable_registry  # the first job of a registry may have a name too
-    found = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
-    holders = [job for job in found if not job.state.is_final]
+    jobs = reconcile(registry, registry.jobs(states=ACTIVE_STATES, name=name))
+    holders = [job for job in jobs if not job.state.is_final]
     if holders:
         raise name_taken(holders[-1])
     registry.check_not_in_upgrade(name=name)
 
 
-def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
-    """Check before the launch that a version of Spark can restore a savepoint.
+def planned(request: RunRequest, plan: Plan | str | os.PathLike[str] | None) -> RunRequest:
+    """Return a request with what a plan says: the savepoint, the parallelism, the program.
 
     Parameters
     ----------
-    context : Context
-        Its reporter receives the warnings and notes of the version matrix.
-    spec : RestoreSpec
-        The savepoint, or a plain checkpoint, and how its files are checked.
-    spark : str or None
-        Version of the Spark that will run, None when it is not known.
-
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete, damaged or not readable.
-    Incompatible
-        According to the version matrix, this Spark cannot resume the savepoint.
-    """
-    from flinkish.restore.source.restore_source import open_restore_source
-
-    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
-
-
-def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
-    """Check before the launch that a version of Spark can restore what is open already.
-
-    Parameters and errors are those of :func:`check_restorable`.
-    """
-    from flinkish.messages.plan import RestoreOutcome
-    from flinkish.restore.check.version_check import version_gate
-
-    gate = version_gate(source, spark)
-    if gate.error is not None:
-        raise gate.error
-    if gate.check.outcome is RestoreOutcome.WARNING:
-        context.reporter.warning(gate.check.text)
-    elif gate.check.outcome is not RestoreOutcome.OK:
-        context.reporter.note(gate.check.text)
-
-
-def start_of(context: Context, job: JobRecord) -> Start:
-    """Return how a job has started: its restore plan and its driver's notes."""
-    from flinkish.restore.plan.document import merged
-    from flinkish.restore.plan.plan_text import of_query
-
-    queries = context.registry.queries(job.job_id)
-    plan = merged([query.plan for query in queries if query.plan is not None])
-    notes = [of_query(query.name, note, len(queries)) for query in queries for note in query.notes]
-    return Start(plan, notes)
-
-
-def load_plan(
-    plan: Plan | str | os.PathLike[str] | None,
-    savepoint: str | None,
-    options: RestoreOptions,
-    parallelism: int | None,
-) -> PlanFile | None:
-    """Return the plan to be carried out, or None without one.
-
-    Parameters
-    ----------
+    request : RunRequest
+        Without a savepoint, a parallelism and options of the restore other than the claim mode. Its
+        program, if it names one, replaces the plan's.
     plan : Plan or path or None
         A plan, or the file it was saved to.
-    savepoint : str or None
-        Must be None, because a plan has it.
-    options : RestoreOptions
-        The other options of the restore; only the claim mode may be set.
-    parallelism : int or None
-        The requested state partitions; must be None, because a plan has them.
 
     Raises
     ------
     UsageError
-        The file is not a plan, or other options are given with it.
+        The file is not a plan, other options are given with it, or it masks secret arguments of
+        its program, and the request names none.
     """
     if plan is None:
-        return None
-    refused = [*([("a savepoint", "-s")] if savepoint else []), *given(options)]
-    if parallelism is not None:
+        return request
+    refused = [*([("a savepoint", "-s")] if request.savepoint else []), *given(request.restore)]
+    if request.parallelism is not None:
         refused.append(("a parallelism", "-p"))
     for name, flag in refused:
         raise UsageError(
@@ -344,37 +307,25 @@ def load_plan(
             hint=f"omit {flag}, or make another plan with: flinkish check -o FILE",
         )
     if isinstance(plan, Plan):
-        return plan.file()
-    from flinkish.client.planfile import load
+        saved = plan.file()
+    else:
+        from flinkish.client.planfile import load
 
-    return load(os.fspath(plan))
-
-
-def planned_program(plan: PlanFile, program: Program) -> Program:
-    """Return ``program`` if it names a program, else the program of the plan.
-
-    Raises
-    ------
-    UsageError
-        The plan masks secret arguments of its program, and the program is not named again.
-    """
-    if program.application or program.module:
-        return program
-    if any(MASK in word for word in plan.arguments):
-        raise UsageError(
-            "the plan omits a secret argument of its program",
-            hint="name the program again: flinkish run --plan FILE APP.py ARGS...",
+        saved = load(os.fspath(plan))
+    program = request.program
+    if not (program.application or program.module):
+        if any(MASK in word for word in saved.arguments):
+            raise UsageError(
+                "the plan omits a secret argument of its program",
+                hint="name the program again: flinkish run --plan FILE APP.py ARGS...",
+            )
+        program = replace(
+            program, application=saved.application, module=saved.module, arguments=saved.arguments
         )
     return replace(
-        program, application=plan.application, module=plan.module, arguments=plan.arguments
+        request,
+        program=program,
+        savepoint=saved.savepoint,
+        parallelism=saved.parallelism,
+        plan=saved,
     )
-
-
-def checkpoint_directory(config: Config) -> str:
-    """Return the directory below which jobs get their checkpoints, a path or a URL."""
-    directory = config.get("execution.checkpointing.dir") or ""
-    if directory.startswith("/"):
-        return directory
-    from flinkish.storage import locate
-
-    return locate(directory)

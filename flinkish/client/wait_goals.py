@@ -177,8 +177,8 @@ def _works(query: QueryStatus) -> str | None:
         return None
     if query.waits_for_input is None:
         return (
-            f"query '{query.name}' does not report whether it waits for input (its "
-            "trigger is irregular, or an older flinkish runs it)"
+            f"query '{query.name}' does not report whether it waits for input: its trigger is "
+            "irregular"
         )
     at = "its first batch" if query.batch_id is None else f"batch {query.batch_id + 1}"
     return f"query '{query.name}' is processing {at}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flinkish.client.context import Context, interruptible
@@ -16,6 +17,8 @@ from flinkish.errors import (
     WrongState,
     from_record,
 )
+from flinkish.messages.codec import encode_fields
+from flinkish.messages.plan import RestorePlan
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.waiting import wait_job
@@ -27,6 +30,41 @@ QUERIES = "execution.start.queries"
 STARTING = (JobState.INITIALIZING, JobState.CREATED, JobState.FAILING, JobState.RESTARTING)
 #: Seconds that the supervisor gets to record the failure of a dead driver.
 _REASON_PATIENCE = 3.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a job has started.
+
+    Parameters
+    ----------
+    restore_plan : RestorePlan or None
+        The restore plan that was carried out; None without a restore.
+    notes : sequence of str
+        The driver's notes about the start of the queries.
+    """
+
+    restore_plan: RestorePlan | None
+    notes: Sequence[str]
+
+    @property
+    def plan(self) -> Mapping[str, Any] | None:
+        """The restore plan as plain data, as ``flinkish run --json`` prints it."""
+        return None if self.restore_plan is None else encode_fields(self.restore_plan)
+
+    @property
+    def further_notes(self) -> list[str]:
+        """The notes that the text of the plan does not have."""
+        from flinkish.restore.plan.plan_text import of_query
+
+        queries = () if self.restore_plan is None else self.restore_plan.queries
+        notes_of_plan = {
+            of_query(query.name, note, count)
+            for query in queries
+            for note in query.notes
+            for count in (1, 2)  # without and with the query's name
+        }
+        return [note for note in self.notes if note not in notes_of_plan]
 
 
 def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
@@ -66,6 +104,17 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
             started, f"has not started the {announced} announced queries{_running(context, job)}"
         )
     return started
+
+
+def start_of(context: Context, job: JobRecord) -> Start:
+    """Return how a job has started: its restore plan and its driver's notes."""
+    from flinkish.restore.plan.document import merged
+    from flinkish.restore.plan.plan_text import of_query
+
+    queries = context.registry.queries(job.job_id)
+    plan = merged([query.plan for query in queries if query.plan is not None])
+    notes = [of_query(query.name, note, len(queries)) for query in queries for note in query.notes]
+    return Start(plan, notes)
 
 
 def with_queries(context: Context, job: JobRecord) -> JobRecord:

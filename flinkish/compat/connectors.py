@@ -99,8 +99,8 @@ class ConnectorMatrix:
     @property
     def lines(self) -> tuple[str, ...]:
         """Spark's version lines, oldest first."""
-        found = {one.resumed.version.line for one in self.cells}
-        return tuple(sorted(found, key=lambda line: [*map(int, line.split("."))]))
+        lines = {one.resumed.version.line for one in self.cells}
+        return tuple(sorted(lines, key=lambda line: [*map(int, line.split("."))]))
 
     def of(self, connector: str | None) -> ConnectorMatrix:
         """Return the part about one connector, or all for None; UsageError if it is unknown."""

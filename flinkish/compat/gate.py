@@ -46,13 +46,13 @@ def rewrites_of(judgement: Judgement) -> frozenset[Rewrite] | None:
     """
     if judgement.verdict is not CompatVerdict.NEEDS_MIGRATION:
         return None if judgement.verdict is CompatVerdict.FAILS else frozenset()
-    found = [
+    rewrites = [
         limitation.rewrite
         for one in judgement.uses
         if one.verdict is judgement.verdict
         for limitation in _deciding_limitations(one)
     ]
-    return None if None in found else frozenset(each for each in found if each is not None)
+    return None if None in rewrites else frozenset(each for each in rewrites if each is not None)
 
 
 def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) -> GateResult:

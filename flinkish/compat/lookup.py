@@ -166,7 +166,7 @@ def usual_verdict(cells: Sequence[Cell]) -> CompatVerdict:
 
 def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ...]:
     """Return the cells of a pair, without the limitations that do not concern these releases."""
-    found = []
+    cells_of_pair = []
     for cell in matrix.between(created.line, resumed.line):
         kept = tuple(
             name for name in cell.limitations if matrix.limitations[name].concerns(created, resumed)
@@ -174,8 +174,8 @@ def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ..
         verdict = cell.verdict
         if verdict is CompatVerdict.OK_WITH_LIMITATIONS and not kept:
             verdict = CompatVerdict.OK
-        found.append(replace(cell, verdict=verdict, limitations=kept))
-    return tuple(found)
+        cells_of_pair.append(replace(cell, verdict=verdict, limitations=kept))
+    return tuple(cells_of_pair)
 
 
 def _limitations(matrix: Matrix, cells: Iterable[Cell]) -> tuple[Limitation, ...]:
@@ -194,12 +194,12 @@ def _judge(matrix: Matrix, cells: Sequence[Cell], use: Use, *, same_line: bool) 
                 for name in sorted(map(str, names))
             ]
             return replace(max(each, key=lambda one: one.verdict.badness), use=use)
-    found, unmeasured = _cells_of(cells, use)
-    verdicts = [cell.verdict for cell in found]
+    measured, unmeasured = _cells_of(cells, use)
+    verdicts = [cell.verdict for cell in measured]
     if unmeasured and not same_line:
         verdicts.append(CompatVerdict.UNKNOWN)
     return UseVerdict(
-        use, worst(verdicts), _limitations(matrix, found), tuple(found), tuple(unmeasured)
+        use, worst(verdicts), _limitations(matrix, measured), tuple(measured), tuple(unmeasured)
     )
 
 
@@ -216,17 +216,17 @@ def _cells_of(cells: Sequence[Cell], use: Use) -> tuple[list[Cell], list[str]]:
     }
     if use.formats in own:
         return [own[use.formats]], []
-    found: list[Cell] = []
+    measured: list[Cell] = []
     unmeasured: list[str] = []
     for formats in (frozenset[str](), *(frozenset({name}) for name in sorted(use.formats))):
         if formats in own:
-            found.append(own[formats])
+            measured.append(own[formats])
             continue
         others = _of_others(cells, use, formats)
-        found += others
+        measured += others
         if not (others and formats <= QUERY_FORMATS):
             unmeasured.append(" ".join(formats) or "default")
-    return found, unmeasured
+    return measured, unmeasured
 
 
 def _of_others(cells: Sequence[Cell], use: Use, formats: frozenset[str]) -> list[Cell]:

@@ -1,11 +1,14 @@
-"""The contents of a compatibility table as plain data. ``data/schema.json`` describes the files."""
+"""Versions, and the contents of a table of them; ``data/schema.json`` describes its files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+
+from flinkish.errors import UsageError
 
 SPARK = "spark"
 FLINK = "flink"
@@ -13,6 +16,15 @@ FRAMEWORKS = (SPARK, FLINK)
 
 STATELESS = "stateless"  # the operator of cells and uses for a query without state
 NO_BACKEND = "none"
+
+_NUMBER = r"(0|[1-9][0-9]{0,3})"
+#: An optional name, ``v``, line, patch (``x``: any), and the suffix of a build or a vendor.
+_VERSION = re.compile(
+    rf"(?:(?:apache[-_ ])?(?P<name>[a-z]+)[-_ ])?v?{_NUMBER}\.{_NUMBER}(?:\.(?:{_NUMBER}|x|\*))?"
+    r"(?:[-.+_][a-z0-9][a-z0-9.+_-]*|(?:a|b|rc|dev|preview)[0-9]+)?",
+    re.IGNORECASE,
+)
+_NAMES = {"spark": SPARK, "pyspark": SPARK, "flink": FLINK, "pyflink": FLINK}
 
 
 class CompatVerdict(str, Enum):
@@ -160,3 +172,27 @@ class Matrix:
             pair = (cell.created, cell.resumed)
             pairs[pair] = (*pairs.get(pair, ()), cell)
         return pairs
+
+
+def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Version:
+    """Parse ``1.8``, ``1.8.x``, ``1.8.2``, ``v4.3.0``, ``4.3.0-SNAPSHOT``, ``spark-3.5.9``.
+
+    Suffixes of builds and vendors do not affect the state format and are dropped. A line that no
+    table has is still a valid version; ``known`` are the table's lines, for the error's hint.
+    Raises UsageError if the text is not a version, or names another framework.
+    """
+    hint = f"give a version such as {known[-1]} or {known[-1]}.0" if known else ""
+    if known:
+        hint += f"; the table knows {', '.join(known)}"
+    match = _VERSION.fullmatch(text.strip())
+    name = (match["name"] or framework).lower() if match else framework
+    if match is None or name not in _NAMES:
+        raise UsageError(f"{text!r} is not a version of {framework}", hint=hint)
+    if _NAMES[name] != framework:
+        other = next(one for one in FRAMEWORKS if one == _NAMES[name])
+        raise UsageError(
+            f"{text!r} is a version of {other}, not of {framework}",
+            hint=f"ask for the other table with --framework {other}",
+        )
+    major, minor, patch = match.group(2, 3, 4)
+    return Version(f"{major}.{minor}", None if patch is None else int(patch))

@@ -63,7 +63,7 @@ def uses_of(
         common.add("checkpoint-v2")
     if _true(pins, PIN_ROW_CHECKSUM):
         common.add("row-checksum")
-    found = [
+    uses = [
         Use(
             kind or UNKNOWN_OPERATOR,
             backend or OTHER_BACKEND,
@@ -71,7 +71,7 @@ def uses_of(
         )
         for kind in kinds
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(uses))
 
 
 def _formats_of(kind: str | None, pins: Mapping[str, str]) -> set[str]:

@@ -88,17 +88,17 @@ class Config:
             (_file(os.path.join(here, "flinkish.toml")), here),
             (_file(user_file), os.path.dirname(user_file)),
         ]
-        found: dict[str, Setting] = {}
+        settings: dict[str, Setting] = {}
         for entries, base in layers:
             for name, setting in _layer(entries).items():
-                if name not in found:
-                    found[name] = _normalised(setting, base)
+                if name not in settings:
+                    settings[name] = _normalised(setting, base)
         state_home = _xdg(env, "XDG_STATE_HOME", os.path.join(".local", "state"))
         for key in KEYS:
-            if key.name not in found:
+            if key.name not in settings:
                 value = key.default and key.default.replace("$XDG_STATE_HOME", state_home)
-                found[key.name] = Setting(key.name, value, "default")
-        return Config(found)
+                settings[key.name] = Setting(key.name, value, "default")
+        return Config(settings)
 
     def setting(self, key: str) -> Setting:
         """Return the setting of ``key``, which may be a Flink 1.x name.
@@ -293,16 +293,16 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
     """Return the entries of one layer under their canonical names; refuse contradictory values."""
     layer: dict[str, Setting] = {}
     first_names: dict[str, str] = {}
-    for given, value, origin in entries:
-        name = canonical(given)
+    for spelling, value, origin in entries:
+        name = canonical(spelling)
         before = layer.get(name)
         if before is not None and before.value != value:
             raise InvalidConfiguration(
-                f"{first_names[name]} and {given} are the same key, and {before.origin} sets them "
-                "to different values",
+                f"{first_names[name]} and {spelling} are the same key, and {before.origin} sets "
+                "them to different values",
                 hint=f"keep only {name}",
             )
-        first_names.setdefault(name, given)
+        first_names.setdefault(name, spelling)
         layer[name] = before or Setting(name, value, origin)
     return layer
 
@@ -315,9 +315,9 @@ def _normalised(setting: Setting, base: str) -> Setting:
     try:
         return Setting(setting.key, normal_value(key, value, base), setting.origin)
     except InvalidConfiguration as error:
-        shown = MASK if is_secret(key.name) else mask_secrets(error.message)
+        problem = MASK if is_secret(key.name) else mask_secrets(error.message)
         raise InvalidConfiguration(
-            f"{setting.key} ({setting.origin}): {shown}",
+            f"{setting.key} ({setting.origin}): {problem}",
             hint=error.hint,
             key=setting.key,
             value=setting.masked,

@@ -129,23 +129,23 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
         own = also is not None and also.search(name) is not None
         return own or (is_secret(name) and not _is_about_secrets(name, value))
 
-    shown, option = [], ""
+    masked, option = [], ""
     for word in words:
         name, equals, value = word.partition("=")
         if option and not word.startswith("--") and secret(option, word):
-            shown.append(MASK)
+            masked.append(MASK)
             option = ""
         elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and secret(name, value):
-            shown.append(f"{name}={MASK}")
+            masked.append(f"{name}={MASK}")
             option = ""
         else:
-            shown.append(mask_secrets(word))
+            masked.append(mask_secrets(word))
             option = word if word.startswith("-") and not equals else ""
-    return tuple(shown)
+    return tuple(masked)
 
 
 def passwords_of(url: str) -> list[str]:
     """Return the passwords in a database URL, as they are written in it."""
     match = re.search(r"://[^:/@\n]*:(.*)@", url, re.DOTALL)
-    found = [match.group(1)] if match else []
-    return [p for p in [*found, *re.findall(r"(?i)[?&][\w.-]*password=([^&]*)", url)] if p]
+    of_user = [match.group(1)] if match else []
+    return [p for p in [*of_user, *re.findall(r"(?i)[?&][\w.-]*password=([^&]*)", url)] if p]

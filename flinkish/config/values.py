@@ -190,12 +190,12 @@ def _absolute(path: str, base: str | None) -> str:
 
     None means the working directory of the process, which only relative paths need.
     """
-    found = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
-    if base is None and not os.path.isabs(found):
-        found = os.path.join(os.getcwd(), found)
-    if not os.path.isabs(found):
+    absolute = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
+    if base is None and not os.path.isabs(absolute):
+        absolute = os.path.join(os.getcwd(), absolute)
+    if not os.path.isabs(absolute):
         raise InvalidConfiguration(
             f"{path!r} is a relative path, but the working directory no longer exists",
             hint="write an absolute path, or change to an existing directory",
         )
-    return found
+    return absolute

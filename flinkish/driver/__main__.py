@@ -18,8 +18,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 #: Packages that the driver's part of flinkish imports besides Spark; psycopg is for PostgreSQL
-#: registries, kafka asks brokers.
-FALLBACK = ("fsspec", "fastavro", "kafka", "psycopg", "psycopg_binary", "typing_extensions")
+#: registries.
+FALLBACK = ("fsspec", "fastavro", "psycopg", "psycopg_binary", "typing_extensions")
 
 
 class NamedFinder:

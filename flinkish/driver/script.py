@@ -101,9 +101,9 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
 
 def _own_traceback(error: BaseException) -> list[str]:
     """Return the traceback without the frames of flinkish, PySpark and ``runpy``."""
-    told = traceback.TracebackException.from_exception(error)
-    told.stack = traceback.StackSummary.from_list(_own_frames(error))
-    return list(told.format())
+    exception = traceback.TracebackException.from_exception(error)
+    exception.stack = traceback.StackSummary.from_list(_own_frames(error))
+    return list(exception.format())
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -152,8 +152,8 @@ def python_traceback(text: str) -> list[str]:
 
     The last line is the exception.
     """
-    found = last_traceback([line for line in text.splitlines() if line.strip()], embedded=True)
-    return [] if found is None else own_frames(found.lines)[-_TAIL_LINES:]
+    last = last_traceback([line for line in text.splitlines() if line.strip()], embedded=True)
+    return [] if last is None else own_frames(last.lines)[-_TAIL_LINES:]
 
 
 def _first_line(text: str) -> str:

@@ -90,15 +90,15 @@ def migrate_checkpoint(
         The rows written differ from the rows read.
     """
     context = getattr(session, "sparkContext", session)
-    made = directory(target)
+    new = directory(target)
     return checkpoint_migration.rewrite_checkpoint(
         context,
         directory(source),
-        made,
+        new,
         target_state,
         batch=batch,
         each=each,
-        root=root or _for_spark(made),
+        root=root or _for_spark(new),
         progress=progress,
     )
 
@@ -186,15 +186,15 @@ def write_state(
     NoSuchState, StateFormatError
         There is no such operator, or the source is damaged.
     """
-    place, made = directory(source), directory(target)
+    place, new = directory(source), directory(target)
     return bootstrap_state.write_state(
         frames,
         place,
         _operator(place, template, batch),
-        made,
+        new,
         target_state,
         version=version,
-        root=root or _for_spark(made),
+        root=root or _for_spark(new),
     )
 
 

@@ -40,7 +40,7 @@ from flinkish.messages.launch import Launch, Secrets
 from flinkish.registry.jobs import JobRecord
 
 #: What a driver of flinkish needs that a node may lack, with all that it requires itself.
-DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary", "kafka-python")
+DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary")
 #: The same for storages, by the schemes of the job's directories; the extras of pyproject.toml.
 OF_SCHEMES = {"s3": "s3fs", "hdfs": "hdfs-native", "viewfs": "hdfs-native"}
 #: Name of the parameters in the file.

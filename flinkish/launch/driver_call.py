@@ -21,7 +21,7 @@ from flinkish.errors import (
 )
 from flinkish.launch import detached, job_logs, secret_settings, spark_submit
 from flinkish.launch.deploy_mode import in_client_mode
-from flinkish.launch.driver_end import end_of, explained
+from flinkish.launch.driver_process import end_of, explained
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.calls import CALL_VARIABLE, DriverCall, Question, answer_path, progress_path
 from flinkish.messages.codec import decode, encode

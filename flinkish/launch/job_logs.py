@@ -138,12 +138,12 @@ def error_summary(tail: list[str]) -> str:
 
 
 def _python_error(lines: list[str]) -> list[str]:
-    found = last_traceback(lines)
-    if found is None:
+    traceback = last_traceback(lines)
+    if traceback is None:
         return []
-    below = lines[found.end : found.end + _CAUSES]
+    below = lines[traceback.end : traceback.end + _CAUSES]
     causes = [line for line in below if line.startswith((": ", "Caused by: "))]
-    return [*found.last_frame, found.exception, *causes]
+    return [*traceback.last_frame, traceback.exception, *causes]
 
 
 def _jvm_error(lines: list[str]) -> list[str]:

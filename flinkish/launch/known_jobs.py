@@ -6,13 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
+from flinkish.connectors.registry import sink_connector
 from flinkish.errors import JobNotFound, StorageError
+from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import KnownRun, KnownWriter
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord
+from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run
 
@@ -67,7 +69,7 @@ class Standing:
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
     """Return where the job of a name would resume; None if no run has committed a batch.
 
-    The run ``but`` does not count.
+    The run ``but`` does not count, and none that :func:`never_began`.
     """
     seen: dict[str, Standing] = {}
 
@@ -75,11 +77,40 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
         queries = registry.queries(job.job_id)
         committed = {query.name: _committed(query) for query in queries}
         seen[job.job_id] = Standing(job, tuple(queries), committed)
+        if never_began(registry, seen[job.job_id]):
+            return False
         return any(q.batch_id is not None or committed[q.name] is not None for q in queries)
 
     runs = (job for job in registry.jobs(name=name) if job.job_id != but)
     job = newest_run(runs, has_committed)
     return None if job is None else seen[job.job_id]
+
+
+def never_began(registry: Registry, run: Standing) -> bool:
+    """Return whether a restored run has ended while its queries were held: it has done nothing.
+
+    It was refused, or killed before it was known whether all state has an owner. Its checkpoints
+    lack the state that has none.
+    """
+    spec = run.job.launch.restore
+    if spec is None or spec.is_awaited or ever_ran(registry, run.job):
+        return False
+    return all(
+        run.committed[query.name] == query.restored_batch == _planned(query)
+        for query in run.queries
+    )
+
+
+def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
+    """Return the newest run of a name if it failed before it began with a savepoint."""
+    ended = [job for job in registry.jobs(name=name) if job.state.is_final]
+    newest = max(ended, key=lambda job: (job.end_time or 0.0, job.start_time), default=None)
+    if newest is None or newest.state is not JobState.FAILED or newest.launch.restore is None:
+        return None
+    queries = registry.queries(newest.job_id)
+    committed = {query.name: _committed(query) for query in queries}
+    run = Standing(newest, tuple(queries), committed)
+    return newest if never_began(registry, run) else None
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:
@@ -105,8 +136,8 @@ def runs_under_other_ids(
     """Return the runs that went back to an earlier batch of a query, under another query id.
 
     Also those that have resumed from them under that id, but not forks, which are meant to run
-    alongside the query. Only runs that write to Kafka are included, whose rows count for the query.
-    The job ``but`` does not count.
+    alongside the query. Only runs whose sink is written again are included: their rows count for
+    the query. The job ``but`` does not count.
     """
     known = registry.find_query(query_id)
     names = {query.name for _, query in known}
@@ -121,7 +152,7 @@ def runs_under_other_ids(
             row = query.planned
             if row is None or row.from_batch is None or row.batch_id is None:
                 continue
-            if query.query_id != query_id and row.origin in names and _writes_kafka(row):
+            if query.query_id != query_id and row.origin in names and _repeats_batches(row):
                 since.setdefault(query.query_id, (row.from_batch, row.batch_id))
     runs = []
     for other, (batch, first) in since.items():
@@ -133,12 +164,19 @@ def runs_under_other_ids(
     return runs
 
 
-def _writes_kafka(row: QueryRow) -> bool:
-    return str(row.writes.get("format")).lower() == "kafka"
+def _repeats_batches(row: QueryRow) -> bool:
+    return sink_connector(row.writes.get("format")).repeats_batches
 
 
 def _committed(query: QueryStatus) -> int | None:
     try:
         return newest_committed_batch(query.checkpoint_dir)
+    except StorageError:
+        return None
+
+
+def _planned(query: QueryStatus) -> int | None:
+    try:
+        return newest_planned_batch(query.checkpoint_dir)
     except StorageError:
         return None

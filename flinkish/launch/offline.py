@@ -65,9 +65,9 @@ def left_without_batch(
     for query in queries:
         if query.name in empty and len(empty) < len(queries):
             continue
-        known = facts.get(query.name)
-        if known is not None and known.problem is not None:
-            reason = from_record(known.problem)
+        fact = facts.get(query.name)
+        if fact is not None and fact.problem is not None:
+            reason = from_record(fact.problem)
             reason.message = f"query '{query.name}': {reason.message}"
             raise reason
         if committed.get(query.name) is None:
@@ -96,14 +96,14 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
     for job, query in registry.find_query(query_id):
         if _place(query.checkpoint_dir) != _place(checkpoint):
             continue
-        (found,) = reconcile(registry, [job])
-        if not found.state.is_final:
+        (owner,) = reconcile(registry, [job])
+        if not owner.state.is_final:
             raise WrongState(
-                f"the checkpoint {checkpoint} is that of query '{query.name}' of job {found.name} "
-                f"({found.job_id}), which is {found.state.value}",
-                hint=f"take its savepoint with: flinkish savepoint {found.job_id} TARGET",
-                job_id=found.job_id,
-                state=found.state.value,
+                f"the checkpoint {checkpoint} is that of query '{query.name}' of job {owner.name} "
+                f"({owner.job_id}), which is {owner.state.value}",
+                hint=f"take its savepoint with: flinkish savepoint {owner.job_id} TARGET",
+                job_id=owner.job_id,
+                state=owner.state.value,
             )
 
 

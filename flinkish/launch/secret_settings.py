@@ -145,7 +145,8 @@ def hand_over(environ: Mapping[str, str], launch: Launch) -> dict[str, str]:
 
 def take(environ: MutableMapping[str, str]) -> Secrets:
     """Return the secrets that were passed, and remove them from the environment."""
-    return decode(Secrets, json.loads(environ.pop(SETTINGS_VARIABLE, "{}")))
+    text = environ.pop(SETTINGS_VARIABLE, None)
+    return Secrets() if text is None else decode(Secrets, json.loads(text))
 
 
 def handed_arguments(launch: Launch) -> tuple[str, ...] | None:

@@ -84,11 +84,11 @@ def pinned(
 
     The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
     """
-    found = replace(launch, spark_home=installation.spark_home)
+    complete = replace(launch, spark_home=installation.spark_home)
     if not is_cluster_mode(launch):
-        found = replace(found, client_python=installation.driver_python)
+        complete = replace(complete, client_python=installation.driver_python)
     return with_redaction(
-        found, installation.spark_home, os.environ if environ is None else environ
+        complete, installation.spark_home, os.environ if environ is None else environ
     )
 
 
@@ -278,11 +278,11 @@ def driver_main() -> str:
 
 
 def fallback_path() -> str:
-    """Return the path of this interpreter's fsspec, fastavro and kafka, for drivers without."""
+    """Return the path of this interpreter's fsspec and fastavro, for drivers without."""
     import importlib.util
 
     entries: list[str] = []
-    for package in ("fsspec", "fastavro", "kafka"):
+    for package in ("fsspec", "fastavro"):
         spec = importlib.util.find_spec(package)
         for location in (spec and spec.submodule_search_locations) or ():
             directory = os.path.dirname(location)
@@ -370,19 +370,19 @@ def _pyspark_of(python: str) -> str:
             "print((s and s.submodule_search_locations or [''])[0])"
         )
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [python, "-c", script], capture_output=True, text=True, timeout=60, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise LaunchFailed(
                 f"{python} cannot be run: {error}", hint="give the path of a Python interpreter"
             ) from error
-        if done.returncode != 0:
+        if process.returncode != 0:
             raise LaunchFailed(
-                f"{python} does not work: {(done.stderr.strip() or '?').splitlines()[-1]}",
+                f"{python} does not work: {(process.stderr.strip() or '?').splitlines()[-1]}",
                 hint="give the path of a Python interpreter",
             )
-        locations = [line for line in done.stdout.splitlines()[-1:] if line]
+        locations = [line for line in process.stdout.splitlines()[-1:] if line]
     if not locations:
         raise LaunchFailed(
             f"no Spark: {python} has no pyspark, and no other Spark is named",
@@ -418,10 +418,10 @@ def find_java(environ: Mapping[str, str]) -> str:
         if os.access(java, os.X_OK):
             return java
         raise LaunchFailed(f"JAVA_HOME is {home}, which has no bin/java", hint=_JAVA_HINT)
-    found = shutil.which("java", path=environ.get("PATH"))
-    if found is None:
+    executable = shutil.which("java", path=environ.get("PATH"))
+    if executable is None:
         raise LaunchFailed("Java was not found, and Spark needs it", hint=_JAVA_HINT)
-    return found
+    return executable
 
 
 def java_version(java: str) -> int | None:

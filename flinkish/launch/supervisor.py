@@ -30,8 +30,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch import job_logs, secret_settings
-from flinkish.launch.driver_end import end_of, explained, how_it_ended
-from flinkish.launch.driver_process import DriverProcess
+from flinkish.launch.driver_process import DriverProcess, end_of, explained, how_it_ended
 from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
@@ -202,11 +201,11 @@ def _leave_ended(
 ) -> None:
     """Record that a failed job is not restarted: another job has continued from its state."""
     print(f"flinkish: {successor.message}", file=sys.stderr)
-    told = {**failure, "message": f"{failure.get('message')}; {successor.message}"}
+    complete = {**failure, "message": f"{failure.get('message')}; {successor.message}"}
     if job.state.is_final:
-        registry.update_job(job.job_id, failure=told)
+        registry.update_job(job.job_id, failure=complete)
     else:
-        registry.transition(job.job_id, JobState.FAILED, told["message"], failure=told)
+        registry.transition(job.job_id, JobState.FAILED, complete["message"], failure=complete)
 
 
 def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float) -> bool:

@@ -161,7 +161,7 @@ def _kill_application(job: JobRecord, application: str) -> None:
     command = kill_command(job.launch, installation.spark_home, application)
     environment = {**os.environ, "SPARK_HOME": installation.spark_home}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -175,8 +175,8 @@ def _kill_application(job: JobRecord, application: str) -> None:
             f"the cluster manager could not be asked to end {application}: {error}",
             hint=f"end it with: {' '.join(command)}",
         ) from error
-    if done.returncode != 0:
-        lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"]
+    if process.returncode != 0:
+        lines = process.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"]
         raise LaunchFailed(
             f"the cluster manager does not end {application}: {lines[-1]}",
             hint=f"end it with: {' '.join(command)}",

@@ -48,10 +48,10 @@ def without_plan(text: str, cause: str = "\nCaused by: ") -> str:
 
     ``cause``, the beginning of the root cause, is kept even if it follows them.
     """
-    head, found, rest = text.partition(_ON_THE_QUERY)
-    if not found:
-        head, found, rest = text.partition(_JAVA)
-    if not found:
+    head, separator, rest = text.partition(_ON_THE_QUERY)
+    if not separator:
+        head, separator, rest = text.partition(_JAVA)
+    if not separator:
         return text
     _, caused, root = rest.rpartition(cause)
     return head.rstrip() + (caused + root if caused else "")
@@ -103,8 +103,8 @@ def last_traceback(lines: Sequence[str], *, embedded: bool = False) -> Traceback
     """
     for start in reversed(range(len(lines))):
         indent = _indent(lines[start], embedded=embedded)
-        if indent is not None and (found := _below(lines, start + 1, indent)) is not None:
-            return found
+        if indent is not None and (traceback := _below(lines, start + 1, indent)) is not None:
+            return traceback
     return None
 
 
@@ -117,12 +117,12 @@ def _indent(line: str, *, embedded: bool = False) -> int | None:
 
 
 def _below(lines: Sequence[str], start: int, indent: int) -> Traceback | None:
-    found = []
+    frames = []
     for index in range(start, len(lines)):
         line = lines[index][indent:].rstrip()
         if _indent(line) is not None:
             return None
-        found.append(line)
+        frames.append(line)
         if line and not line[0].isspace() and is_exception(line):
-            return Traceback(tuple(found), index + 1)
+            return Traceback(tuple(frames), index + 1)
     return None

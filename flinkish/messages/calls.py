@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from flinkish.errors import Corrupt
 from flinkish.messages.codec import OMIT_DEFAULT, decode, encode
@@ -139,8 +139,6 @@ class RestoreQuestion:
     writers
         The places that queries of other jobs write to.
     """
-
-    VERSION: ClassVar[int] = 4
 
     spec: RestoreSpec
     runs: Mapping[str, tuple[KnownRun, ...]] = field(default_factory=dict)

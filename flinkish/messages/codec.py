@@ -3,7 +3,7 @@
 A document is a JSON object: the fields of a dataclass by name, and ``version``. The reader is
 strict: an unknown key, a value of another type or a missing required key is an error. Adding a
 field to a dataclass therefore means raising its ``VERSION``, so that an older flinkish can report
-why it cannot read the document. A document without a version has version 1.
+why it cannot read the document; with a default value, documents of earlier versions stay readable.
 
 Fields may have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any`` (plain JSON
 data), ``Literal``, enums, dataclasses, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and
@@ -32,11 +32,6 @@ OMIT_DEFAULT: Mapping[str, bool] = {"omit_default": True}
 def named(key: str) -> Mapping[str, str]:
     """Return the ``metadata`` of a field whose key is no Python name, such as ``from``."""
     return {"key": key}
-
-
-def formerly(key: str) -> Mapping[str, str]:
-    """Return the ``metadata`` of a field that has another key in older documents."""
-    return {"formerly": key}
 
 
 #: The JSON names of Python types, for messages.
@@ -75,26 +70,26 @@ def decode(cls: type[_T], document: object) -> _T:
     """
     place = cls.__name__
     values = dict(_object(document, place))
-    version = values.pop(VERSION_KEY, 1)
+    version = values.pop(VERSION_KEY, None)
     if not _is_int(version) or version < 1:
         raise _invalid(f"{place}.{VERSION_KEY}", "an integer of at least 1", version)
-    known = version_of(cls)
-    if version > known:
+    newest = version_of(cls)
+    if version > newest:
         raise UnsupportedFormat(
             f"{place} is a document of version {version}, made by a newer flinkish; this one "
-            f"reads versions up to {known}",
+            f"reads versions up to {newest}",
             hint="upgrade flinkish here: pip install --upgrade flinkish",
             document=cls.__name__,
             version=version,
         )
-    made: _T = _dataclass(cls, values, place)
-    return made
+    message: _T = _dataclass(cls, values, place)
+    return message
 
 
 def decode_fields(cls: type[_T], document: object) -> _T:
     """Decode the JSON data of :func:`encode_fields`; raises Corrupt as :func:`decode` does."""
-    made: _T = _dataclass(cls, _object(document, cls.__name__), cls.__name__)
-    return made
+    message: _T = _dataclass(cls, _object(document, cls.__name__), cls.__name__)
+    return message
 
 
 def _key(each: Field[Any]) -> str:
@@ -126,19 +121,17 @@ def _hints(cls: type) -> Mapping[str, Any]:
 
 def _dataclass(cls: Any, values: Mapping[str, Any], place: str) -> Any:
     hints = _hints(cls)
-    known = {_key(each): each for each in fields(cls)}
-    names = {each.metadata.get("formerly"): key for key, each in known.items()}
-    values = {names.get(key, key): value for key, value in values.items()}
-    unknown = sorted(values.keys() - known.keys())
+    by_key = {_key(each): each for each in fields(cls)}
+    unknown = sorted(values.keys() - by_key.keys())
     if unknown:
         raise Corrupt(f"{place} has an unknown key {unknown[0]!r}", hint="")
-    made = {}
-    for key, each in known.items():
+    arguments = {}
+    for key, each in by_key.items():
         if key in values:
-            made[each.name] = _decoded(hints[each.name], values[key], f"{place}.{key}")
+            arguments[each.name] = _decoded(hints[each.name], values[key], f"{place}.{key}")
         elif each.default is MISSING and each.default_factory is MISSING:
             raise Corrupt(f"{place} lacks the key {key!r}", hint="")
-    return cls(**made)
+    return cls(**arguments)
 
 
 def _decoded(kind: Any, value: Any, place: str) -> Any:
@@ -158,8 +151,8 @@ def _decoded(kind: Any, value: Any, place: str) -> Any:
         return _tuple(arguments, value, place)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         inner = arguments[1]
-        found = _object(value, place)
-        return {key: _decoded(inner, each, f"{place}.{key}") for key, each in found.items()}
+        mapping = _object(value, place)
+        return {key: _decoded(inner, each, f"{place}.{key}") for key, each in mapping.items()}
     raise TypeError(f"{place}: the codec does not know the type {kind}")
 
 
@@ -220,5 +213,5 @@ def _is_int(value: object) -> bool:
 
 def _invalid(place: str, expected: str, value: object) -> Corrupt:
     text = repr(value)
-    found = text if len(text) <= 60 else f"{text[:57]}..."
-    return Corrupt(f"{place} is {found}, where {expected} is expected", hint="")
+    excerpt = text if len(text) <= 60 else f"{text[:57]}..."
+    return Corrupt(f"{place} is {excerpt}, where {expected} is expected", hint="")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.messages.savepoints import SavepointRecord, SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ class MigratedOperator:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """The new savepoint, its record in the registry, and its operators."""
+    """The new savepoint and its operators."""
 
-    savepoint: SavepointResult
-    record: SavepointRecord
+    savepoint: SavepointSummary
     operators: tuple[MigratedOperator, ...]

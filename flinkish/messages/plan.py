@@ -2,9 +2,8 @@
 
 The planner (:mod:`flinkish.restore.plan`) makes it in the driver. Each query of a job keeps its
 part in the registry, ``flinkish check --json`` prints it, and ``check -o`` saves it. Each class is
-a part of that document, with its keys in their order. Nearly all of them have defaults, so that a
-part can be read which a job recorded before they existed. Whoever adds one raises the ``VERSION``
-of the documents with a plan in them (:class:`~flinkish.messages.queries.QueryStatus`,
+a part of that document, with its keys in their order. Whoever adds one raises the ``VERSION`` of
+the documents with a plan in them (:class:`~flinkish.messages.queries.QueryStatus`,
 :class:`~flinkish.messages.launch.Launch`).
 """
 
@@ -303,7 +302,15 @@ class SinkRow:
 
 @dataclass(frozen=True)
 class PinRow:
-    """A setting that the savepoint pins, and for which the program asks another value."""
+    """A setting that the savepoint pins, and for which the program asks another value.
+
+    Attributes
+    ----------
+    verdict
+        ``rescale`` where the state would have to be rewritten for the requested value, ``migrate``
+        where it is written for the requested value anyway (the backend of canonical state), and
+        ``pinned`` where the savepoint's value stays in force.
+    """
 
     query: str
     key: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.plan import QueryRow, RestorePlan
@@ -47,14 +47,11 @@ class QueryStatus:
     trigger_interval
         The seconds from one look for input to the next; 0 if it looks all the time.
     last_batch_end
-        When the newest batch of this driver ended, ISO 8601; None before it, and from a driver of
-        an older flinkish.
+        When the newest batch of this driver ended, ISO 8601; None before it.
     own_location
-        The checkpoint location that the program gives, as it writes it; empty if it gives none,
-        None from a driver of an older flinkish. A restored query has its checkpoint elsewhere.
+        The checkpoint location that the program gives, as it writes it; empty if it gives none.
+        A restored query has its checkpoint elsewhere.
     """
-
-    VERSION: ClassVar[int] = 3
 
     name: str
     query_id: str
@@ -73,7 +70,7 @@ class QueryStatus:
     waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
-    own_location: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    own_location: str = ""
 
     @property
     def restored_batch(self) -> int | None:
@@ -99,7 +96,7 @@ class QueryFacts:
     sources, sink
         Descriptions as in a savepoint.
     operators
-        One ``OperatorFacts.to_json()`` (``flinkish.savepoint.format.contents``) for each operator.
+        One ``OperatorFacts.to_json()`` (:mod:`flinkish.operators.identity`) for each operator.
     problem
         ``FlinkishError.to_record()`` of the error that explains why the query cannot be
         savepointed.

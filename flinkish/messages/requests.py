@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flinkish.messages.codec import OMIT_DEFAULT, formerly
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.codec import OMIT_DEFAULT
+from flinkish.messages.savepoints import SavepointSummary
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,7 @@ class SavepointArguments:
     full
         Whether it shares no files with an earlier savepoint.
     drain
-        Whether a stop emits first what waits for the watermark. It is only written when asked for,
-        so drivers of an older flinkish serve all other stops.
+        Whether a stop emits first what waits for the watermark.
     """
 
     target: str
@@ -94,9 +93,7 @@ class RequestResult:
         be known.
     """
 
-    VERSION = 3
-
-    savepoint: SavepointResult | None = None
-    stop_method: str | None = field(default=None, metadata=formerly("rung"))
+    savepoint: SavepointSummary | None = None
+    stop_method: str | None = None
     left_out: tuple[LeftOut, ...] = field(default=(), metadata=OMIT_DEFAULT)
     complete: bool = field(default=True, metadata=OMIT_DEFAULT)

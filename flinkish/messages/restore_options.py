@@ -31,14 +31,16 @@ class RestoreOptions:
         ``old``, a uid or an operator id (32 hex digits in any case) of the savepoint. No state and
         no uid occurs twice.
     reset_sources
-        Sources that start from scratch, by uid or by what they read.
+        Sources that start from scratch, by uid or by what they read; behind ``QUERY/`` one of that
+        query of the program.
     sink_ahead
         For a sink that has later batches, one of :data:`SINK_MODES`: ``rebase`` continues after
         them, ``accept`` drops output, ``rollback`` rolls its table back to the savepoint's version.
     accept_lost_rows
         Whether rows that a source can no longer read are skipped.
     accept_partial
-        Operators, by uid, name or id, whose results may be incomplete for existing keys and rows.
+        Operators, by uid, name or id, whose results may be incomplete for existing keys and rows;
+        with ``QUERY/`` as for ``reset_sources``.
     offline
         Whether the restore is planned without asking the brokers of Kafka sources.
     set_offsets

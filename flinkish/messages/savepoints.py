@@ -1,10 +1,8 @@
-"""A finished savepoint, as the command line shows it and as the registry keeps it."""
+"""A finished savepoint, as its writer, a request's result and the registry tell of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 #: The trigger of a savepoint that was taken of checkpoints without a driver.
 TRIGGER_OFFLINE = "offline"
@@ -19,35 +17,9 @@ class SavedQuery:
     query_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavepointResult:
-    """A finished savepoint, with the field names of the command line's contract.
-
-    Attributes
-    ----------
-    bytes, files
-        The bytes and the number of its data files: ``_metadata`` is not counted.
-    shared_files
-        How many of ``files`` an earlier savepoint holds.
-    moved_bytes
-        The number of bytes copied.
-    duration
-        Seconds that the savepoint took.
-    """
-
-    path: str
-    format: str
-    bytes: int
-    files: int
-    shared_files: int = 0
-    moved_bytes: int = 0
-    duration: float
-    queries: tuple[SavedQuery, ...]
-
-
 @dataclass(frozen=True)
-class SavepointRecord:
-    """One savepoint in the registry; the savepoint's directory is authoritative.
+class SavepointSummary:
+    """A finished savepoint; its directory is authoritative.
 
     Attributes
     ----------
@@ -55,10 +27,19 @@ class SavepointRecord:
         Seconds since the epoch.
     format
         ``native`` or ``canonical``.
-    queries
-        One ``{"name", "batch_id", "query_id"}`` for each query.
+    bytes, files
+        The bytes and the number of its data files: ``_metadata`` is not counted.
+    duration
+        Seconds that the savepoint took.
     trigger
         ``savepoint``, ``stop``, ``cancel``, ``offline`` or ``migrate``.
+    request_id
+        The request that caused it.
+    shared_files
+        How many of ``files`` an earlier savepoint holds; None if that is not known, as in the
+        registry.
+    moved_bytes
+        The number of bytes copied; None as for ``shared_files``.
     """
 
     path: str
@@ -68,7 +49,9 @@ class SavepointRecord:
     bytes: int
     files: int
     duration: float
-    queries: tuple[Mapping[str, Any], ...] = ()
+    queries: tuple[SavedQuery, ...] = ()
     trigger: str = "savepoint"
     request_id: str | None = None
     disposed: float | None = None
+    shared_files: int | None = None
+    moved_bytes: int | None = None

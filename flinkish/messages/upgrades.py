@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.launch import Launch, RestoreSpec
@@ -110,8 +110,6 @@ class Upgrade:
     old_savepoint
         The savepoint that the old job was stopped with when its shadow was promoted.
     """
-
-    VERSION: ClassVar[int] = 2
 
     upgrade_id: str
     job_id: str

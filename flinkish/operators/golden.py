@@ -150,11 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_comparisons(data: Mapping[str, Any]) -> int:
     total: dict[str, int] = {}
     wrong = 0
-    for found in compare_ids(data):
-        total[found.section] = total.get(found.section, 0) + 1
-        if not found.equal:
+    for comparison in compare_ids(data):
+        total[comparison.section] = total.get(comparison.section, 0) + 1
+        if not comparison.equal:
             wrong += 1
-            line = f"{found.what}: expected {found.expected}, computed {found.computed}"
+            line = (
+                f"{comparison.what}: expected {comparison.expected}, computed {comparison.computed}"
+            )
             print(_printable(line))
     for what in unchecked(data):
         print(_printable(f"not checked: {what}"), file=sys.stderr)

@@ -7,8 +7,11 @@ ids: the same digits may mean two operators under two hashers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import DuplicateUid, HashCollision
 from flinkish.operators.graph import OperatorGraph, OperatorNode
 from flinkish.operators.hasher import (
@@ -18,6 +21,7 @@ from flinkish.operators.hasher import (
     hash_v3,
     user_hashes,
 )
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.operators.uids import check_uid
 
 
@@ -69,6 +73,77 @@ class Identified:
     def operator_id_v3(self) -> str | None:
         """Its id under the hasher v3."""
         return self.identity.operator_id_v3
+
+
+def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
+    """Return the identity that is stored in the fields of an operator or a source."""
+    return OperatorIdentity(**{each.name: data.get(each.name) for each in fields(OperatorIdentity)})
+
+
+@dataclass(frozen=True)
+class OperatorFacts(Identified):
+    """What the driver knows of an operator and its checkpoint does not contain.
+
+    Attributes
+    ----------
+    kind
+        Spark's name of it, which a checkpoint of Spark 3.5 lacks.
+    state_digest
+        Digest of all rows as the engine last wrote them, independent of their partitions.
+    """
+
+    ordinal: int
+    kind: str | None = None
+    identity: OperatorIdentity = UNKNOWN
+    rows: int | None = None
+    meaning: StateSemantics | None = None
+    state_digest: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return as plain data what does not change while the query runs: all but the rows."""
+        meaning = None if self.meaning is None else self.meaning.to_json()
+        return {
+            "ordinal": self.ordinal,
+            "kind": self.kind,
+            **asdict(self.identity),
+            "meaning": meaning,
+            "state_digest": self.state_digest,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OperatorFacts:
+        """Convert the result of :meth:`to_json` back."""
+        meaning = data.get("meaning")
+        return OperatorFacts(
+            data["ordinal"],
+            data.get("kind"),
+            identity_of(data),
+            meaning=None if meaning is None else StateSemantics.from_json(meaning),
+            state_digest=data.get("state_digest"),
+        )
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """A stateful node of a planned query, as Spark will run it.
+
+    Attributes
+    ----------
+    ordinal, kind
+        Spark's ``operatorId``, and its name for the operator (``stateStoreSave`` ...).
+    partitions, stores, meaning
+        The state that it will keep.
+    files
+        The metadata and schemas that Spark 4.x writes below ``state/<ordinal>`` while it plans, by
+        relative path; empty on 3.5. Paths inside the files are those of the planning directory.
+    """
+
+    ordinal: int
+    kind: str
+    partitions: int = 0
+    stores: tuple[StoreInfo, ...] = ()
+    meaning: StateSemantics = field(default_factory=StateSemantics)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,7 @@ class StateSemantics:
         Of typed state (:mod:`flinkish.state`): the snapshots of the serializers that wrote a
         column of bytes, base64, a generation each, the oldest first; by the column's name.
     settings
-        The settings on which it depends; None where that is not known (savepoints of earlier
-        versions).
+        The settings on which it depends.
     """
 
     keys: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
@@ -136,39 +135,30 @@ class StateSemantics:
     )
     delay_ms: int | None = field(default=None, compare=False, repr=False)
     serializers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    settings: tuple[Dependence, ...] | None = None
+    settings: tuple[Dependence, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for a savepoint."""
-        found = asdict(self)
-        del found["initial"], found["delay_ms"]
-        if not self.serializers:  # documents without typed state stay as they were
-            del found["serializers"]
-        if self.settings is None:
-            del found["settings"]
-        return found
+        """Return plain data for a savepoint; most operators have no serializers or settings."""
+        record = asdict(self)
+        del record["initial"], record["delay_ms"]
+        for name in ("serializers", "settings"):
+            if not record[name]:
+                del record[name]
+        return record
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> StateSemantics:
-        """Restore the data of :meth:`to_json`; keys of a newer flinkish are ignored."""
+        """Restore the data of :meth:`to_json`."""
 
-        def columns(name: str) -> dict[str, tuple[Column, ...]]:
-            return {
-                role: tuple(map(_column, listed)) for role, listed in (data.get(name) or {}).items()
-            }
+        def columns(by_role: Mapping[str, Any]) -> dict[str, tuple[Column, ...]]:
+            return {role: tuple(Column(**each) for each in by_role[role]) for role in by_role}
 
-        serializers = {
-            name: tuple(snapshots) for name, snapshots in (data.get("serializers") or {}).items()
-        }
-        traits = dict(data.get("traits") or {})
-        listed = data.get("settings")
-        settings = None if listed is None else tuple(map(_dependence, listed))
         return StateSemantics(
-            columns("keys"),
-            columns("values"),
-            traits,
-            serializers=serializers,
-            settings=settings,
+            columns(data["keys"]),
+            columns(data["values"]),
+            dict(data["traits"]),
+            serializers={k: tuple(texts) for k, texts in data.get("serializers", {}).items()},
+            settings=tuple(Dependence(**each) for each in data.get("settings", ())),
         )
 
 
@@ -178,18 +168,3 @@ def without_zones(text: str) -> str:
     They are no part of the name: :class:`Dependence` has them.
     """
     return _ZONE.sub("", text) if isinstance(text, str) else text
-
-
-def _column(data: Mapping[str, Any]) -> Column:
-    name, origin = without_zones(data["name"]), without_zones(data["origin"])
-    return Column(name, origin, data.get("detail", ""), data.get("nullable", True))
-
-
-def _dependence(data: Mapping[str, Any]) -> Dependence:
-    return Dependence(
-        data["setting"],
-        data["value"],
-        data.get("part", ""),
-        data.get("expression", ""),
-        data.get("certain", True) is True,
-    )

@@ -138,8 +138,8 @@ def merge(before: Tag, new: Tag) -> Tag:
 
 def tag_of(node: Any, key: Any) -> Tag | None:
     """Return the tag on a JVM plan node, if any; ``key`` is that of :func:`tag_key`."""
-    found = node.getTagValue(key)
-    return Tag.decode(str(found.get())) if found.isDefined() else None
+    value = node.getTagValue(key)
+    return Tag.decode(str(value.get())) if value.isDefined() else None
 
 
 @functools.cache

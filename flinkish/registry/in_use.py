@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
@@ -46,8 +46,8 @@ def savepoints_in_use(registry: Registry) -> InUse:
 
     Raises RegistryError.
     """
-    found = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
-    jobs = [job for job in found if not job.state.is_final]
+    active = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+    jobs = [job for job in active if not job.state.is_final]
     savepoints = registry.savepoints(include_disposed=True)
     writing = tuple(
         (request.savepoint.target, job.job_id)
@@ -72,7 +72,7 @@ def _protected(
     registry: Registry,
     active: Sequence[JobRecord],
     everyone: Sequence[JobRecord],
-    savepoints: Sequence[SavepointRecord],
+    savepoints: Sequence[SavepointSummary],
 ) -> Iterator[tuple[str, str]]:
     """Yield the savepoints that must stay, with the reasons."""
     for upgrade in registry.unfinished_upgrades():

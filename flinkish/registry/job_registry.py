@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flinkish.config import sqlite_path
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.database import Database
 from flinkish.registry.job_table import JobTable
 from flinkish.registry.requests import new_request_id
@@ -34,7 +34,7 @@ __all__ = ["Registry", "new_job_id", "new_request_id"]
 class SavepointTable(JobTable):
     """The savepoints of a database; a base of :class:`Registry`."""
 
-    def add_savepoint(self, record: SavepointRecord) -> None:
+    def add_savepoint(self, record: SavepointSummary) -> None:
         """Register a savepoint, or update the record of the one at that path."""
         values = savepoint_values(record)
         columns = list(values)
@@ -50,7 +50,7 @@ class SavepointTable(JobTable):
 
     def savepoints(
         self, job_id: str | None = None, *, include_disposed: bool = False
-    ) -> list[SavepointRecord]:
+    ) -> list[SavepointSummary]:
         """Return the savepoints of one job or of all jobs, oldest first."""
         conditions, values = ["1 = 1"], {}
         if job_id is not None:
@@ -65,9 +65,9 @@ class SavepointTable(JobTable):
         )
         return [savepoint_of(row) for row in rows]
 
-    def last_savepoints(self, job_ids: Iterable[str]) -> dict[str, SavepointRecord]:
+    def last_savepoints(self, job_ids: Iterable[str]) -> dict[str, SavepointSummary]:
         """Return the newest savepoint of each job that has one (disposed ones do not count)."""
-        last: dict[str, SavepointRecord] = {}
+        last: dict[str, SavepointSummary] = {}
         for marks, values in in_lists(job_ids):
             rows = self._read(
                 f"SELECT {SAVEPOINT_COLUMNS} FROM flinkish_savepoints s "

@@ -198,9 +198,9 @@ def _items(
     facts: JobFacts, staying: Collection[JobFacts], savepoints: Collection[SavepointFacts]
 ) -> Iterator[Item]:
     """Yield the parts of a job that is purged."""
-    job, found = facts.job, facts.checkpoint
-    if found is not None:
-        yield Item(What.CHECKPOINT, job.checkpoint_dir, found.bytes)
+    job, checkpoint = facts.job, facts.checkpoint
+    if checkpoint is not None:
+        yield Item(What.CHECKPOINT, job.checkpoint_dir, checkpoint.bytes)
     for run in facts.runs:
         if facts.place is None or not is_inside(run.place, facts.place):
             yield Item(What.CHECKPOINT, run.checkpoint, stays="the program chose that place")

@@ -69,8 +69,8 @@ class QueryReports(Mailbox):
     def facts(self, job_id: str) -> dict[str, QueryFacts]:
         """Return the facts of a job's queries, by query name.
 
-        Of several queries with the same name, the newest counts. Queries whose driver ran an older
-        flinkish, which recorded no facts, are not in the result.
+        Of several queries with the same name, the newest counts. Queries whose driver ended before
+        it had recorded their facts are not in the result.
         """
         rows = self._read(
             "SELECT name, facts FROM flinkish_queries WHERE job_id = :id ORDER BY name, seen",

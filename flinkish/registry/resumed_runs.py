@@ -9,7 +9,7 @@ from flinkish.errors import JobNotFound
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import OperatorRow, RestorePlan, SourceRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 
@@ -109,19 +109,19 @@ def taken_by(queries: Iterable[QueryStatus]) -> set[str | None]:
 
 
 def _recorded_names(
-    savepoints: Iterable[SavepointRecord], path: str
+    savepoints: Iterable[SavepointSummary], path: str
 ) -> frozenset[str | None] | None:
     """Return the names of a savepoint's queries; None if the registry does not know it."""
     record = next((each for each in savepoints if each.path == path), None)
     if record is None:
         return None
-    return frozenset(str(query["name"]) for query in record.queries if query.get("name"))
+    return frozenset(query.name for query in record.queries)
 
 
 def offered_names(
     spec: RestoreSpec,
     runs: Mapping[str, Sequence[QueryStatus]],
-    savepoints: Iterable[SavepointRecord],
+    savepoints: Iterable[SavepointSummary],
 ) -> Collection[str | None]:
     """Return the names of the queries that a job was restored from, as far as known. Pure.
 

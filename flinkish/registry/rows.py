@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from flinkish.errors import Corrupt, RegistryError, UsageError
-from flinkish.messages.codec import decode, encode
+from flinkish.messages.codec import decode, decode_fields, encode, encode_fields
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import Arguments, RequestResult
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.jobs import (
     ARGUMENTS,
     JobRecord,
@@ -145,7 +145,7 @@ def query_of(row: Row) -> QueryStatus:
 
 @_checked("a query")
 def facts_of(row: Row) -> QueryFacts | None:
-    """Return the facts that a query's driver recorded; None from a driver of an older flinkish."""
+    """Return the facts that a query's driver recorded; None if it ended before that."""
     data = load(row["facts"])
     return None if data is None else decode(QueryFacts, data)
 
@@ -193,7 +193,7 @@ def request_of(row: Row) -> Request:
     return Request(**values)
 
 
-def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
+def savepoint_values(record: SavepointSummary) -> dict[str, Any]:
     """Return the statement parameters of a savepoint."""
     return {
         "path": record.path,
@@ -203,7 +203,7 @@ def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
         "bytes": record.bytes,
         "files": record.files,
         "duration": record.duration,
-        "queries": dump([dict(query) for query in record.queries]),
+        "queries": dump([encode_fields(query) for query in record.queries]),
         "cause": record.trigger,  # TRIGGER is a reserved word of SQL
         "request_id": record.request_id,
         "disposed": record.disposed,
@@ -211,9 +211,9 @@ def savepoint_values(record: SavepointRecord) -> dict[str, Any]:
 
 
 @_checked("a savepoint")
-def savepoint_of(row: Row) -> SavepointRecord:
+def savepoint_of(row: Row) -> SavepointSummary:
     """Return the savepoint of a row with :data:`SAVEPOINT_COLUMNS`."""
     values = dict(row)
     values["trigger"] = values.pop("cause")
-    values["queries"] = tuple(load(row["queries"]))
-    return SavepointRecord(**values)
+    values["queries"] = tuple(decode_fields(SavedQuery, each) for each in load(row["queries"]))
+    return SavepointSummary(**values)

@@ -4,7 +4,7 @@ The SQL text is the same for SQLite and PostgreSQL: types that both know (``DOUB
 SQLite's REAL affinity, ``BIGINT`` its INTEGER affinity), JSON as TEXT, booleans as 0 and 1. Tables
 carry a prefix because a PostgreSQL database may be shared with other programs.
 
-Never edit a released step: append a new one.
+Version 1 is the first step. Never edit a released step: append a new one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             application_id TEXT,
             exit_status BIGINT,
             failure TEXT,
+            acknowledged DOUBLE PRECISION,
             revision BIGINT NOT NULL
         )
         """,
@@ -54,6 +55,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         # A program may stop a query and start another with the same name: both rows stay, and
         # `seen` (the job's revision at the last heartbeat with that query) shows which is current.
+        # `facts` (QueryFacts) is what a savepoint of the query needs when its driver is gone: the
+        # status is written with every heartbeat, the facts when the query starts.
         """
         CREATE TABLE flinkish_queries (
             job_id TEXT NOT NULL REFERENCES flinkish_jobs (job_id),
@@ -61,6 +64,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             query_id TEXT NOT NULL,
             status TEXT NOT NULL,
             seen BIGINT NOT NULL,
+            facts TEXT,
             PRIMARY KEY (job_id, name, query_id)
         )
         """,
@@ -100,17 +104,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
         "CREATE INDEX flinkish_savepoints_by_job ON flinkish_savepoints (job_id, created)",
-    ),
-    # What a savepoint of a query needs when its driver is gone (QueryFacts). It is a separate
-    # column: the status is written with every heartbeat, the facts when the query starts.
-    ("ALTER TABLE flinkish_queries ADD COLUMN facts TEXT",),
-    # When somebody acknowledged that a job has failed. Failures of before are not news.
-    (
-        "ALTER TABLE flinkish_jobs ADD COLUMN acknowledged DOUBLE PRECISION",
-        "UPDATE flinkish_jobs SET acknowledged = end_time WHERE state = 'FAILED'",
-    ),
-    # Upgrades. The record has all of it (spec.upgrades.Upgrade); the columns are for conditions.
-    (
+        # The record is the whole upgrade (messages.upgrades); the columns are for conditions.
         """
         CREATE TABLE flinkish_upgrades (
             upgrade_id TEXT PRIMARY KEY,
@@ -124,9 +118,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             revision BIGINT NOT NULL
         )
         """,
-    ),
-    # What the queries of jobs hold (registry.claims).
-    (
+        # What the queries of jobs hold (registry.claims).
         """
         CREATE TABLE flinkish_claims (
             resource TEXT NOT NULL,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound
-from flinkish.messages.codec import decode, encode, encode_fields
+from flinkish.messages.codec import decode, decode_fields, encode, encode_fields
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
@@ -198,7 +198,7 @@ def _upgrade_of(row: Row) -> tuple[Upgrade, ProcessRef | None]:
         owner: Any = json.loads(row["owner"]) if row["owner"] else None
         return (
             decode(Upgrade, json.loads(row["record"])),
-            None if owner is None else decode(ProcessRef, owner),
+            None if owner is None else decode_fields(ProcessRef, owner),
         )
     except (Corrupt, ValueError, TypeError) as error:
         raise RegistryError(

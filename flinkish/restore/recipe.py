@@ -29,6 +29,9 @@ class SourceCheckpoint:
         one. By path.
     recorded
         The sizes and digests of the files in a savepoint; a checkpoint has none.
+    planned_state
+        The files of the state that the planned batch has written, if it has written all: the query
+        was killed before its commit. By path, and not among ``files``.
     """
 
     root: str
@@ -36,6 +39,7 @@ class SourceCheckpoint:
     batch_id: int
     held: Mapping[str, str] = field(default_factory=dict)
     recorded: FileTable = field(default_factory=FileTable, repr=False)
+    planned_state: tuple[str, ...] = ()
 
     def at(self, path: str) -> str:
         """Return the location of one of its files."""
@@ -139,6 +143,8 @@ class Recipe:
         planned batch becomes the one after it. It is never before the batches of the origins.
     pins
         New values of settings that the base's offset log pins.
+    takes_planned_state
+        Whether the state that the planned batch has written is taken, as its sink skips that batch.
     """
 
     origins: tuple[SourceCheckpoint, ...]
@@ -148,6 +154,14 @@ class Recipe:
     query_id: str | None = None
     rebase_to: int | None = None
     pins: Mapping[str, str] = field(default_factory=dict)
+    takes_planned_state: bool = False
+
+    @property
+    def can_take_planned_state(self) -> bool:
+        """Whether the base has the state of its planned batch, and nothing else changes."""
+        base = self.origins[self.base]
+        same = self.states is None and self.sources is None
+        return bool(base.planned_state) and same and self.batch_id == base.batch_id
 
     @property
     def batch_id(self) -> int:

@@ -75,8 +75,8 @@ class ValueStateDescriptor:
 
     def __post_init__(self) -> None:
         """Check, and make the serializer."""
-        (made,) = _checked("value state", self.name, self.type_or_serializer)
-        object.__setattr__(self, "serializer", made)
+        (serializer,) = _checked("value state", self.name, self.type_or_serializer)
+        object.__setattr__(self, "serializer", serializer)
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class ListStateDescriptor:
 
     def __post_init__(self) -> None:
         """Check, and make the serializer."""
-        (made,) = _checked("list state", self.name, self.element)
-        object.__setattr__(self, "serializer", ListSerializer(made))
+        (serializer,) = _checked("list state", self.name, self.element)
+        object.__setattr__(self, "serializer", ListSerializer(serializer))
 
 
 @dataclass(frozen=True)

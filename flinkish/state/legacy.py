@@ -139,14 +139,14 @@ class LegacySerializerSnapshot(TypeSerializerSnapshot[Any]):
         serializer, config = parts.text(MAX_NAME * 4), parts.text(MAX_NAME * 4)
         written, content = parts.size(), parts.part()
         parts.end()
-        made = loader.load(config, TypeSerializerConfigSnapshot)()
-        if not 1 <= written <= made.version:
-            raise ValueError(f"version {written} of {config}, which reads up to {made.version}")
-        made.read(written, content)
+        snapshot = loader.load(config, TypeSerializerConfigSnapshot)()
+        if not 1 <= written <= snapshot.version:
+            raise ValueError(f"version {written} of {config}, which reads up to {snapshot.version}")
+        snapshot.read(written, content)
         cls = loader.load(serializer)
         if not all(callable(getattr(cls, name, None)) for name in ("serialize", "deserialize")):
             raise ValueError(f"{serializer} is not a serializer")  # and is not called
-        self._old, self._config = cls(), made
+        self._old, self._config = cls(), snapshot
 
     def resolve_schema_compatibility(
         self, new_serializer: TypeSerializer[Any]

@@ -201,9 +201,9 @@ class _List:
 
     def __call__(self, data: bytes) -> Any:
         parts = Parts(data, "a list")
-        found = [self.read(parts.part()) for _ in range(parts.count())]
+        items = [self.read(parts.part()) for _ in range(parts.count())]
         parts.end()
-        return found
+        return items
 
 
 @dataclass(frozen=True)
@@ -213,12 +213,12 @@ class _Map:
 
     def __call__(self, data: bytes) -> Any:
         parts = Parts(data, "a map")
-        found = []
+        entries = []
         for _ in range(parts.count()):
             key = self.key(parts.part())
-            found.append((key, self.value(parts.part())))
+            entries.append((key, self.value(parts.part())))
         parts.end()
-        return found
+        return entries
 
 
 @dataclass(frozen=True)
@@ -240,11 +240,11 @@ class _Struct:
 
     def __call__(self, data: bytes) -> Any:
         parts = Parts(data, "a record")
-        found = {
+        fields = {
             name: read(parts.part()) for name, read in zip(self.names, self.reads, strict=True)
         }
         parts.end()
-        return found
+        return fields
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def is_directory(location: str) -> bool:
 def size_of(location: str) -> int:
     """Return the size of a file in bytes; raise FileNotFoundError if it does not exist."""
     if is_local(location):
-        return os.stat(location).st_size
+        return local.stat_of(location).st_size
     return _store(location).entry(location).size()
 
 

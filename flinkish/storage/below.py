@@ -164,16 +164,16 @@ def _read_local(root: str, parts: tuple[str, ...], limit: int) -> bytes:
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, "No such file", join(root, name))
         try:
-            found = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode):
                 raise unsafe(root, name, "it is not a regular file")
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(parts[-1], flags, dir_fd=directory), "rb") as file:
-                found = os.fstat(file.fileno())
-                if not stat.S_ISREG(found.st_mode):
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
                     raise unsafe(root, name, "it is not a regular file")
                 # Python allocates the requested size before it reads.
-                return file.read(min(limit, found.st_size) + 1)
+                return file.read(min(limit, status.st_size) + 1)
         except FileNotFoundError:
             raise
         except OSError as error:

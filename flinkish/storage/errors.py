@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 
-from flinkish.errors import StorageError
+from flinkish.errors import Corrupt, StorageError
 
 #: A NameNode's refusal as hdfs-native reports it: the class, then the message, and a stack trace
 #: after an escaped newline.
@@ -14,6 +14,16 @@ _REFUSAL = re.compile(r'\w+\("[\w.$]+", "((?:[^"\\]|\\[^n])+)')
 
 class Replaced(OSError):
     """A file is no longer the one that was listed: another file has replaced it."""
+
+
+class NotRegular(Corrupt):
+    """A directory, a pipe, a device or a socket (or a link to one) where a file belongs."""
+
+
+def not_regular(path: str) -> NotRegular:
+    """Return the error for ``path``, which is no regular file."""
+    hint = "put the file back from a copy, or remove what is there"
+    return NotRegular(f"{path} is not a regular file", hint=hint, path=path)
 
 
 def storage_error(verb: str, path: str, error: BaseException) -> StorageError:

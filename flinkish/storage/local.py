@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from flinkish.errors import Corrupt
 from flinkish.storage import deletion
-from flinkish.storage.errors import Replaced, storage_error
+from flinkish.storage.errors import Replaced, not_regular, storage_error
 from flinkish.storage.listing import FileEntry, Listing, LocalEntry, local_stamp
 from flinkish.storage.locations import split
 
@@ -48,6 +48,17 @@ def status_of(path: str, *, follow: bool) -> os.stat_result | None:
         raise storage_error("read", path, error) from error
     except (OSError, ValueError):
         return None
+
+
+def stat_of(path: str) -> os.stat_result:
+    """Return the status of a file or directory; raise FileNotFoundError if it does not exist.
+
+    Below a file nothing exists, as for :func:`list_directory`.
+    """
+    try:
+        return os.stat(path)
+    except NotADirectoryError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
 
 
 def list_directory(path: str) -> Listing:
@@ -117,8 +128,8 @@ def list_names(path: str, *, hidden: bool = False) -> list[str]:
 def open_file(path: str) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises FileNotFoundError, or Corrupt for a device, a pipe or a link to one: reading it might
-    block or never end.
+    Raises FileNotFoundError, or NotRegular for a directory, and for a device, a pipe or a link to
+    one: reading it might block or never end.
     """
     try:
         descriptor = _open_regular(path)
@@ -149,7 +160,7 @@ def read_range(path: str, start: int, end: int) -> bytes:
 
 def _open_regular(path: str) -> int:
     """Open a regular file and return its descriptor."""
-    _check_regular(path, os.stat(path))  # opening a device may have side effects
+    _check_regular(path, stat_of(path))  # opening a device may have side effects
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check_regular(path, os.fstat(descriptor))
@@ -160,16 +171,14 @@ def _open_regular(path: str) -> int:
 
 
 def _check_regular(path: str, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(status.st_mode):
-        raise Corrupt(f"{path} is not a regular file", hint="remove it", path=path)
+        raise not_regular(path)
 
 
 def read_bytes(path: str) -> bytes:
     """Read a whole small file (at most :data:`MAX_SMALL` bytes).
 
-    Raises FileNotFoundError, or Corrupt if it is not a regular file or is larger.
+    Raises FileNotFoundError, NotRegular, or Corrupt if the file is larger.
     """
     with open_file(path) as file:
         try:

@@ -52,9 +52,9 @@ def locate(text: str) -> str:
         )
     user, at, _ = authority.rpartition("@")
     if at and (":" in user or scheme not in _WITH_USER):
-        shown = authority.rpartition("@")[2]
+        host = authority.rpartition("@")[2]
         raise StorageError(
-            f"{scheme}://******@{shown}/... has credentials in it",
+            f"{scheme}://******@{host}/... has credentials in it",
             hint="give them through the environment or fsspec's own configuration "
             "(for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or a profile)",
         )

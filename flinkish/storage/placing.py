@@ -74,7 +74,7 @@ def place(
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A file to place: the arguments of :func:`place`."""
+    """A file to place, as plain data: the arguments of :func:`place`."""
 
     source: str
     target: str
@@ -103,8 +103,8 @@ def place_all(files: Sequence[Placing]) -> list[PlacedFile | FileNotFoundError |
         if not is_local(files[0].source):
             copies = [(f.source, f.target, f.stamp, f.size) for f in files]
             return [
-                PlacedFile(found[0], False, found[1]) if isinstance(found, tuple) else found
-                for found in store.copy_all(copies)
+                PlacedFile(copied[0], False, copied[1]) if isinstance(copied, tuple) else copied
+                for copied in store.copy_all(copies)
             ]
         return _upload_all(files, store)
     return [_placed_or_lost(file) for file in files]
@@ -138,9 +138,9 @@ def _upload_all(
 def _upload(source: str, target: str, stamp: str | None) -> PlacedFile:
     with local.open_file(source) as reader:
         size = os.fstat(reader.fileno()).st_size
-        found, digest = _store(target).receive(target, reader, size)
+        size_written, digest = _store(target).receive(target, reader, size)
     local.check_stamp(source, stamp)
-    return PlacedFile(found, False, digest)
+    return PlacedFile(size_written, False, digest)
 
 
 def _download(source: str, target: str, stamp: str | None) -> PlacedFile:

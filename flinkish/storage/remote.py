@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO, cast
 from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
 from flinkish.storage import bounded, s3
-from flinkish.storage.errors import Replaced, storage_error
+from flinkish.storage.errors import NotRegular, Replaced, not_regular, storage_error
 from flinkish.storage.limits import connections
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, is_local, parent, scheme_of
@@ -117,7 +117,7 @@ def refused(verb: str, location: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Replaced, StorageError):
+    except (NotRegular, Replaced, StorageError):
         raise
     except FileNotFoundError as error:
         if verb != "write":
@@ -217,7 +217,7 @@ class RemoteStore:
         with refused("read", location):
             info = self._fs.info(self._path(location))
             if info.get("type") == "directory":
-                raise IsADirectoryError(21, "is a directory")
+                raise not_regular(location)
             if int(info.get("size") or 0) <= SMALL:
                 return io.BytesIO(self._fs.cat_file(self._path(location)))
             return cast(BinaryIO, self._open(location, "rb", _PART))
@@ -275,10 +275,10 @@ class RemoteStore:
         with refused("copy to", target):
             if self._s3 is not None:
                 copying = (self._path(source), self._path(target), stamp, size)
-                (found,) = self._s3.copy_all([copying])
-                if isinstance(found, BaseException):
-                    raise found
-                return found
+                (copied,) = self._s3.copy_all([copying])
+                if isinstance(copied, BaseException):
+                    raise copied
+                return copied
             return self._stream(source, target, stamp)
 
     def copy_all(
@@ -292,11 +292,11 @@ class RemoteStore:
         assert self._s3 is not None, "only S3 copies"
         results: list[tuple[int, str | None] | FileNotFoundError | Replaced] = []
         calls = [(self._path(s), self._path(t), stamp, size) for s, t, stamp, size in copies]
-        for (_, target, _, _), found in zip(copies, self._s3.copy_all(calls), strict=True):
-            if isinstance(found, tuple | FileNotFoundError | Replaced):
-                results.append(found)
+        for (_, target, _, _), copied in zip(copies, self._s3.copy_all(calls), strict=True):
+            if isinstance(copied, tuple | FileNotFoundError | Replaced):
+                results.append(copied)
             else:
-                raise _failure("copy to", target, found) from found
+                raise _failure("copy to", target, copied) from copied
         return results
 
     def receive_all(self, files: Sequence[tuple[str, bytes]]) -> None:

@@ -66,7 +66,7 @@ class S3Calls:
         Returns None or the error for each.
         """
         put = self._gather([self._fs._pipe_file(path, data) for path, data in files])
-        return [found if isinstance(found, BaseException) else None for found in put]
+        return [error if isinstance(error, BaseException) else None for error in put]
 
     def _gather(self, calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Run calls to the asynchronous client with one thread switch; return results or errors."""

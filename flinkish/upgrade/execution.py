@@ -206,13 +206,13 @@ class Execution:
             except Locked as locked:  # ended by someone else: not part of this upgrade
                 raise Unwell(locked) from locked
         self._save(request_id=request.request_id)
-        done = requests.wait_result(self._context, request, upgrade.timeout)
-        assert done.result is not None
-        assert done.result.savepoint is not None
-        for warning in warnings_of(done.result):
+        answered = requests.wait_result(self._context, request, upgrade.timeout)
+        assert answered.result is not None
+        assert answered.result.savepoint is not None
+        for warning in warnings_of(answered.result):
             self._context.reporter.warning(warning)
-        self._say(f"savepoint: {done.result.savepoint.path}")
-        return done.result.savepoint.path
+        self._say(f"savepoint: {answered.result.savepoint.path}")
+        return answered.result.savepoint.path
 
     def _wait_for_old(self) -> None:
         """Wait until the old job has ended, which has been stopped: within the stop's time."""

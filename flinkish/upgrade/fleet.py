@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from flinkish.client import requests
-from flinkish.client.context import Context
+from flinkish.client.context import Context, interruptible
 from flinkish.client.reporter import Progress, Reporter
-from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record
+from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record, quoted_path
 from flinkish.launch import spark_submit
 from flinkish.messages.launch import Launch
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
@@ -26,7 +25,7 @@ from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.lookup import name_matches
 from flinkish.upgrade.execution import Execution
-from flinkish.upgrade.fleet_file import FleetEntry
+from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
 from flinkish.upgrade.preparation import check_agreed, prepare
 from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
@@ -68,6 +67,29 @@ class FleetResult:
 class _Task:
     entry: FleetEntry
     job: JobRecord
+
+
+def upgrade_fleet(
+    context: Context,
+    file: str,
+    *,
+    at_once: int = 1,
+    keep_going: bool = False,
+    dry_run: bool = False,
+    on_result: Callable[[FleetResult], None] | None = None,
+) -> list[FleetResult]:
+    """Upgrade the jobs that a fleet's file names; see :func:`carry_out`."""
+    entries = read_fleet(file)
+    message = "stopped; upgrades in progress are not finished"
+    with interruptible(message, f"flinkish upgrade fleet {quoted_path(file)}"):
+        return carry_out(
+            context,
+            entries,
+            at_once=at_once,
+            keep_going=keep_going,
+            dry_run=dry_run,
+            on_result=on_result,
+        )
 
 
 def carry_out(
@@ -138,9 +160,9 @@ def _tasks(context: Context, entries: Sequence[FleetEntry]) -> tuple[list[_Task]
                 _is_pattern(first.pattern) or not _is_pattern(entry.pattern)
             ):
                 raise UsageError(
-                    f"two entries of the fleet's file are for job {job.name} ({job.job_id}): "
+                    f"two entries of the fleet file match job {job.name} ({job.job_id}): "
                     f"{first.pattern!r} and {entry.pattern!r}",
-                    hint="leave one of them out; a pattern for all others comes after the names",
+                    hint="remove one of them; a pattern for all other jobs belongs after the names",
                 )
     return list(tasks.values()), missing
 
@@ -170,19 +192,11 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
         ]
         if unfinished and not dry_run:
             begun = resume(context, unfinished[-1].upgrade_id)
-        elif is_up_to_date(job, target_launch(job.launch, entry.changes)):
+        elif is_up_to_date(job, target_launch(job.launch, entry.version.changes)):
             return FleetResult(job.name, Outcome.UP_TO_DATE, job.job_id)
         else:
-            ready = prepare(
-                context,
-                job,
-                entry.changes,
-                restore=entry.restore,
-                target=requests.savepoint_target(context, entry.target, job),
-                timeout=context.timeout(entry.timeout),
-                health=entry.health,
-                kind=UpgradeKind.HANDOVER if entry.handover else UpgradeKind.IN_PLACE,
-            )
+            kind = UpgradeKind.HANDOVER if entry.handover else UpgradeKind.IN_PLACE
+            ready = prepare(context, job, entry.version, kind)
             check_agreed(ready)
             if dry_run:
                 return FleetResult(job.name, Outcome.READY, job.job_id)

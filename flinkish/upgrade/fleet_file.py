@@ -1,20 +1,20 @@
-"""The file of a fleet: which jobs are upgraded, and to what. Pure."""
+"""The file of a fleet: which jobs are upgraded, and to what."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
 from flinkish.client.restoring import check_uid_map
-from flinkish.config import parse_duration
+from flinkish.config import parse_duration, read_toml
 from flinkish.errors import FlinkishError, UsageError
-from flinkish.messages.launch import LEAST_PARALLELISM, Program, RestoreSpec
+from flinkish.messages.launch import LEAST_PARALLELISM, Program
 from flinkish.messages.restore_options import SINK_MODES, RestoreOptions
 from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
-from flinkish.upgrade.target import Changes
+from flinkish.upgrade.target import Changes, NewVersion
 
 #: What other keys say, or what has no meaning there.
 _NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
@@ -63,19 +63,22 @@ _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "
 class FleetEntry:
     """One entry: the upgrade of the jobs of a name or a pattern.
 
-    ``pattern`` is a job's name, with ``*`` and ``?``, or its id. ``restore`` has no path.
-    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
-    seconds, for the savepoint; None is ``client.timeout``. With ``handover`` the driver of the new
-    program starts before the job is stopped.
+    ``pattern`` is a job's name, with ``*`` and ``?``, or its id. With ``handover`` the driver of
+    the new program starts before the job is stopped.
     """
 
     pattern: str
-    changes: Changes = field(repr=False)
-    restore: RestoreSpec = field(repr=False)
-    health: Health
-    target: str | None = None
-    timeout: float | None = None
+    version: NewVersion
     handover: bool = False
+
+
+def read_fleet(file: str) -> tuple[FleetEntry, ...]:
+    """Return the entries of the file of a fleet; UsageError if there is none, or as below."""
+    path = os.path.abspath(file)
+    table = read_toml(path)
+    if table is None:
+        raise UsageError(f"no such file: {file}", hint="name the fleet's TOML file")
+    return parse_fleet(table, os.path.dirname(path))
 
 
 def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, ...]:
@@ -88,14 +91,16 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
     """
     unknown = sorted(set(table) - {"upgrade", "defaults"})
     if unknown:
-        raise _wrong(f"{unknown[0]!r} is not known at its top", "it has [defaults] and [[upgrade]]")
+        raise _wrong(
+            f"unknown table or key {unknown[0]!r}", "it may have [defaults] and [[upgrade]]"
+        )
     defaults = table.get("defaults", {})
     entries = table.get("upgrade", [])
     if not isinstance(defaults, dict) or not isinstance(entries, list) or not entries:
-        raise _wrong("it has no [[upgrade]]", "write one for each job, or pattern of names")
+        raise _wrong("it has no [[upgrade]]", "write one for each job or name pattern")
     if "job" in defaults:
         raise _wrong("[defaults] names a job", "name jobs in [[upgrade]]")
-    found: list[FleetEntry] = []
+    fleet: list[FleetEntry] = []
     _check(defaults, "[defaults]")
     for number, entry in enumerate(entries, start=1):
         where = f"[[upgrade]] number {number}"
@@ -104,15 +109,15 @@ def parse_fleet(table: Mapping[str, Any], directory: str) -> tuple[FleetEntry, .
         _check(entry, where)
         merged = {**defaults, **entry}
         merged["conf"] = {**defaults.get("conf", {}), **entry.get("conf", {})}
-        found.append(_entry(merged, where, directory))
-        earlier = [each.pattern for each in found[:-1]]
-        if found[-1].pattern in earlier:
-            first = earlier.index(found[-1].pattern) + 1
+        fleet.append(_entry(merged, where, directory))
+        earlier = [each.pattern for each in fleet[:-1]]
+        if fleet[-1].pattern in earlier:
+            first = earlier.index(fleet[-1].pattern) + 1
             raise _wrong(
                 f"[[upgrade]] number {first} and number {number} are both for {entry['job']!r}",
-                "leave one of them out",
+                "remove one of them",
             )
-    return tuple(found)
+    return tuple(fleet)
 
 
 def _check(table: Mapping[str, Any], where: str) -> None:
@@ -120,9 +125,9 @@ def _check(table: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         kind = _KEYS.get(key)
         if kind is None:
-            raise _wrong(f"{where} has the unknown key {key!r}", f"keys are: {', '.join(_KEYS)}")
+            raise _wrong(f"{where} has the unknown key {key!r}", f"known keys: {', '.join(_KEYS)}")
         if _has_empty(value) and key != "args":
-            raise _wrong(f"{key} of {where} is empty", "leave the key out, or give it a value")
+            raise _wrong(f"{key} of {where} is empty", "remove the key, or give it a value")
         if not _is_of(value, kind):
             what = _NAMES.get(kind, "true or false") if isinstance(kind, type) else "another type"
             raise _wrong(f"{key} of {where} is {value!r}", f"it must be {what}")
@@ -130,7 +135,7 @@ def _check(table: Mapping[str, Any], where: str) -> None:
             raise _wrong(f"{key} of {where} is {value}", f"it must be {_LEAST[key]} or more")
     sink_ahead = table.get("sink-ahead")
     if sink_ahead not in (None, *SINK_MODES):
-        words = f"it takes {', '.join(SINK_MODES)}"
+        words = f"use one of {', '.join(SINK_MODES)}"
         raise _wrong(f"sink-ahead of {where} is {sink_ahead!r}", words)
 
 
@@ -143,39 +148,39 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     arguments = table.get("args")
     program, patience = paths.get("to"), table.get("health-timeout")
     target = table.get("savepoint-path")
-    return FleetEntry(
-        pattern=table["job"],
-        changes=Changes(
-            Program(
-                application=program,
-                arguments=tuple(arguments or ()),
-                master=table.get("master"),
-                spark_home=paths.get("spark-home"),
-                python=table.get("pyexec"),
-                client_python=table.get("pyclientexec"),
-                conf=table["conf"],
-            ),
-            drops_arguments=arguments == [],
-            parallelism=table.get("parallelism"),
-            working_directory=None if program is None else directory,
+    changes = Changes(
+        Program(
+            application=program,
+            arguments=tuple(arguments or ()),
+            master=table.get("master"),
+            spark_home=paths.get("spark-home"),
+            python=table.get("pyexec"),
+            client_python=table.get("pyclientexec"),
+            conf=table["conf"],
         ),
-        restore=RestoreSpec("", _options(table, where), table.get("parallelism")),
+        drops_arguments=arguments == [],
+        parallelism=table.get("parallelism"),
+        working_directory=None if program is None else directory,
+    )
+    version = NewVersion(
+        changes=changes,
+        restore=_options(table, where),
         health=Health(
             table.get("health-batches", Health.batches),
             Health.timeout if patience is None else parse_duration(patience),
         ),
         target=None if target is None else _location(target, where, directory),
         timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
-        handover=table.get("handover", False),
     )
+    return FleetEntry(table["job"], version, handover=table.get("handover", False))
 
 
 def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
-    given = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
-    for name, value in given.items():
+    values = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
+    for name, value in values.items():
         if isinstance(value, list | dict):
-            given[name] = tuple(value.items() if isinstance(value, dict) else value)
-    options = RestoreOptions(**given)
+            values[name] = tuple(value.items() if isinstance(value, dict) else value)
+    options = RestoreOptions(**values)
     return replace(
         options,
         uid_map=_uid_map(options.uid_map, where),
@@ -199,7 +204,7 @@ def _location(text: str, where: str, directory: str) -> str:
 
 def _target(text: str, where: str) -> str:
     """Return where a source resumes; the file of a fleet cannot refer to other files."""
-    from flinkish.restore.plan.new_offsets import parse_target
+    from flinkish.connectors.offsets import parse_target
 
     try:
         return parse_target(text).text
@@ -228,4 +233,4 @@ def _has_empty(value: Any) -> bool:
 
 
 def _wrong(what: str, hint: str) -> UsageError:
-    return UsageError(f"the file of the fleet is invalid: {what}", hint=hint)
+    return UsageError(f"invalid fleet file: {what}", hint=hint)

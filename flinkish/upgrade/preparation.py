@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from flinkish import storage
 from flinkish.client.checking import Plan, check_launch, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
+from flinkish.client.requests import savepoint_target
 from flinkish.client.restarts import with_secrets
+from flinkish.client.restoring import checked
 from flinkish.config import MASK
-from flinkish.errors import WrongState
+from flinkish.errors import StorageError, UsageError, WrongState
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind
+from flinkish.messages.launch import Launch, Program, RestoreSpec
+from flinkish.messages.plan import RestorePlan
+from flinkish.messages.queries import QueryFacts
+from flinkish.messages.upgrades import Upgrade, UpgradeKind
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.upgrade.steps import describe, first
-from flinkish.upgrade.target import Changes, target_launch
+from flinkish.upgrade.target import NewVersion, target_launch
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,11 @@ class Secrets:
 
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     arguments: Sequence[str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, program: Program) -> Secrets:
+        """Return what may be a secret among the settings and arguments of a program."""
+        return cls(program.conf, program.secret_arguments or None)
 
     def given_to(self, launch: Launch) -> Launch:
         """Return a recorded launch with its secrets; UsageError if one is missing."""
@@ -56,40 +66,32 @@ class Ready:
         return list(describe(self.upgrade))
 
 
-def prepare(
-    context: Context,
-    job: JobRecord,
-    changes: Changes,
-    *,
-    restore: RestoreSpec,
-    target: str,
-    timeout: float,
-    health: Health,
-    kind: UpgradeKind = UpgradeKind.IN_PLACE,
-) -> Ready:
+def prepare(context: Context, job: JobRecord, version: NewVersion, kind: UpgradeKind) -> Ready:
     """Check an upgrade against the running job, and change nothing.
 
-    The path of ``restore`` is not used. ``target`` is the directory of the savepoint. ``timeout``
-    is in seconds, for the job's savepoint and, if it is stopped, its end, in all.
-
     Raises WrongState if the job does not run; UsageError if secrets of the job are missing, without
-    which it could not be started again; LaunchFailed if Spark, Java or a Python of the new program
-    is missing; Incompatible or ConsentNeeded if the new program could not be restored from the job,
-    or only with consent.
+    which it could not be started again, or if a shadow would write where the job does; LaunchFailed
+    if Spark, Java or a Python of the new program is missing; FlinkishError if it cannot be checked.
     """
+    changes, is_shadow = version.changes, kind is UpgradeKind.SHADOW
+    options = replace(checked(version.restore), fork=is_shadow)
+    restore = RestoreSpec("", options, changes.parallelism)
+    target = savepoint_target(context, version.target, job)
     if job.state is not JobState.RUNNING:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) is {job.state.value}: only a job that runs is upgraded",
+            f"job {job.name} ({job.job_id}) is {job.state.value}: only a running job can be "
+            "upgraded",
             hint="start the new program from its savepoint with: flinkish run -s PATH APP.py",
             job_id=job.job_id,
             state=job.state.value,
         )
-    secrets = Secrets(changes.program.conf, changes.program.secret_arguments or None)
-    secrets.given_to(job.launch)  # for the way back
+    Secrets.of(changes.program).given_to(job.launch)  # for the way back
     launch = with_secrets(target_launch(job.launch, changes), {}, None)
     strategy_of(launch.options)
     launch, _ = pinned(launch)
     plan = check_launch(context, launch, restore, job=job)
+    for warning in check_apart(context, job, plan.restore_plan) if is_shadow else ():
+        context.reporter.warning(warning)
     upgrade = Upgrade(
         upgrade_id=new_job_id(),
         job_id=job.job_id,
@@ -99,8 +101,8 @@ def prepare(
         launch=without_secrets(launch),
         restore=restore,
         target=target,
-        timeout=timeout,
-        health=health,
+        timeout=context.timeout(version.timeout),
+        health=version.health,
         kind=kind,
     )
     return Ready(upgrade, plan, launch)
@@ -123,3 +125,58 @@ def check_agreed(ready: Ready) -> None:
         f"the new program cannot resume from job {upgrade.name} ({upgrade.job_id}); the job runs "
         "as before",
     )
+
+
+def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str]:
+    """Refuse a shadow that would write where its job writes.
+
+    ``plan`` is what the new program would do with the job's newest committed batches. Returns
+    warnings about sinks whose output is unknown. Raises UsageError if a query of the new program
+    writes to a file sink or a table of the job.
+    """
+    taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
+    warnings = []
+    for query in plan.queries:
+        writes = query.writes
+        place = place_of(writes, None)
+        if place is not None and place in taken:
+            raise UsageError(
+                f"query '{query.name}' of the new program would write to {place}, as job "
+                f"{job.name} ({job.job_id}) does",
+                hint="have the shadow write elsewhere, through its arguments: flinkish upgrade "
+                "shadow JOB ARGS",
+                job_id=job.job_id,
+            )
+        if place is None and (writes.get("format") or "").lower() not in ("noop", "console"):
+            by = writes.get("format") or "code"
+            warnings.append(
+                f"query '{query.name}' writes with {by}, and flinkish cannot tell where: make "
+                "sure that the job does not write there too"
+            )
+    return warnings
+
+
+def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozenset[str]:
+    """Return the file sinks and tables that a job writes to. Pure."""
+    places = {place_of(each.sink, directory) for each in facts.values()}
+    return frozenset(place for place in places if place is not None)
+
+
+def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:
+    """Return a sink's output, a location or ``table NAME``; None if unknown. Pure.
+
+    Relative paths start at ``directory``.
+    """
+    if sink.get("table"):
+        return f"table {str(sink['table']).lower()}"
+    path = sink.get("path")
+    if not path:
+        return None
+    try:
+        location = storage.locate(str(path))
+    except StorageError:
+        return str(path)
+    relative = not str(path).startswith("/") and ":" not in str(path).partition("/")[0]
+    if relative and directory is not None:
+        location = storage.locate(storage.join(directory, str(path)))
+    return location

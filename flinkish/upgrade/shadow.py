@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from flinkish import storage
 from flinkish.client.context import Context
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import STARTING, look, not_failed
-from flinkish.errors import StorageError, UsageError, WrongState
+from flinkish.errors import WrongState
 from flinkish.messages.launch import Launch
-from flinkish.messages.plan import RestorePlan
-from flinkish.messages.queries import QueryFacts
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.upgrade.execution import Execution
@@ -122,58 +119,3 @@ def find_shadow(context: Context, job: JobRecord) -> Upgrade:
         job_id=job.job_id,
         state=job.state.value,
     )
-
-
-def check_apart(context: Context, job: JobRecord, plan: RestorePlan) -> list[str]:
-    """Refuse a shadow that would write where its job writes.
-
-    ``plan`` is what the new program would do with the job's newest committed batches. Returns
-    warnings about sinks whose output is unknown. Raises UsageError if a query of the new program
-    writes to a file sink or a table of the job.
-    """
-    taken = places_of(context.registry.facts(job.job_id), job.launch.working_directory)
-    warnings = []
-    for query in plan.queries:
-        writes = query.writes
-        place = place_of(writes, None)
-        if place is not None and place in taken:
-            raise UsageError(
-                f"query '{query.name}' of the new program would write to {place}, as job "
-                f"{job.name} ({job.job_id}) does",
-                hint="make the shadow write elsewhere, by its arguments: flinkish upgrade shadow "
-                "JOB ARGS",
-                job_id=job.job_id,
-            )
-        if place is None and (writes.get("format") or "").lower() not in ("noop", "console"):
-            by = writes.get("format") or "code"
-            warnings.append(
-                f"query '{query.name}' writes by {by}, and flinkish does not know where: make "
-                "sure that the job does not write there"
-            )
-    return warnings
-
-
-def places_of(facts: Mapping[str, QueryFacts], directory: str | None) -> frozenset[str]:
-    """Return the file sinks and tables that a job writes to. Pure."""
-    places = {place_of(each.sink, directory) for each in facts.values()}
-    return frozenset(place for place in places if place is not None)
-
-
-def place_of(sink: Mapping[str, object], directory: str | None) -> str | None:
-    """Return a sink's output, a location or ``table NAME``; None if unknown. Pure.
-
-    Relative paths start at ``directory``.
-    """
-    if sink.get("table"):
-        return f"table {str(sink['table']).lower()}"
-    path = sink.get("path")
-    if not path:
-        return None
-    try:
-        location = storage.locate(str(path))
-    except StorageError:
-        return str(path)
-    relative = not str(path).startswith("/") and ":" not in str(path).partition("/")[0]
-    if relative and directory is not None:
-        location = storage.locate(storage.join(directory, str(path)))
-    return location

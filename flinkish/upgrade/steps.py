@@ -105,7 +105,7 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
             f"both need their resources: {resources(upgrade.launch)} more"
         )
         yield f"2. stop the job with a savepoint in {target}"
-        yield "3. let the new program start its queries from the savepoint"
+        yield "3. have the new program start its queries from the savepoint"
         yield f"4. {watch}"
         yield "if 1 or 2 fails: end the new program; the job continues"
         yield "if 3 or 4 fails: end the new program and start the old one again from the savepoint"
@@ -144,8 +144,8 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
         begun = -1 if query.restored_batch is None else query.restored_batch
         newest = begun if query.batch_id is None else query.batch_id
         if newest < begun + batches:
-            done = newest - begun
-            texts.append(f"query '{query.name}' has committed {done} of {batches} batches")
+            committed = newest - begun
+            texts.append(f"query '{query.name}' has committed {committed} of {batches} batches")
     return "; ".join(texts) or None
 
 

@@ -1,4 +1,4 @@
-"""Begin an upgrade, or continue one whose process is gone."""
+"""Begin an upgrade, or continue one whose process has ended."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def begin(context: Context, ready: Ready) -> Execution:
     """
     owner = process_ref()
     upgrade = context.registry.add_upgrade(ready.upgrade, owner)
-    secrets = Secrets(ready.launch.conf, ready.launch.secret_arguments or None)
-    return _CLASSES[upgrade.kind](context, upgrade, owner, secrets)
+    return _CLASSES[upgrade.kind](context, upgrade, owner, Secrets.of(ready.launch))
 
 
 def resume(
@@ -90,15 +89,16 @@ def _taken_over(
     alive = None if owner is None else is_alive(owner)
     if owner is not None and (alive or (alive is None and not force)):
         raise Locked(
-            f"upgrade {upgrade.upgrade_id} is carried out by process {owner.pid} on {owner.host}",
+            f"upgrade {upgrade.upgrade_id} is being carried out by process {owner.pid} on "
+            f"{owner.host}",
             hint="wait for it, or end it first"
             if alive
-            else "if that process is gone, say so with --force",
+            else "if that process has ended, use --force",
             upgrade_id=upgrade.upgrade_id,
         )
-    found = secrets or Secrets()
-    found.given_to(upgrade.launch)
-    found.given_to(context.registry.job(upgrade.job_id).launch)
+    secrets = secrets or Secrets()
+    secrets.given_to(upgrade.launch)
+    secrets.given_to(context.registry.job(upgrade.job_id).launch)
     if back:
         asked = RolledBack("it was asked for", hint="")
         upgrade = replace(upgrade, state=state, failure=upgrade.failure or asked.to_record())
@@ -107,4 +107,4 @@ def _taken_over(
         upgrade = replace(upgrade, restore=replace(upgrade.restore, options=options))
     mine = process_ref()
     upgrade = context.registry.save_upgrade(upgrade, mine)
-    return _CLASSES[upgrade.kind](context, upgrade, mine, found, back=back)
+    return _CLASSES[upgrade.kind](context, upgrade, mine, secrets, back=back)

@@ -1,10 +1,12 @@
-"""The launch of the new program: the old one's, where nothing else was given. Pure."""
+"""The new version of a job, as it is asked for, and the launch that it makes of the old. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from flinkish.messages.launch import Launch, Program
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from flinkish.messages.upgrades import Health
 
 _RECOVERY = "execution.state-recovery."
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -24,6 +26,22 @@ class Changes:
     drops_arguments: bool = False
     parallelism: int | None = None
     working_directory: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewVersion:
+    """What an upgrade is asked for.
+
+    ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
+    seconds, for the job's savepoint and, if it is stopped, its end, in all; None is
+    ``client.timeout``.
+    """
+
+    changes: Changes = field(repr=False)
+    restore: RestoreOptions = field(default=NO_OPTIONS, repr=False)
+    target: str | None = None
+    timeout: float | None = None
+    health: Health = Health()  # noqa: RUF009  (frozen)
 
 
 def target_launch(old: Launch, changes: Changes) -> Launch:

@@ -69,4 +69,4 @@ def check(results: dict[str, Any], case: str) -> None:
     assert any(again.values()), "no output after the savepoint proves nothing"
     assert found["same_query"]
     assert found["format"] == (2 if case.startswith("ids") else 1)
-    assert found["copied"] == 0
+    assert found["moved_bytes"] == 0

@@ -10,8 +10,11 @@ import pytest
 
 from flinkish.cli.commands.info import _show
 from flinkish.cli.output.printer import Output
-from flinkish.operators.identity import OperatorIdentity
-from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointJob
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
+from flinkish.savepoint.format.contents import (
+    QuerySource,
+    SavepointJob,
+)
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command

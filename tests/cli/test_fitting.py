@@ -10,7 +10,7 @@ import pytest
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.units import width_of
@@ -53,7 +53,7 @@ def savepoints(cli: Command) -> str:
             ],
         )  # fmt: skip
         path = f"{DEEP}/savepoints/savepoint-ababab-0123456789ab"
-        registry.add_savepoint(SavepointRecord(path, JOB, now, "native", 10**9, 12345, 1.0))
+        registry.add_savepoint(SavepointSummary(path, JOB, now, "native", 10**9, 12345, 1.0))
         registry.record_request(
             Request(
                 REQUEST, JOB, RequestKind.SAVEPOINT, RequestState.FAILED, now,

@@ -18,7 +18,7 @@ from flinkish.launch.offline import check_savable
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
@@ -26,9 +26,7 @@ from tests.cli.conftest import Command
 JOB = JobRecord("a" * 32, "flights", JobState.FAILED, 1.0, Launch("/app.py"))
 LEFT = [{"query": "c4", "reason": "it ended before it committed a batch"}]
 RESULT = RequestResult(
-    SavepointResult(
-        path="/t/savepoint-1", format="native", bytes=1, files=1, duration=0.1, queries=()
-    ),
+    SavepointSummary("/t/savepoint-1", "j", 1.0, "native", bytes=1, files=1, duration=0.1),
     left_out=(LeftOut(LEFT[0]["query"], LEFT[0]["reason"]),),
 )
 

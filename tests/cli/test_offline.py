@@ -19,11 +19,15 @@ from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
-from flinkish.savepoint.format.contents import OperatorFacts, QueryRecord, QuerySource, SavepointJob
+from flinkish.savepoint.format.contents import (
+    QueryRecord,
+    QuerySource,
+    SavepointJob,
+)
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
@@ -101,16 +105,16 @@ def test_of_a_dead_job(cli: Command, tmp_path: Path, state: JobState) -> None:
     savepoint = open_savepoint(result.out.strip())
     check_files(savepoint, FULL)
     header = savepoint.header
-    assert (header.job_id, header.job_name, header.trigger) == (JOB, "app", "offline")
-    assert (header.spark_version, header.python_version) == ("4.3.0", "3.11.9")
-    assert header.restored_from == "/sp/savepoint-x"
+    assert (header.job.job_id, header.job.name, header.trigger) == (JOB, "app", "offline")
+    assert (header.job.spark_version, header.job.python_version) == ("4.3.0", "3.11.9")
+    assert header.job.restored_from == "/sp/savepoint-x"
     (query,) = savepoint.queries
     assert (query.name, query.run_id) == ("counts", "run-1")
     assert query.batch_id == newest_committed_batch(str(root))
     assert query.source == [dict(facts.sources[0])]
     assert query.sink == facts.sink
     assert [op.uid for op in query.operators] == [op["uid"] for op in facts.operators]
-    assert query.operators[0].meaning == MEANING
+    assert query.operators[0].facts.meaning == MEANING
     assert query.operators[0].operator_id_v3 == "0" * 32
     # The registry has it, as it has those that drivers take.
     record = cli.status(JOB)
@@ -173,7 +177,7 @@ def test_a_job_whose_driver_kept_no_facts(cli: Command, tmp_path: Path) -> None:
     root = unpack("spark35-rocksdb-agg", tmp_path)
     register(cli, root, None)
     result = cli.ok("savepoint", JOB, "sp", "-q")
-    assert "older flinkish, which recorded no operator ids" in result.err
+    assert "ended before its driver recorded its operator ids" in result.err
     (query,) = open_savepoint(result.out.strip()).queries
     assert query.operators[0].uid is None
 
@@ -253,8 +257,8 @@ def test_of_a_foreign_checkpoint(cli: Command, tmp_path: Path, name: str) -> Non
     check_files(savepoint, FULL)
     (query,) = savepoint.queries
     assert (query.name, query.query_id, query.batch_id) == (name, cut.query_id, cut.batch_id)
-    assert (savepoint.header.job_name, savepoint.header.trigger) == (name, "offline")
-    assert savepoint.header.spark_version is None
+    assert (savepoint.header.job.name, savepoint.header.trigger) == (name, "offline")
+    assert savepoint.header.job.spark_version is None
     with cli.registry() as registry:
         (record,) = registry.savepoints(document["job_id"])
     assert record.path == savepoint.path
@@ -271,8 +275,8 @@ def test_of_a_directory_of_checkpoints(cli: Command, tmp_path: Path) -> None:
     savepoint = open_savepoint(path)
     queries: dict[str, QueryRecord] = {query.name: query for query in savepoint.queries}
     assert list(queries) == NAMES[:2]
-    assert savepoint.header.job_name == "rides"
-    assert savepoint.header.job_id == job_id_of(q.query_id for q in queries.values())
+    assert savepoint.header.job.name == "rides"
+    assert savepoint.header.job.job_id == job_id_of(q.query_id for q in queries.values())
 
 
 def test_a_checkpoint_written_a_moment_ago_needs_consent(cli: Command, tmp_path: Path) -> None:
@@ -325,6 +329,11 @@ def test_no_checkpoint_there(cli: Command, tmp_path: Path) -> None:
     assert cli("savepoint", "--from-checkpoint", str(tmp_path / "none"), "sp").code == 11
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "commits")
+    lost = cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes")
+    assert (lost.code, "commits has no entry" in lost.err) == (15, True)
+    for entry in (root / "offsets").iterdir():
+        entry.unlink()
+    (root / "offsets/0").touch()
     assert cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes").code == 13
     (root / "metadata").write_text("no json")
     assert cli("savepoint", "--from-checkpoint", str(root), "sp", "--yes").code == 15

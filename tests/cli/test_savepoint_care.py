@@ -18,7 +18,7 @@ from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease
@@ -175,8 +175,10 @@ def test_list_of_the_configured_directory_and_of_the_registry(
     cli.ok("savepoint", "import", path)
     gone = str(tmp_path / "gone")
     with cli.registry() as registry:
-        queries = ({"name": "q", "batch_id": 3},)
-        registry.add_savepoint(SavepointRecord(gone, OTHER, NOON + 1, "native", 7, 2, 0.1, queries))
+        queries = (SavedQuery("q", 3, "id"),)
+        registry.add_savepoint(
+            SavepointSummary(gone, OTHER, NOON + 1, "native", 7, 2, 0.1, queries)
+        )
     rows = cli.ok("savepoint", "list", "--json").json()["savepoints"]
     assert [(row["path"], row["state"], row["bytes"]) for row in rows] == [
         (gone, "missing", 7),
@@ -340,7 +342,7 @@ def test_import(cli: Command, place: str) -> None:
         records = registry.savepoints()
         assert [record.path for record in records] == [first, second]
         assert records[1].job_id == OTHER
-        assert records[1].queries[0]["batch_id"] == 4
+        assert records[1].queries[0].batch_id == 4
         registry.mark_disposed(first)
     assert cli.ok("savepoint", "import", place, "-q").out == first + "\n"
 

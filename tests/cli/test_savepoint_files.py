@@ -12,7 +12,8 @@ import pytest
 
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
+from flinkish.messages.savepoints import SavepointSummary
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import ROOT, Command
@@ -27,7 +28,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def saved(tmp_path: Path, checkpoint: Path) -> SavepointInfo:
+def saved(tmp_path: Path, checkpoint: Path) -> SavepointSummary:
     source = QuerySource(
         "counts", str(checkpoint), run_id="r", source=[], sink={"format": "parquet"}, operators=()
     )
@@ -40,7 +41,7 @@ def saved(tmp_path: Path, checkpoint: Path) -> SavepointInfo:
     )
 
 
-def test_show(cli: Command, saved: SavepointInfo) -> None:
+def test_show(cli: Command, saved: SavepointSummary) -> None:
     document = cli.ok("savepoint", "show", saved.path, "--json").json()["savepoint"]
     assert document["path"] == saved.path
     assert document["queries"][0]["name"] == "counts"
@@ -51,7 +52,7 @@ def test_show(cli: Command, saved: SavepointInfo) -> None:
     assert cli.ok("savepoint", "show", "file:" + saved.path, "-q").out == saved.path + "\n"
 
 
-def test_dispose_needs_consent(cli: Command, saved: SavepointInfo) -> None:
+def test_dispose_needs_consent(cli: Command, saved: SavepointSummary) -> None:
     refused = cli("savepoint", "-d", saved.path, "--json")
     assert refused.code == 5
     assert refused.error()["id"] == "consent-needed"
@@ -62,14 +63,14 @@ def test_dispose_needs_consent(cli: Command, saved: SavepointInfo) -> None:
 
 
 def test_dispose_keeps_foreign_files_and_tells_the_registry(
-    cli: Command, saved: SavepointInfo
+    cli: Command, saved: SavepointSummary
 ) -> None:
-    from flinkish.messages.savepoints import SavepointRecord
+    from flinkish.messages.savepoints import SavepointSummary
 
     cli.ok("list")
     with cli.registry() as registry:
         registry.add_savepoint(
-            SavepointRecord(saved.path, saved.job_id, saved.created, "native", 1, 1, 0.1)
+            SavepointSummary(saved.path, saved.job_id, saved.created, "native", 1, 1, 0.1)
         )
     Path(saved.path, "mine.txt").write_text("keep")
     result = cli.ok("savepoint", "--dispose", saved.path, "--yes")
@@ -82,7 +83,7 @@ def test_dispose_keeps_foreign_files_and_tells_the_registry(
     assert cli("savepoint", "-d", saved.path, "--yes").code == 11
 
 
-def test_dispose_asks_on_a_terminal(cli: Command, saved: SavepointInfo) -> None:
+def test_dispose_asks_on_a_terminal(cli: Command, saved: SavepointSummary) -> None:
     command = [sys.executable, "-m", "flinkish", "savepoint", "-d", saved.path]
     question = r"Delete the savepoint .*\[y/N\] "
     for reply, code in (("n", 5), ("y", 0)):
@@ -102,7 +103,7 @@ def restored(cli: Command, *options: str) -> RestoreSpec:
 
 
 def test_run_restores_from_any_spelling_of_the_path(
-    cli: Command, saved: SavepointInfo, checkpoint: Path
+    cli: Command, saved: SavepointSummary, checkpoint: Path
 ) -> None:
     plain = RestoreSpec(saved.path, RestoreOptions(claim_mode="no_claim"))
     assert restored(cli, "-s", os.path.relpath(saved.path)) == plain
@@ -119,7 +120,7 @@ def test_run_restores_from_any_spelling_of_the_path(
 
 
 def test_run_checks_the_savepoint_before_it_launches(
-    cli: Command, saved: SavepointInfo, tmp_path: Path
+    cli: Command, saved: SavepointSummary, tmp_path: Path
 ) -> None:
     victim = next(
         path for path in sorted(Path(saved.path).rglob("*")) if path.name.endswith(".zip")

@@ -26,7 +26,7 @@ from flinkish.client.requests import progress_of
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
@@ -82,7 +82,7 @@ def world(place: Path, bad: str) -> Path:
             )
             registry.transition(job_id, JobState.RUNNING, bad)
             registry.add_savepoint(
-                SavepointRecord(
+                SavepointSummary(
                     f"/sp/{bad}",
                     job_id,
                     now,
@@ -91,7 +91,7 @@ def world(place: Path, bad: str) -> Path:
                     1,
                     0.1,
                     trigger=bad,
-                    queries=({"name": bad, "batch_id": 1, "query_id": bad},),
+                    queries=(SavedQuery(bad, 1, bad),),
                 )
             )
             request = registry.submit(job_id, RequestKind.SAVEPOINT, SavepointArguments(bad), bad)

@@ -26,7 +26,7 @@ def test_savepoint_then_stop(cli: Command, client: Client, tmp_path: Path) -> No
     job = client.run(Program(str(cli.program), ("saving",), spark_home=str(cli.spark_home)))
     first = job.savepoint("sp")
     assert Path(first.path).parent == tmp_path / "sp"
-    assert (first.header.job_id, first.left_out) == (job.job_id, {})
+    assert (first.header.job.job_id, first.left_out) == (job.job_id, {})
     assert [query.batch_id for query in first.queries] == [4]
     assert job.refresh().state is JobState.RUNNING
     last = job.stop("sp")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from flinkish.client.kafka_offsets import PartitionOffset, kafka_offsets, topics_in, with_lag
+from flinkish.connectors.kafka.reading import Available
 from flinkish.errors import UsageError
-from flinkish.restore.plan.kafka_reading import Available
 
 
 def query(*offsets: Any, source: Any = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -63,7 +63,7 @@ def test_a_job_that_went_back_under_another_query_id(cli: Command) -> None:
             registry.add_job(job)
             query = QueryStatus("q", query_id, "r", "/gone", batch_id=batch, plan=plan)
             registry.heartbeat(job.job_id, [query])
-        saved = SavepointRecord(sp, "a" * 32, 1.0, "native", 1, 1, 0.1, ())
+        saved = SavepointSummary(sp, "a" * 32, 1.0, "native", 1, 1, 0.1, ())
         registry.add_savepoint(saved)
         found = known_runs(registry, {"shared": "kafka"}, None)["shared"]
         assert {run.job_id[0]: (run.since, run.last_batch) for run in found} == {

@@ -20,7 +20,7 @@ from flinkish.client.metrics import (
 )
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import Command
@@ -40,7 +40,7 @@ QUERY = QueryStatus(
     state_rows=40,
     last_batch_end="2026-11-23T09:59:58.500Z",
 )
-SAVED = SavepointRecord("/sp/1", JOB.job_id, NOW - 60, "native", 4096, 3, 1.25)
+SAVED = SavepointSummary("/sp/1", JOB.job_id, NOW - 60, "native", 4096, 3, 1.25)
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -22,7 +22,7 @@ from flinkish.driver.restore.restorer import lost_origin
 from flinkish.driver.restore.start_judge import begun_run
 from flinkish.driver.runtime.earlier_runs import run_of
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
-from flinkish.errors import ConsentNeeded, Superseded
+from flinkish.errors import ConsentNeeded, Superseded, WrongState
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.launch import Launch, RestoreSpec
@@ -36,7 +36,7 @@ from flinkish.messages.plan import (
 )
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -71,6 +71,7 @@ class Jobs:
         query: str = "q",
         state: JobState = JobState.FAILED,
         plan: RestorePlan | None = None,
+        began: bool = True,
     ) -> str:
         job_id = digit * (32 // len(digit))
         root = self._directory / job_id / query
@@ -79,7 +80,8 @@ class Jobs:
         launch = replace(self._launch, restore=restore)
         own = str(root.parent)
         now = self.registry.now()
-        job = JobRecord(job_id, name, JobState.RUNNING, now, launch, checkpoint_dir=own)
+        first = JobState.RUNNING if began else JobState.CREATED
+        job = JobRecord(job_id, name, first, now, launch, checkpoint_dir=own)
         self.registry.add_job(job)
         status = QueryStatus(query, query_id, "r", str(root), False, batch, plan=plan)
         self.registry.heartbeat(job.job_id, [status])
@@ -135,6 +137,26 @@ def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None
         with pytest.raises(Superseded, match=f"job re named \\({moved}\\)") as refused:
             run_to_resume(context, "cron")
         assert "--name 're named' --resume" in refused.value.hint
+
+
+def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
+    cli: Command, tmp_path: Path
+) -> None:
+    """Refused or killed: its checkpoint lacks the state that has no owner."""
+    cli.ok("list")
+    savepoint = RestoreSpec("/sp")
+    with cli.registry() as registry, Context(Config.load()) as context:
+        jobs = Jobs(registry, tmp_path)
+        held = jobs.ran("a", "cron", 3, restore=savepoint, plan=took("q"), began=False)
+        with pytest.raises(WrongState, match="failed before it began with /sp") as refused:
+            run_to_resume(context, "cron")
+        assert f"flinkish restart {held}" in refused.value.hint
+        ran = jobs.ran("b", "cron", 4, restore=savepoint, plan=took("q"), began=False)
+        jobs.after("c", ran, 3, began=False)
+        jobs.ran("d", "cron", 3, restore=savepoint, plan=took("q"), began=False)
+        found = run_to_resume(context, "cron")
+        assert found is not None
+        assert found.job_id == ran, "it had a batch of its own"
 
 
 def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Path) -> None:
@@ -259,8 +281,8 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
 
 def recorded(registry: Registry, path: str, *names: str) -> None:
     """Record a savepoint of queries."""
-    queries = tuple({"name": name, "batch_id": 3, "query_id": name} for name in names)
-    registry.add_savepoint(SavepointRecord(path, "j", 1.0, "native", 1, 1, 0.1, queries))
+    queries = tuple(SavedQuery(name, 3, name) for name in names)
+    registry.add_savepoint(SavepointSummary(path, "j", 1.0, "native", 1, 1, 0.1, queries))
 
 
 @pytest.mark.parametrize(

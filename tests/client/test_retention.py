@@ -13,7 +13,7 @@ from flinkish.client import prune
 from flinkish.client.retention import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
 from flinkish.messages.launch import Program
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
@@ -27,7 +27,7 @@ def test_prune(client: Client, private: Path) -> None:
     now = time.time()
     paths = [make_savepoint(str(private / "sp"), now - 86400 * age) for age in range(4)]
     client._context.registry.add_savepoint(
-        SavepointRecord(paths[3], JOB, now, "native", bytes=10, files=1, duration=0.1)
+        SavepointSummary(paths[3], JOB, now, "native", bytes=10, files=1, duration=0.1)
     )
     planned = client.prune("sp", keep_last=2, dry_run=True)
     assert [each.savepoint.path for each in planned.going] == paths[2:]
@@ -68,7 +68,7 @@ def test_of_every_running_job(cli: Command, client: Client) -> None:
     by_name = {outcome.job.name: outcome for outcome in client.save_all("sp")}
     assert set(by_name) == {"one", "other"}
     assert by_name["one"].savepoint is not None
-    assert Savepoint.open(by_name["one"].savepoint.path).header.job_id == saving.job_id
+    assert Savepoint.open(by_name["one"].savepoint.path).header.job.job_id == saving.job_id
     assert isinstance(by_name["other"].error, NotSavepointable)
     assert [outcome.job.name for outcome in client.save_all("sp", name="on?")] == ["one"]
     refusing.cancel()
@@ -83,6 +83,6 @@ def test_of_a_foreign_checkpoint(client: Client, told: Told, private: Path) -> N
         client.savepoint_of_checkpoint(root, "sp")
     assert not (private / "sp").exists()
     taken = client.savepoint_of_checkpoint(root, "sp", name="seen", may_be_running=True)
-    assert (taken.header.job_name, taken.header.trigger) == ("seen", "offline")
+    assert (taken.header.job.name, taken.header.trigger) == ("seen", "offline")
     assert taken.verify().ok
     assert "after its directory" in told.notes[0]

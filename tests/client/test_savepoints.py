@@ -28,7 +28,7 @@ def taken(private: Path) -> Savepoint:
 
 
 def test_what_is_inside(taken: Savepoint) -> None:
-    assert (taken.header.job_id, taken.header.job_name) == ("ab" * 16, "flights")
+    assert (taken.header.job.job_id, taken.header.job.name) == ("ab" * 16, "flights")
     assert [query.name for query in taken.queries] == ["counts"]
     assert taken.describe()["files"] == taken.files > 5
     assert taken.bytes == sum(query.bytes for query in taken.queries)

@@ -8,8 +8,7 @@ import pytest
 
 from flinkish.compat.data import load
 from flinkish.compat.lookup import compare_versions, route
-from flinkish.compat.model import FLINK, CompatVerdict
-from flinkish.compat.versions import parse_version
+from flinkish.compat.model import FLINK, CompatVerdict, parse_version
 
 LINES = [f"1.{minor}" for minor in range(1, 19)]
 #: Marks in each row of the page; they begin at the row's own version.

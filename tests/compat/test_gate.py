@@ -7,8 +7,7 @@ import pytest
 from flinkish.compat.data import load
 from flinkish.compat.gate import Exit, GateResult, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
-from flinkish.compat.model import FLINK, SPARK, CompatVerdict, Matrix, Rewrite
-from flinkish.compat.versions import parse_version
+from flinkish.compat.model import FLINK, SPARK, CompatVerdict, Matrix, Rewrite, parse_version
 from flinkish.errors import Incompatible
 from tests.support import compat_sample as sample
 

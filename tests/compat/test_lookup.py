@@ -8,8 +8,7 @@ import pytest
 
 from flinkish.compat.data import parse
 from flinkish.compat.lookup import Use, compare_versions, judge, usual_verdict, worst
-from flinkish.compat.model import SPARK, Cell, CompatVerdict, Matrix, Version
-from flinkish.compat.versions import parse_version
+from flinkish.compat.model import SPARK, Cell, CompatVerdict, Matrix, Version, parse_version
 from tests.support import compat_sample as sample
 
 MATRIX = sample.matrix()

@@ -10,8 +10,8 @@ import pytest
 
 from flinkish.driver.spark.settings import configured
 from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.query_restore import PlanningSettings
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from tests.support.driver import recorded_pairs
 from tests.support.driver.pair_runner import OPERATOR, ROCKSDB, Bench, Pair
 from tests.support.driver.pairs_windows import DEDUPS

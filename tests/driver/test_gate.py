@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.driver.requests import actions, time_limit
+from flinkish.driver.requests import actions, job_savepoint, time_limit
 from flinkish.driver.runtime import quiesce
 from flinkish.errors import (
     GivenUp,
@@ -99,8 +99,6 @@ def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
     waiting: str,
 ) -> None:
     """The write itself fails (the target disappears under it): same query id, next batch."""
-    from flinkish.driver.requests import actions
-
     returned = threading.Event()
 
     def program() -> None:
@@ -213,8 +211,6 @@ def test_several_queries_are_cut_and_ended_together(
 def test_cancel_ends_a_long_batch_the_hard_way_and_says_so(
     spark: Any, new_job: NewJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flinkish.driver.requests import actions
-
     inside, hold = threading.Event(), threading.Event()
 
     def slow(frame: Any, batch: int) -> None:
@@ -275,7 +271,7 @@ def test_a_stop_that_takes_longer_than_its_limit_fails_and_the_job_goes_on(
     pause.set()
     job.wait_until(lambda: 4 in seen)
     with monkeypatch.context() as slow_disk:
-        slow_disk.setattr(actions, "write_savepoint", late)
+        slow_disk.setattr(job_savepoint, "write_savepoint", late)
         with pytest.raises(GivenUp, match=r"was not complete within 600 s: .* the job continues"):
             job.request(RequestKind.STOP, str(tmp_path), timeout=600.0)
     before = len(seen)
@@ -382,8 +378,6 @@ def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that ends in the middle of a savepoint: until that is written its query runs."""
-    from flinkish.driver.requests import actions
-
     writing, go_on = threading.Event(), threading.Event()
 
     def write(*args: Any, **kwargs: Any) -> Any:
@@ -395,7 +389,7 @@ def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
         start_counting(spark)
         writing.wait(60)
 
-    monkeypatch.setattr(actions, "write_savepoint", write)
+    monkeypatch.setattr(job_savepoint, "write_savepoint", write)
     job = new_job().start(program)
     job.wait_until(lambda: job.batch() >= 0)
     submitted = job.submit(RequestKind.SAVEPOINT, str(tmp_path))
@@ -432,7 +426,6 @@ def test_one_writer_started_twice_resumes_as_two_queries(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer has gone on to the second query when the first is to be started again."""
-    from flinkish.driver.requests import actions
 
     def program() -> None:
         writer = rate(spark).writeStream.format("noop")

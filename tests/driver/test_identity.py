@@ -69,13 +69,13 @@ def test_status_and_savepoint_name_the_operators(
     path = job.request(RequestKind.STOP, str(tmp_path / "sp"))["savepoint"]["path"]
     job.wait()
     (query,) = open_savepoint(path).queries
-    saved = {op.kind: op for op in query.operators}
+    saved = {op.state.kind: op for op in query.operators}
     assert saved["dedupe"].uid == "seen"
     assert saved["dedupe"].operator_id_v2 == uid_to_operator_id("seen")
     assert saved["dedupe"].operator_id_v3 == uid_to_operator_id("seen")
     counts = saved["stateStoreSave"]
     assert counts.operator_id == counts.operator_id_v3 != counts.operator_id_v2
-    assert counts.rows == 5
+    assert counts.facts.rows == 5
     (source,) = query.source
     assert source["signature"]
     assert source["directory"] == "0"
@@ -163,7 +163,10 @@ def test_another_plan_than_expected_stops_the_query_before_its_first_commit(
         prepared = real(self, name, writer, facts)
         assert prepared.planned is not None
         operators = prepared.planned.operators
-        wrong = [dataclasses.replace(op, ordinal=1 - op.ordinal) for op in operators]
+        nodes = [dataclasses.replace(op.node, ordinal=1 - op.node.ordinal) for op in operators]
+        wrong = [
+            dataclasses.replace(op, node=node) for op, node in zip(operators, nodes, strict=True)
+        ]
         planned = dataclasses.replace(prepared.planned, operators=tuple(wrong))
         return dataclasses.replace(prepared, planned=planned)
 

@@ -121,8 +121,8 @@ def test_what_the_savepoint_pins_wins_over_the_session(
     query = job.runtime.queries()[0]
     assert query.planned is not None
     (counts,) = query.planned.operators
-    assert counts.partitions == 2
-    ((store,),) = [op.stores for op in query.planned.operators]
+    assert counts.node.partitions == 2
+    ((store,),) = [op.node.stores for op in query.planned.operators]
     assert store.value_schema is not None
     fields = [field["name"] for field in store.value_schema["fields"]]
     assert fields == ["count"], "format 1 has the keys too"
@@ -229,6 +229,30 @@ def test_a_name_that_nothing_has_is_refused_before_anything_runs(
     assert not seen
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize(("name", "is_there"), [("two/rate", True), ("two/nothing", False)])
+def test_a_name_of_a_later_query_waits_for_it(
+    spark: Any, new_job: NewJob, saved: Saved, name: str, is_there: bool
+) -> None:
+    savepoint, _ = saved("one", "two")
+    seen: list[str] = []
+
+    def program() -> None:
+        for query in ("one", "two"):
+            writer = rate(spark).groupBy(rate_key()).count().writeStream.outputMode("update")
+            writer = writer.foreachBatch(lambda frame, _, q=query: seen.append(q * frame.count()))
+            writer.queryName(query).trigger(availableNow=True).start().awaitTermination()
+
+    options = RestoreOptions(reset_sources=(name,))
+    job = new_job(restore=RestoreSpec(savepoint["path"], options)).start(program)
+    final = job.wait()
+    assert any(each.startswith("one") for each in seen)
+    assert any(each.startswith("two") for each in seen) is is_there
+    notes = [note for query in job.runtime.queries() for note in query.notes]
+    assert sum("--reset-source" in note for note in notes) == is_there, "not of the first query"
+    assert (None if final.failure is None else final.failure["code"]) == (None if is_there else 2)
+
+
 def test_dash_n_starts_a_renamed_query_empty(spark: Any, new_job: NewJob, saved: Saved) -> None:
     savepoint, _ = saved("counts")
     job = restored(spark, new_job, savepoint["path"], name="renamed", allow_non_restored=True)
@@ -249,6 +273,25 @@ def test_a_query_that_is_never_started_again_is_refused(
     assert "query 'two'" in str(final.failure["message"])
     assert final.failure["code"] == 5
     assert job.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
+
+
+def test_a_job_that_died_while_its_queries_were_held_is_asked_again(
+    spark: Any, new_job: NewJob, saved: Saved
+) -> None:
+    savepoint, _ = saved("one", "two")
+
+    def dies() -> None:
+        start_counting(spark, "one")
+        raise RuntimeError("before it has started the other")
+
+    spec = RestoreSpec(path=savepoint["path"])
+    died = new_job(restore=spec).start(dies).wait()
+    assert "before it has started" in str(died.failure)
+    again = new_job(again=died).start(lambda: start_counting(spark, "one").awaitTermination())
+    refused = again.wait()
+    assert refused.failure is not None
+    assert refused.failure["id"] == NonRestoredState.id
+    assert again.batch() == savepoint["queries"][0]["batch_id"], "nothing was processed"
 
 
 def test_a_planned_batch_is_not_replayed_before_all_state_has_an_owner(

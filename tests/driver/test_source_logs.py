@@ -113,7 +113,7 @@ def test_restored_again_and_again(
     [39, *(pytest.param(n, marks=pytest.mark.deep) for n in (-1, 2, 9, 19, 29, 48, 59, 65))],
 )
 def test_an_only_compacted_entry(spark: Any, tmp_path: Path, compact: int) -> None:
-    """As savepoints of earlier versions have it: Spark reads what is made of it, however long."""
+    """Spark reads what is made of it, however long it is."""
     old = tmp_path / "old"
     old.mkdir()
     entries = ({"path": f"file:///in/{n}", "timestamp": 1, "batchId": n} for n in range(99))

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import read_cut
+from flinkish.connectors.source_plan import FileMove
+from flinkish.connectors.sources import SavedSource
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.plan.source_row import FileMove
 from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
-from flinkish.restore.source.restore_inputs import SavedSource
 from tests.support.driver.changed_checkpoint import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

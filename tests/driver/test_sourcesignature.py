@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.driver.plan.plan_sources import _table_name, normal_path, signature
-from flinkish.restore.source.restore_inputs import plain_signature
+from flinkish.connectors.sources import normal_path
+from flinkish.driver.plan.plan_sources import _table_name, signature
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,3 @@ def test_what_all_tables_of_a_format_are_called_is_no_name() -> None:
     assert _table_name("rate", "RateStream(rowsPerSecond=1)") is None
     assert _table_name("delta", "delta") is None
     assert _table_name("iceberg", "cat.db.t") == "cat.db.t"
-    # Savepoints of before have it.
-    assert plain_signature("kafka[KafkaTable, subscribe=a]") == "kafka[subscribe=a]"
-    assert plain_signature("kafka[subscribe=a]") == "kafka[subscribe=a]"
-    assert plain_signature(None) is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
@@ -37,6 +38,7 @@ class Copy:
     checkpoint: str | None = None
     dedup: bool = False
     count: list[int] | None = None
+    options: dict[str, str] = field(default_factory=dict)
 
     def give(self, *names: str) -> None:
         """Write input files with one row each: their name."""
@@ -45,7 +47,8 @@ class Copy:
             (self.root / "in" / name).write_text(name)
 
     def __call__(self) -> None:
-        rows = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.root / "in"))
+        reader = self.spark.readStream.option("maxFilesPerTrigger", 1).options(**self.options)
+        rows = reader.text(str(self.root / "in"))
         if self.dedup:
             rows = rows.dropDuplicates(["value"])
         writer = rows.writeStream.queryName("copy").format("csv").trigger(availableNow=True)
@@ -147,6 +150,48 @@ def test_a_job_goes_on_from_where_its_name_stands(
     assert program.written() == ["a", "b", "c", "d", "e"]
 
 
+def test_a_job_that_was_killed_between_the_commit_of_its_sink_and_its_own(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """The sink skips that batch, and its state is taken along: nothing is lost, nothing twice."""
+    program = Copy(spark, tmp_path, dedup=True)
+    program.give("a", "b")
+    killed = run(new_job, program)
+    assert killed.state is JobState.FINISHED, killed.failure
+    for name in ("1", ".1.crc"):
+        (Path(str(killed.checkpoint_dir)) / "copy" / "commits" / name).unlink()
+    (tmp_path / "in" / "again").write_text("b")
+    program.give("c")
+    again = run(new_job, program, restore=resumed(killed))
+    assert again.state is JobState.FINISHED, again.failure
+    assert program.written() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("how", ["restart", "own", pytest.param("resume", marks=pytest.mark.deep)])
+def test_a_source_that_leaves_old_files_out_now_is_refused(
+    spark: Any, new_job: NewJob, tmp_path: Path, how: str
+) -> None:
+    """As by ``run -s``, by whatever command the query goes on."""
+    own = str(tmp_path / "own") if how == "own" else None
+    program = Copy(spark, tmp_path, checkpoint=own, options={"latestFirst": "true"})
+    program.give("a")
+    first = run(new_job, program)
+    assert first.state is JobState.FINISHED, first.failure
+    program.give("late")
+    os.utime(tmp_path / "in" / "late", (1e9, 1e9))
+    commands: dict[str, dict[str, Any]] = {
+        "restart": {"again": first},
+        "own": {},
+        "resume": {"restore": resumed(first)},
+    }
+    refused = refusal(run(new_job, replace(program, options={}), **commands[how]))
+    assert refused["reasons"] == ["files-too-old"]
+    assert "--accept-lost-rows" in refused["hint"]
+    if how != "resume":
+        assert f"flinkish run -s {own or first.checkpoint_dir}" in refused["hint"]
+    assert program.written() == ["a"]
+
+
 def test_a_job_that_went_on_under_another_query_id(
     spark: Any, new_job: NewJob, registry: Registry, tmp_path: Path
 ) -> None:
@@ -158,7 +203,7 @@ def test_a_job_that_went_on_under_another_query_id(
     first = run(new_job, program)
     assert first.state is JobState.FINISHED, first.failure
     shutil.copytree(own, older)
-    registry.add_savepoint(SavepointRecord(older, first.job_id, 1.0, "native", 1, 1, 0.1, ()))
+    registry.add_savepoint(SavepointSummary(older, first.job_id, 1.0, "native", 1, 1, 0.1, ()))
     program.give("b")
     assert run(new_job, program).state is JobState.FINISHED
     back = run(new_job, program, restore=RestoreSpec(older))

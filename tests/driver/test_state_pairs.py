@@ -15,9 +15,8 @@ from flinkish.driver.spark.settings import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import Verdict
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.judging import OperatorJudgement
+from flinkish.restore.plan.judging import FOR_THE_ENGINE, OperatorJudgement
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from tests.support.driver import recorded_pairs
 from tests.support.driver.canonical_state import CanonicalBench
 from tests.support.driver.operator_programs import OF_PANDAS

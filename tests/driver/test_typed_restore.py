@@ -302,5 +302,5 @@ def contents(path: str) -> dict[str, bytes]:
 def snapshots(path: str) -> tuple[str, ...]:
     """The snapshots that a savepoint keeps of the state, the oldest first."""
     (operator,) = open_savepoint(path).queries[0].operators
-    assert operator.meaning is not None
-    return operator.meaning.serializers["stats"]
+    assert operator.facts.meaning is not None
+    return operator.facts.meaning.serializers["stats"]

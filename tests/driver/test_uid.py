@@ -173,7 +173,7 @@ class TestOnSpark:
 
         first, second = planned("carrier", "at"), planned("airline", "departed")
         for one, other in zip(first.operators, second.operators, strict=True):
-            assert one.stores != other.stores, "the names are in the state's schema"
+            assert one.node.stores != other.node.stores, "the names are in the state's schema"
         assert [
             (i.operator_id_v2, i.operator_id_v3, i.generated_v3) for i in first.identities.values()
         ] == [

@@ -81,7 +81,7 @@ def test_the_program_of_the_readme(flinkish: Flinkish, tmp_path: Path) -> None:
         savepoints = registry.savepoints(jobs["counts"].job_id)
     assert jobs["counts"].state.value == "FINISHED"
     (stopped,) = [record for record in savepoints if record.trigger == "stop"]
-    assert state == expected_counts(stopped.queries[0]["batch_id"] + 1)
+    assert state == expected_counts(stopped.queries[0].batch_id + 1)
     restored = jobs["counts_v2"]
     assert restored.launch.restore is not None
     assert restored.launch.restore.path == stopped.path

@@ -62,16 +62,16 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     path = saved.out.strip().removeprefix("Savepoint completed. Path: file:")
     dead = open_savepoint(path)
     assert dead.header.trigger == "offline"
-    assert dead.header.spark_version == live.header.spark_version
-    assert dead.header.python_version == live.header.python_version
+    assert dead.header.job.spark_version == live.header.job.spark_version
+    assert dead.header.job.python_version == live.header.job.python_version
     (before,), (after,) = live.queries, dead.queries
     assert after.batch_id == before.batch_id
     assert (after.source, after.sink, after.run_id) == (before.source, before.sink, before.run_id)
     assert [op.uid for op in after.operators] == ["counts", "seen"]
     for one, other in zip(before.operators, after.operators, strict=True):
-        assert one.meaning is not None
-        assert (one.meaning, one.operator_id_v2, one.operator_id_v3) == (
-            other.meaning,
+        assert one.facts.meaning is not None
+        assert (one.facts.meaning, one.operator_id_v2, one.operator_id_v3) == (
+            other.facts.meaning,
             other.operator_id_v2,
             other.operator_id_v3,
         )

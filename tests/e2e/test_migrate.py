@@ -53,12 +53,12 @@ def test_a_migrated_savepoint_is_restored(flinkish: Flinkish, tmp_path: Path, sa
     found = open_savepoint(path)
     [query] = found.queries
     assert query.backend == "rocksdb"
-    assert [op.state_digest for op in query.operators] == [operator["content"]]
-    assert [op.partitions for op in query.operators] == [5]
+    assert [op.facts.state_digest for op in query.operators] == [operator["content"]]
+    assert [op.state.partitions for op in query.operators] == [5]
     assert [op.uid for op in query.operators] == [
         op.uid for op in open_savepoint(saved).queries[0].operators
     ]
-    assert found.header.restored_from == open_savepoint(saved).path
+    assert found.header.job.restored_from == open_savepoint(saved).path
     assert flinkish.ok("savepoint", "verify", "--level", "deep", path).code == 0
     assert path in {
         s["path"] for s in flinkish.ok("savepoint", "list", "--json").json()["savepoints"]
@@ -68,7 +68,9 @@ def test_a_migrated_savepoint_is_restored(flinkish: Flinkish, tmp_path: Path, sa
     ran = run(flinkish, "-s", path, str(PROGRAMS / "counts.py"), str(source), str(out), "--now")
     assert ran.code == 0, ran.err
     assert final_counts(out) == expected_counts(6)
-    missing = flinkish("migrate", saved, "new", "--schema", "nobody=x.avsc")
+    schema = tmp_path / "x.avsc"
+    schema.write_text("{}")
+    missing = flinkish("migrate", saved, "new", "--schema", f"nobody={schema}")
     assert missing.code == 2
     assert "no operator 'nobody'" in missing.err
 
@@ -142,7 +144,7 @@ def test_what_a_dead_job_left_is_saved_canonically(flinkish: Flinkish, tmp_path:
     path = done.json()["savepoint"]["path"]
     found = open_savepoint(path)
     assert (found.header.format, found.header.trigger) == ("canonical", "offline")
-    assert (found.header.job_id, found.header.restored_from) == (job, None)
+    assert (found.header.job.job_id, found.header.job.restored_from) == (job, None)
     assert [s["path"] for s in flinkish.job(job)["savepoints"]] == [path]
     assert [p.name for p in (tmp_path / "sp").iterdir()] == [Path(path).name]
     checkpoint = flinkish.job(job)["queries"][0]["checkpoint_dir"]

@@ -15,7 +15,7 @@ import pytest
 
 from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed
 from flinkish.launch import spark_submit
-from flinkish.launch.driver_end import end_of, how_it_ended
+from flinkish.launch.driver_process import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
 from flinkish.launch.launcher import new_job
 from flinkish.launch.termination import answers_late

@@ -262,7 +262,7 @@ def test_arguments_reach_the_program_and_nothing_else(
 def test_a_program_that_is_only_described_gets_them_too(tmp_path: Path) -> None:
     script = (
         f'printf "%s\\n" "$@" > {tmp_path}/words; cat "$FLINKISH_ARGUMENTS_FILE" > {tmp_path}/got\n'
-        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_CALL.new"\n'
+        'echo \'{"version": 1, "queries": [], "error": null}\' > "$FLINKISH_CALL.new"\n'
         'mv "$FLINKISH_CALL.new" "$FLINKISH_CALL.answer"\n'
     )
     home = str(make_spark(tmp_path / "spark", script))

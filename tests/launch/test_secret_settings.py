@@ -110,7 +110,7 @@ def test_a_program_that_is_only_described_gets_them_too(
         f'ls -l "$FLINKISH_CALL" > {tmp_path}/mode; cat "$FLINKISH_CALL" > {tmp_path}/call\n'
         'while [ "$1" != --properties-file ]; do shift; done\n'
         f'cat "$2" > {tmp_path}/properties\n'
-        'echo \'{"queries": [], "error": null}\' > "$FLINKISH_CALL.new"\n'
+        'echo \'{"version": 1, "queries": [], "error": null}\' > "$FLINKISH_CALL.new"\n'
         'mv "$FLINKISH_CALL.new" "$FLINKISH_CALL.answer"\n'
     )
     home = str(make_spark(tmp_path / "spark", script))

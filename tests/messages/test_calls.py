@@ -30,10 +30,10 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.rehearsals import RehearsalLimits
 from flinkish.messages.requests import LeftOut
-from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 
-SAVED = SavepointResult(
-    path="/sp", format="native", bytes=1, files=2, duration=0.5, queries=(SavedQuery("q", 3, "i"),)
+SAVED = SavepointSummary(
+    *("/sp", "j", 1.5, "native"), 1, 2, 0.5, queries=(SavedQuery("q", 3, "i"),), shared_files=1
 )
 DOCUMENTS = [
     RestoreQuestion(RestoreSpec("/sp"), {"id": (KnownRun("j", "RUNNING", 4), KnownRun("k", "X"))}),
@@ -55,7 +55,6 @@ DOCUMENTS = [
     Migration("/sp", "/t", 64, schemas=(NewSchema("q", 0, "", {"type": "record"}, "u"),)),
     MigrationResult(
         SAVED,
-        SavepointRecord("/sp", "j", 1.5, "native", 1, 2, 0.5, ({"name": "q"},)),
         (MigratedOperator("q", None, 0, 1, 2, "0a", "0b"),),
     ),
 ]

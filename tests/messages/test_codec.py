@@ -74,7 +74,7 @@ def test_a_document_is_the_fields_and_a_version() -> None:
 
 
 def test_what_has_a_default_may_be_missing() -> None:
-    assert decode(Outer, {"name": "n", "colour": "red"}) == Outer("n", Colour.RED)
+    assert decode(Outer, {"version": 1, "name": "n", "colour": "red"}) == Outer("n", Colour.RED)
     assert "words" not in encode(Outer("n", Colour.RED))
     assert encode(Outer("n", Colour.RED))["pairs"] == []
 
@@ -82,10 +82,6 @@ def test_what_has_a_default_may_be_missing() -> None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_documents_of_older_versions_are_read(version: int) -> None:
     assert decode(Outer, DOCUMENT | {"version": version}) == WHOLE
-
-
-def test_a_document_without_a_version_is_of_the_first() -> None:
-    assert decode(Inner, {"number": 1}) == Inner(1)
 
 
 def test_a_newer_document_is_refused_by_its_version_whatever_is_in_it() -> None:
@@ -124,6 +120,7 @@ def test_a_newer_document_is_refused_by_its_version_whatever_is_in_it() -> None:
             {"version": "3"},
             "Outer.version is '3', where an integer of at least 1 is expected",
         ),
+        ({"version": None}, "Outer.version is None, where an integer of at least 1 is expected"),
         ({"version": 0}, "Outer.version is 0, where an integer of at least 1 is expected"),
         ({"version": True}, "Outer.version is True, where an integer of at least 1 is expected"),
     ],
@@ -141,4 +138,4 @@ def test_a_document_is_an_object(document: object) -> None:
 
 
 def test_whole_numbers_are_numbers() -> None:
-    assert decode(Inner, {"number": 1, "ratio": 60}).ratio == 60
+    assert decode(Inner, {"version": 1, "number": 1, "ratio": 60}).ratio == 60

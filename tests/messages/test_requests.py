@@ -1,4 +1,4 @@
-"""What requests ask for, as documents: those of today, and those that lie in a registry."""
+"""What requests ask for and give, as documents that lie in a registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import RegistryError, UnsupportedFormat
-from flinkish.messages.codec import encode, encode_fields
+from flinkish.messages.codec import encode
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import (
     Arguments,
@@ -17,21 +17,25 @@ from flinkish.messages.requests import (
     RequestResult,
     SavepointArguments,
 )
-from flinkish.messages.savepoints import SavedQuery, SavepointResult
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry import rows
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState, arguments_for
 
-SAVED = SavepointResult(
+SAVED = SavepointSummary(
     path="/sp/savepoint-ababab-0",
+    job_id="j",
+    created=1.5,
     format="native",
     bytes=10,
     files=2,
     duration=0.5,
     queries=(SavedQuery("q", 3, "qid"),),
+    shared_files=0,
+    moved_bytes=0,
 )
-#: Rows as the flinkish wrote them whose documents had no version.
-BEFORE_VERSIONS = [
+#: Documents of version 1, without their version.
+DOCUMENTS = [
     (
         "savepoint",
         '{"target":"/sp","format":"native","timeout":600.0,"full":false}',
@@ -52,7 +56,6 @@ BEFORE_VERSIONS = [
         '{"target":null,"format":"native","timeout":600.0,"full":false}',
         CancelArguments(timeout=600.0),
     ),
-    ("cancel", "{}", CancelArguments()),  # of run -sae
     (
         "savepoint",
         '{"target":"/sp","format":"native","offline":true,"full":false}',
@@ -66,24 +69,24 @@ def row(kind: str, arguments: str) -> dict[str, object]:
     return {**values, "kind": kind, "state": "PENDING", "created": 1.0, "arguments": arguments}
 
 
-@pytest.mark.parametrize(("kind", "before", "arguments"), BEFORE_VERSIONS)
-def test_a_registry_of_before_is_read(kind: str, before: str, arguments: Arguments) -> None:
-    assert rows.request_of(row(kind, before)).arguments == arguments
+def of_version_1(document: str) -> str:
+    return '{"version":1,' + document[1:]
 
 
-@pytest.mark.parametrize(("kind", "before", "arguments"), BEFORE_VERSIONS)
-def test_only_the_version_was_added(kind: str, before: str, arguments: Arguments) -> None:
-    document = encode(arguments)
-    assert document.pop("version") == 1
-    if before != "{}":
-        assert json.dumps(document, separators=(",", ":")) == before
+@pytest.mark.parametrize(("kind", "document", "arguments"), DOCUMENTS)
+def test_arguments_are_documents_of_version_1(
+    kind: str, document: str, arguments: Arguments
+) -> None:
+    written = of_version_1(document)
+    assert json.dumps(encode(arguments), separators=(",", ":")) == written
+    assert rows.request_of(row(kind, written)).arguments == arguments
 
 
 @pytest.mark.parametrize("kind", ["savepoint", "stop"])
 def test_only_a_cancel_goes_without_a_target(kind: str) -> None:
     with pytest.raises(RegistryError, match="target is None, where text is"):
-        rows.request_of(row(kind, '{"target":null}'))
-    assert rows.request_of(row("cancel", '{"target":null}')).savepoint is None
+        rows.request_of(row(kind, '{"version":1,"target":null}'))
+    assert rows.request_of(row("cancel", '{"version":1,"target":null}')).savepoint is None
 
 
 def test_arguments_are_those_of_the_kind(tmp_path: Path) -> None:
@@ -101,23 +104,26 @@ def test_the_savepoint_of_a_cancel() -> None:
     assert cancel.savepoint == SavepointArguments("/sp", "canonical", 5.0, full=True)
 
 
-RESULTS_BEFORE = [
+RESULTS = [
     (
-        '{"savepoint":{"path":"/sp/savepoint-ababab-0","format":"native","bytes":10,"files":2,'
-        '"shared_files":0,"moved_bytes":0,"duration":0.5,"queries":[{"name":"q","batch_id":3,'
-        '"query_id":"qid"}]},"rung":"quiesce","left_out":[{"query":"c4","reason":"it ended"}]}',
+        '{"savepoint":{"path":"/sp/savepoint-ababab-0","job_id":"j","created":1.5,'
+        '"format":"native","bytes":10,"files":2,"duration":0.5,"queries":[{"name":"q",'
+        '"batch_id":3,"query_id":"qid"}],"trigger":"savepoint","request_id":null,'
+        '"disposed":null,"shared_files":0,"moved_bytes":0},"stop_method":"quiesce",'
+        '"left_out":[{"query":"c4","reason":"it ended"}]}',
         RequestResult(SAVED, "quiesce", (LeftOut("c4", "it ended"),)),
     ),
-    ('{"savepoint":null,"rung":"kill"}', RequestResult(stop_method="kill")),
+    ('{"savepoint":null,"stop_method":"kill"}', RequestResult(stop_method="kill")),
 ]
 
 
-@pytest.mark.parametrize(("before", "result"), RESULTS_BEFORE)
-def test_results_of_before_are_read(before: str, result: RequestResult) -> None:
-    values = {**row("stop", '{"target":"/sp"}'), "state": "COMPLETED", "result": before}
+@pytest.mark.parametrize(("document", "result"), RESULTS)
+def test_results_are_documents_of_version_1(document: str, result: RequestResult) -> None:
+    written = of_version_1(document)
+    assert json.dumps(encode(result), separators=(",", ":")) == written
+    arguments = of_version_1('{"target":"/sp"}')
+    values = {**row("stop", arguments), "state": "COMPLETED", "result": written}
     assert rows.request_of(values).result == result
-    now = before.replace('"rung"', '"stop_method"')
-    assert json.dumps(encode_fields(result), separators=(",", ":")) == now
 
 
 def test_a_request_of_a_newer_flinkish_fails_and_holds_up_no_other(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry, new_job_id
@@ -60,8 +60,8 @@ def query(name: str = "q", query_id: str = "id-1", **fields: object) -> QuerySta
     return QueryStatus(name, query_id, "run", "/cp/" + name, **fields)  # type: ignore[arg-type]
 
 
-def savepoint(path: str, job_id: str, created: float, **fields: object) -> SavepointRecord:
-    return SavepointRecord(path, job_id, created, "native", 10, 2, 0.5, **fields)  # type: ignore[arg-type]
+def savepoint(path: str, job_id: str, created: float, **fields: object) -> SavepointSummary:
+    return SavepointSummary(path, job_id, created, "native", 10, 2, 0.5, **fields)  # type: ignore[arg-type]
 
 
 # jobs
@@ -428,8 +428,10 @@ def test_a_request_goes_through_its_life(registry: Registry, make_job: MakeJob) 
     assert registry.claim(job.job_id) is None
     assert registry.progress(sent.request_id, {"phase": "copying", "files": 3})
     assert registry.request(sent.request_id).progress == {"phase": "copying", "files": 3}
-    taken = SavepointResult(
+    taken = SavepointSummary(
         path="/x",
+        job_id="j",
+        created=1.5,
         format="native",
         bytes=1,
         files=2,
@@ -558,7 +560,7 @@ def test_savepoints_are_kept_and_disposed(registry: Registry, make_job: MakeJob)
         "/sp/old",
         a,
         1.0,
-        queries=({"name": "q", "batch_id": 3},),
+        queries=(SavedQuery("q", 3, "i"),),
         trigger="stop",
         request_id="r" * 32,
     )

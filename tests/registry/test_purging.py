@@ -9,7 +9,7 @@ import pytest
 from flinkish.errors import JobNotFound, ProgramFailed, WrongState
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.purging import why_purged
@@ -26,7 +26,7 @@ def add(registry: Registry, make_job: MakeJob, end: JobState = JobState.FINISHED
     registry.submit(job.job_id, RequestKind.SAVEPOINT, SavepointArguments("/sp"))
     for name in ("there", "disposed"):
         path = f"/sp/{name}-{job.job_id}"
-        registry.add_savepoint(SavepointRecord(path, job.job_id, 1.0, "native", 1, 1, 0.1))
+        registry.add_savepoint(SavepointSummary(path, job.job_id, 1.0, "native", 1, 1, 0.1))
     registry.mark_disposed(path)
     failure = ProgramFailed("it broke").to_record() if end is JobState.FAILED else None
     return registry.transition(job.job_id, end, failure=failure)

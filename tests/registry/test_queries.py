@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import RequestResult, SavepointArguments
 from flinkish.registry.job_registry import Registry, new_request_id
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
-from flinkish.registry.schema import MIGRATIONS, VERSION_TABLE
 
 MakeJob = Callable[..., JobRecord]
 FACTS = QueryFacts(
@@ -63,24 +60,3 @@ def test_what_a_client_did_itself_is_in_the_history(registry: Registry, make_job
     assert registry.requests(job.job_id) == [asked, done]
     assert registry.claim(job.job_id) == registry.request(asked.request_id)
     assert registry.claim(job.job_id) is None  # it is nobody's work any more
-
-
-def test_a_registry_of_the_first_version_gets_its_column(tmp_path: Path) -> None:
-    path = tmp_path / "registry.db"
-    connection = sqlite3.connect(path)
-    for statement in (VERSION_TABLE, *MIGRATIONS[0]):
-        connection.execute(statement)
-    connection.execute("INSERT INTO flinkish_schema VALUES (1, 1.0, '0.1.0')")
-    connection.execute(
-        "INSERT INTO flinkish_jobs (job_id, name, state, start_time, launch, revision) "
-        "VALUES ('j', 'app', 'RUNNING', 1.0, '{\"application\": \"/app.py\"}', 0)"
-    )
-    text = '{"name": "a", "query_id": "1", "run_id": "r", "checkpoint_dir": "/c"}'
-    connection.execute("INSERT INTO flinkish_queries VALUES ('j', 'a', '1', ?, 0)", (text,))
-    connection.commit()
-    connection.close()
-    with Registry.open(f"sqlite:///{path}") as registry:
-        assert registry.facts("j") == {}
-        registry.record_facts("j", "a", "1", FACTS)
-        assert registry.facts("j") == {"a": FACTS}
-        assert [query.name for query in registry.queries("j")] == ["a"]

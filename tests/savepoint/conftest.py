@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.messages.savepoints import SavepointSummary
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format.contents import (
-    OperatorFacts,
     QuerySource,
-    SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -18,7 +17,7 @@ from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "job", spark_version="4.3.0")
 
-Taking = Callable[..., SavepointInfo]
+Taking = Callable[..., SavepointSummary]
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def likeness(tmp_path: Path) -> CheckpointLikeness:
 def take(tmp_path: Path) -> Taking:
     """Take a savepoint of checkpoints, by default below ``tmp_path/savepoints``."""
 
-    def taking(*checkpoints: Path, target: Path | None = None) -> SavepointInfo:
+    def taking(*checkpoints: Path, target: Path | None = None) -> SavepointSummary:
         queries = [
             QuerySource(
                 f"query {number}",

@@ -10,11 +10,12 @@ import pytest
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
-from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
+from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import FULL, check_files, find_bad_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -36,7 +37,7 @@ SLOW = (pytest.mark.servers, pytest.mark.deep)
 KINDS = ["local", *(pytest.param(kind, marks=SLOW) for kind in ("moto_s3", "second_s3", "hdfs"))]
 
 
-def save(checkpoint: str, target: str, **options: Any) -> SavepointInfo:
+def save(checkpoint: str, target: str, **options: Any) -> SavepointSummary:
     return write_savepoint(
         target,
         JOB,

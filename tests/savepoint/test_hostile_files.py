@@ -132,10 +132,13 @@ def test_a_data_file_that_is_none_is_bad(what: str, tmp_path: Path) -> None:
     assert bad.path.endswith(record.path)
 
 
-@pytest.mark.parametrize("what", ["pipe", "device"])
+@pytest.mark.parametrize("what", ["pipe", "device", "directory"])
 def test_only_regular_files_are_opened(what: str, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    if what == "pipe":
+    if what == "directory":
+        (tmp_path / "directory").mkdir()
+        path.symlink_to(tmp_path / "directory")
+    elif what == "pipe":
         os.mkfifo(tmp_path / "pipe")
         path.symlink_to(tmp_path / "pipe")
     else:
@@ -147,6 +150,38 @@ def test_only_regular_files_are_opened(what: str, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "y")
     (tmp_path / "y").write_bytes(b"linked")
     assert storage.read_bytes(str(path)) == b"linked"
+
+
+def test_below_a_file_nothing_exists(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"a file where a directory belongs")
+    for read in (storage.open_file, storage.read_bytes, storage.size_of):
+        with pytest.raises(FileNotFoundError):
+            read(str(tmp_path / "x/1"))
+    assert storage.list_names(str(tmp_path / "x")) == []
+
+
+@pytest.mark.parametrize(
+    "relative",
+    [
+        *("offsets", "commits", "offsets/6", "commits/6"),
+        *("state/0/0", "state/0/0/7.delta", "state/0/0/_metadata/schema"),
+    ],
+)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_state_without_one_of_its_files_is_damaged(
+    relative: str, is_gone: bool, tmp_path: Path
+) -> None:
+    """A directory where a file belongs, the reverse, and neither."""
+    savepoint = taken("spark43-hdfs-agg", tmp_path)
+    [query] = open_savepoint(str(savepoint)).queries
+    path = savepoint / query.directory / relative
+    is_file = path.is_file()
+    path.rename(tmp_path / "away")
+    if not is_gone:
+        path.mkdir() if is_file else path.touch()
+    with pytest.raises(Corrupt) as caught:
+        show_rows(open_state(open_savepoint(str(savepoint)), "0"), 3)
+    assert caught.value.code == 15
 
 
 def test_a_large_file_is_not_read_whole(tmp_path: Path) -> None:

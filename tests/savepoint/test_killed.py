@@ -16,10 +16,10 @@ import pytest
 
 from flinkish import storage
 from flinkish.cli.entry import main
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.directory.catalog import read_catalog
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.leases import Kind, LeaseRecord, read_leases
-from flinkish.savepoint.format.contents import SavepointInfo
 from flinkish.savepoint.format.reader import FULL, QUICK, check_files, open_savepoint
 from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
@@ -51,7 +51,7 @@ class World:
         """The job commits a batch: some files are new, some gone, some as they were."""
         self.checkpoint.run(self.checkpoint.batch + 1)
 
-    def take(self, *, full: bool = False) -> SavepointInfo:
+    def take(self, *, full: bool = False) -> SavepointSummary:
         """A savepoint that nobody disturbs."""
         info = killing.take(self.place, str(self.checkpoint.root), full=full)
         self.known.append(info.path)

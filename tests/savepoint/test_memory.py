@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import storage
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format import reader
-from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
+from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.transfer import (
     BATCH,
     ThreadedTransferer,
-    Transfer,
     TransferOutcome,
     transfer_all,
 )
@@ -42,7 +43,7 @@ class OneByOne:
     """A transferer with one file in flight: how many there are with threads depends on the load."""
 
     def carry(
-        self, transfers: Iterable[Transfer], *, total_bytes: int
+        self, transfers: Iterable[storage.Placing], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
         for transfer in transfers:
             yield from transfer_all([transfer])
@@ -59,17 +60,17 @@ def peak(action: Callable[[], object]) -> int:
 
 
 @pytest.fixture(scope="module")
-def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[SavepointInfo, int]]:
+def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[SavepointSummary, int]]:
     """A savepoint of few files and one of many, which differ in nothing else, and their peaks."""
     root = tmp_path_factory.mktemp("many")
-    found: dict[int, tuple[SavepointInfo, int]] = {}
+    found: dict[int, tuple[SavepointSummary, int]] = {}
     for files in (WARM_UP, FEW, MANY):  # what is imported and compiled once is not counted
         checkpoint = root / "checkpoints" / str(files)
         if not checkpoint.exists():
             many_files(checkpoint, files, deltas=files // 200)
-        taken: list[SavepointInfo] = []
+        taken: list[SavepointSummary] = []
 
-        def take(checkpoint: Path = checkpoint, taken: list[SavepointInfo] = taken) -> None:
+        def take(checkpoint: Path = checkpoint, taken: list[SavepointSummary] = taken) -> None:
             queries = [QuerySource("query", str(checkpoint))]
             target = str(root / "savepoints")
             reporter = SilentSavepointReporter()
@@ -83,7 +84,7 @@ def savepoints(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Save
 
 
 @pytest.mark.timeout(300)
-def test_taking_a_savepoint(savepoints: dict[int, tuple[SavepointInfo, int]]) -> None:
+def test_taking_a_savepoint(savepoints: dict[int, tuple[SavepointSummary, int]]) -> None:
     few, many = savepoints[FEW][1], savepoints[MANY][1]
     assert many - few < (MANY - FEW) * PER_FILE, f"{few:,} bytes, {many:,} bytes"
 
@@ -94,10 +95,10 @@ def test_threads_are_a_bounded_number_of_files_ahead(tmp_path: Path) -> None:
     stamp = local_stamp(source.stat())
     given = most = 0
 
-    def transfers() -> Iterator[Transfer]:
+    def transfers() -> Iterator[storage.Placing]:
         nonlocal given
         for given in range(1, 2 * AHEAD + 1):
-            yield Transfer(str(source), f"{tmp_path}/{given}", 7, stamp)
+            yield storage.Placing(str(source), f"{tmp_path}/{given}", stamp, 7)
 
     for done, outcome in enumerate(ThreadedTransferer().carry(transfers(), total_bytes=1)):
         assert (outcome.size, outcome.lost) == (7, None)
@@ -108,7 +109,7 @@ def test_threads_are_a_bounded_number_of_files_ahead(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_checking_a_savepoint(
-    savepoints: dict[int, tuple[SavepointInfo, int]], monkeypatch: pytest.MonkeyPatch
+    savepoints: dict[int, tuple[SavepointSummary, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_CHUNK", FEW // 4)  # files it looks at together
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
+from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord, SavepointJob
 from flinkish.savepoint.format.metadata import MetadataWriter
 
-HEADER = Header("a" * 32, "job", 1700000000.0, "savepoint")
+HEADER = Header(SavepointJob("a" * 32, "job"), 1700000000.0, "savepoint")
 QUERY = QueryRecord(name="q", directory="0-q", query_id="id", batch_id=1, files=1, bytes=10)
 
 

@@ -15,10 +15,11 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.savepoint.format.contents import QuerySource, SavepointInfo
+from flinkish.messages.savepoints import SavepointSummary
+from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write.transfer import ThreadedTransferer, Transfer, TransferOutcome
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import first_wrong_size, write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -46,7 +47,7 @@ class Interrupted(ThreadedTransferer):
         self._count, self._act = count, act
 
     def carry(
-        self, transfers: Iterable[Transfer], *, total_bytes: int
+        self, transfers: Iterable[storage.Placing], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
         for number, transfer in enumerate(transfers):
             if number == self._count:
@@ -54,7 +55,7 @@ class Interrupted(ThreadedTransferer):
             yield from super().carry([transfer], total_bytes=transfer.size)
 
 
-def save(root: Path, target: Path, **options: object) -> SavepointInfo:
+def save(root: Path, target: Path, **options: object) -> SavepointSummary:
     query = QuerySource("counts", str(root))
     options.setdefault("reporter", SilentSavepointReporter())
     return write_savepoint(str(target), JOB, [query], trigger="savepoint", **options)  # type: ignore[arg-type]

@@ -33,22 +33,20 @@ def test_an_entry_says_what_is_other() -> None:
             {"job": "other", "timeout": "1h", "args": [], "reset-sources": ["a"]},
         ],
     }
-    first, second = parse_fleet(table, "/srv/fleet")
-    assert first.pattern == "rides-*"
+    entries = parse_fleet(table, "/srv/fleet")
+    assert [each.pattern for each in entries] == ["rides-*", "other"]
+    first, second = (each.version for each in entries)
     assert first.changes.program.application == "/srv/fleet/v2/rides.py"
     assert first.changes.working_directory == "/srv/fleet"
     assert first.changes.program.arguments == ("in", "out")
     assert first.changes.program.conf == {"spark.a": "1", "spark.b": "2"}
     assert first.changes.program.spark_home == second.changes.program.spark_home == "/opt/spark-4.3"
-    assert (first.restore.options.uid_map, first.restore.parallelism) == ((("old", "new"),), 8)
-    assert (first.restore.options.accept_lost_rows, first.restore.options.offline) == (True, True)
-    assert (second.restore.options.accept_lost_rows, second.restore.options.offline) == (
-        False,
-        False,
-    )
-    assert first.restore.options.set_offsets == (("in", "earliest"), ("other", '{"a":{"0":1}}'))
-    assert first.restore.options.accept_repeated_rows
-    assert second.restore.options == RestoreOptions(reset_sources=("a",))
+    assert (first.restore.uid_map, first.changes.parallelism) == ((("old", "new"),), 8)
+    assert (first.restore.accept_lost_rows, first.restore.offline) == (True, True)
+    assert (second.restore.accept_lost_rows, second.restore.offline) == (False, False)
+    assert first.restore.set_offsets == (("in", "earliest"), ("other", '{"a":{"0":1}}'))
+    assert first.restore.accept_repeated_rows
+    assert second.restore == RestoreOptions(reset_sources=("a",))
     assert (first.changes.drops_arguments, second.changes.drops_arguments) == (False, True)
     assert first.health == Health(0, 30.0)
     assert (first.timeout, second.timeout) == (120.0, 3600.0)
@@ -80,7 +78,7 @@ def test_an_entry_says_what_is_other() -> None:
         ({"upgrade": [{"job": "a", "savepoint-path": "file:x"}]}, "savepoint-path of"),
         ({"upgrade": [{"job": "a", "sink-ahead": "x"}]}, "sink-ahead of"),
         ({"upgrade": [{"job": "a"}], "defaults": {"job": "b"}}, "[defaults] names a job"),
-        ({"upgrade": [{"job": "a"}], "default": {}}, "'default' is not known"),
+        ({"upgrade": [{"job": "a"}], "default": {}}, "unknown table or key 'default'"),
         ({"upgrade": [{"job": ""}]}, "job of [[upgrade]] number 1 is empty"),
         ({"upgrade": [{"job": "a", "savepoint-path": " "}]}, "savepoint-path of"),
         ({"upgrade": [{"job": "a"}, {"job": "b"}, {"job": "a"}]}, "number 1 and number 3 are both"),
@@ -110,4 +108,4 @@ def test_a_wrong_duration() -> None:
 )
 def test_savepoints_go_where_the_file_says_seen_from_it(written: str, target: str) -> None:
     (entry,) = parse_fleet({"upgrade": [{"job": "a", "savepoint-path": written}]}, "/srv/fleet")
-    assert entry.target == target
+    assert entry.version.target == target

@@ -14,7 +14,8 @@ from flinkish.messages.queries import QueryFacts
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, RequestKind
-from flinkish.upgrade.shadow import ShadowUpgrade, check_apart, find_shadow, place_of, places_of
+from flinkish.upgrade.preparation import check_apart, place_of, places_of
+from flinkish.upgrade.shadow import ShadowUpgrade, find_shadow
 from flinkish.upgrade.takeover import promote, resume, rollback
 from tests.cli.conftest import Command
 from tests.upgrade.test_in_place import GONE, ID, Dying, Killed, alive, begun, new, state
@@ -153,7 +154,7 @@ def test_a_shadow_must_not_write_where_its_job_does(cli: Command, context: Conte
         check_apart(context, job, plan(format="parquet", path="file:/srv/out", table=None))
     assert check_apart(context, job, plan(format="parquet", path="/srv/other", table=None)) == []
     (warning,) = check_apart(context, job, plan(format="foreachBatch", path=None, table=None))
-    assert "writes by foreachBatch, and flinkish does not know where" in warning
+    assert "writes with foreachBatch, and flinkish cannot tell where" in warning
     assert check_apart(context, job, plan(format="noop", path=None, table=None)) == []
 
 

@@ -40,7 +40,8 @@ class Moved:
         a = self.answer
         return (
             f"  {self.where:12}{self.what:32}{a['bytes'] / 1e6:9,.1f} MB"
-            f"{a['moved_bytes'] / 1e6:10,.3f} MB{self.share:10.4%}{a['files']:7}{a['copied']:7}"
+            f"{a['moved_bytes'] / 1e6:10,.3f} MB{self.share:10.4%}{a['files']:7}"
+            f"{a['files'] - a['shared']:7}"
             f"{a['seconds']:8.1f} s{a['peak'] / 1e6:7.0f} MB  {machine()}"
         )
 

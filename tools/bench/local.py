@@ -45,6 +45,6 @@ def savepoint(directory: Path, files: int) -> None:
     best = min(times["savepoint"])
     info = written[-1]
     print(
-        f"  the savepoint holds {info.files:,} files ({info.linked:,} linked), all with digests: "
-        f"{info.files / best:,.0f} files/s"
+        f"  the savepoint holds {info.files:,} files ({info.moved_bytes:,} bytes copied), "
+        f"all with digests: {info.files / best:,.0f} files/s"
     )

@@ -229,7 +229,7 @@ def _save(one: Begun) -> str:
     absent = unused(one.case, offer.pins, offer.origin.files, head, offer.checkpoint_format)
     if absent:
         raise BadMeasurement(f"the savepoint does not have: {', '.join(absent)}")
-    kinds = [op.kind for op in offer.query.operators]
+    kinds = [op.state.kind for op in offer.query.operators]
     wanted = sorted(name for name in one.case.query.operators if name != STATELESS)
     if len(kinds) != len(wanted) or (None not in kinds and sorted(map(str, kinds)) != wanted):
         raise BadMeasurement(f"the savepoint has the operators {kinds}, not {wanted}")

@@ -127,7 +127,8 @@ def _of_savepoints(base: Path) -> list[Target]:
     held = Path(make_savepoint(str(target), 1.7e9, held=f"{plain.name}/0-counts/metadata"))
     wide = target / "wide"
     wide.mkdir()
-    operators = [replace(operator(n, f"uid {n}"), state_digest="x") for n in range(5)]
+    plain_operators = (operator(n, f"uid {n}") for n in range(5))
+    operators = [replace(o, facts=replace(o.facts, state_digest="x")) for o in plain_operators]
     queries = [query(f"q{n}", *operators) for n in range(3)]
     with MetadataWriter(str(wide), header(1.7e9), queries) as writer:
         for n in range(3):
@@ -547,7 +548,7 @@ def _savepoint(original: Path, data: bytes, place: Path) -> None:
     deep_check(savepoint, SilentSavepointReporter())
     calls: list[Callable[[], object]] = [lambda: read_cut(str(path / saved.directory))]
     for each in saved.operators:
-        calls.append(functools.partial(_show, path, str(each.ordinal)))
+        calls.append(functools.partial(_show, path, str(each.state.ordinal)))
     _each(OURS, *calls)
 
 

@@ -190,7 +190,7 @@ MUTANTS = (
         "the keys of a typed map change their bytes, by which Spark finds them",
         "resolve_serializer",
         Replace(
-            "found.verdict is not TypeVerdict.AS_IS", "found.verdict is TypeVerdict.INCOMPATIBLE"
+            "state.verdict is not TypeVerdict.AS_IS", "state.verdict is TypeVerdict.INCOMPATIBLE"
         ),
         ("tests/restore/plan/test_typed_state.py",),
     ),
@@ -220,7 +220,7 @@ MUTANTS = (
         "--sink-ahead rollback undoes what others have written to the table",
         "_if_its_own",
         Replace("not c.keeps_rows", "c.keeps_rows"),
-        ("tests/restore/plan/test_table_commits.py",),
+        ("tests/connectors/test_table_commits.py",),
     ),
     Mutant(
         "rollback-of-a-running-job",
@@ -239,16 +239,16 @@ MUTANTS = (
     Mutant(
         "delta-restore-ignored",
         "what a RESTORE of a Delta table made void counts as its history",
-        "driver.tables.delta:lineage",
+        "driver.connectors.delta:lineage",
         Replace("commit.operation == 'RESTORE'", "commit.operation == 'RESTORED'"),
-        ("tests/driver/tables/test_delta.py",),
+        ("tests/driver/connectors/test_delta.py",),
     ),
     Mutant(
         "undone-line-unseen",
         "a table that was brought back to before the savepoint counts as if it was not",
-        "restore.plan.table_commits:drift",
+        "connectors.table_commits:drift",
         Replace("commits[0].is_first", "not commits"),
-        ("tests/restore/plan/test_table_commits.py",),
+        ("tests/connectors/test_table_commits.py",),
     ),
     Mutant(
         "sink-log-without-pair",
@@ -268,7 +268,7 @@ MUTANTS = (
         "left-state-unseen",
         "state that no operator takes is not noticed",
         "find_non_restored",
-        Replace("(op.query, op.ordinal) not in operators", "op.query not in touched"),
+        Replace("(op.query, op.state.ordinal) not in operators", "op.query not in touched"),
         ("tests/restore/plan/test_decisions.py", "tests/restore/plan/test_restore_planner.py"),
     ),
     Mutant(
@@ -352,13 +352,13 @@ MUTANTS = (
         "--set-offsets reads rows again without --accept-repeated-rows",
         "NewOffsets.missing_consents",
         Replace("self.repeated or unknown", "unknown"),
-        ("tests/restore/plan/test_new_offsets.py",),
+        ("tests/connectors/test_offsets.py",),
     ),
     Mutant(
         "unfinished-batch-of-kafka-sink",
         "the batch that a killed job had begun is not said to be written to Kafka again",
-        "restore.plan.kafka_sink:_last",
+        "restore.plan.repeated_batches:_last",
         Choose("run.state.value == 'FINISHED'", always=True),
-        ("tests/restore/plan/test_kafka_sink.py",),
+        ("tests/restore/plan/test_repeated_batches.py",),
     ),
 )

@@ -43,6 +43,15 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True)
+class StoreInfo:
+    """One state store (or column family of one), with its schemas as Spark's JSON where known."""
+
+    name: str
+    key_schema: dict[str, Any] | None
+    value_schema: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class FamilySchemas:
     """The schemas of one column family in a schema file.
 

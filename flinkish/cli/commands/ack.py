@@ -22,14 +22,16 @@ def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
     if bool(jobs) == every:
         raise UsageError("name at least one job, or use --all", hint="see: flinkish list --failed")
     with call.session() as session:
-        done = acknowledge(session, jobs)
+        acknowledged = acknowledge(session, jobs)
         out = session.out
         if out.json:
-            session.document({"jobs": [{"job_id": job.job_id, "name": job.name} for job in done]})
+            session.document(
+                {"jobs": [{"job_id": job.job_id, "name": job.name} for job in acknowledged]}
+            )
             return 0
-        for job in done:
+        for job in acknowledged:
             out.line(job.job_id if out.quiet else f"Acknowledged: {job.name} ({job.job_id}).")
-        if not done:
+        if not acknowledged:
             out.note("Nothing to do: there are no unacknowledged failed jobs.")
             session.warn_of_absent_registry()
     return 0

@@ -53,16 +53,16 @@ def check(call: Call, **options: Any) -> int:
     This reads the newest committed batch of each query; nothing is copied and the job is not
     touched. Existing paths and URLs are savepoints, as after -s.
     """
-    given = CheckOptions(**options)
-    with call.session(given.settings()) as session, driver_output(call.out):
-        origin = origin_of(session, given)
+    check_options = CheckOptions(**options)
+    with call.session(check_options.settings()) as session, driver_output(call.out):
+        origin = origin_of(session, check_options)
         plan = checking.check(
             session,
             origin.program,
             origin.savepoint,
-            given.restore,
+            check_options.restore,
             job=origin.job,
-            to_save=given.output is not None,
+            to_save=check_options.output is not None,
         )
     if call.out.json:
         call.out.document(plan.document)
@@ -71,6 +71,6 @@ def check(call: Call, **options: Any) -> int:
     else:
         show_plan(plan.restore_plan)
         call.out.line(verdict_line(plan.restore_plan))
-    if given.output is not None:  # last: the plan has been shown even if saving it fails
-        plan.save(given.output)
+    if check_options.output is not None:  # last: the plan has been shown even if saving it fails
+        plan.save(check_options.output)
     return plan.exit_code

@@ -95,29 +95,28 @@ def compat(
     """
     from flinkish.compat.data import load
     from flinkish.compat.lookup import compare_versions
-    from flinkish.compat.model import Version
-    from flinkish.compat.versions import parse_version
+    from flinkish.compat.model import Version, parse_version
 
     if connectors is not None:
         return _show_connectors(call, connectors, created, resumed, framework)
     matrix = load(framework)
-    given = [
+    versions = [
         parse_version(text, framework, matrix.lines)
         for text in (created, resumed)
         if text is not None
     ]
-    for version in given:
+    for version in versions:
         if version.line not in matrix.lines:
             call.out.note(
                 f"the table of {framework} has no {version.line}; it has {', '.join(matrix.lines)}"
             )
-    if len(given) == 2:
-        _show_pair(call, matrix, compare_versions(matrix, *given))
+    if len(versions) == 2:
+        _show_pair(call, matrix, compare_versions(matrix, *versions))
         return 0
-    rows = given or [Version(line) for line in matrix.lines]
+    rows = versions or [Version(line) for line in matrix.lines]
     columns = [Version(line) for line in matrix.lines]
-    found = [[compare_versions(matrix, row, column) for column in columns] for row in rows]
-    _show_table(call, matrix, rows, found)
+    comparisons = [[compare_versions(matrix, row, column) for column in columns] for row in rows]
+    _show_table(call, matrix, rows, comparisons)
     return 0
 
 
@@ -125,7 +124,7 @@ def _show_connectors(
     call: Call, name: str, created: str | None, resumed: str | None, framework: str
 ) -> int:
     from flinkish.compat.connectors import load, verdict_of
-    from flinkish.compat.versions import parse_version
+    from flinkish.compat.model import parse_version
     from flinkish.errors import UsageError
 
     if framework != FRAMEWORKS[0]:

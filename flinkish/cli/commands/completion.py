@@ -1,13 +1,18 @@
-"""``flinkish completion bash|zsh|fish``: the completion script of a shell."""
+"""``flinkish completion bash|zsh|fish``: the completion script of a shell.
+
+``python -m flinkish.cli.commands.completion`` writes all of them into ``completions/``.
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.completion_files import SHELLS, script
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 @command("completion", exit_codes=())
@@ -26,3 +31,27 @@ def completion(call: Call, shell: str) -> int:
     else:
         sys.stdout.write(text)
     return 0
+
+
+def script(shell: str) -> str:
+    """Return click's completion script for ``bash``, ``zsh`` or ``fish``."""
+    from click.shell_completion import get_completion_class
+
+    from flinkish.cli.app import COMPLETE, root
+
+    cls = get_completion_class(shell)
+    assert cls is not None
+    completer = cls(root, {}, "flinkish", COMPLETE)
+    # source() would run bash to get its version; the script is the same for all versions.
+    return (completer.source_template % completer.source_vars()).strip() + "\n"
+
+
+def main() -> None:
+    """Write the scripts into ``completions/`` of this checkout."""
+    directory = Path(__file__).resolve().parents[3] / "completions"
+    for shell in SHELLS:
+        (directory / f"flinkish.{shell}").write_text(script(shell), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

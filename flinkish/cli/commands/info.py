@@ -17,7 +17,7 @@ from flinkish.cli.options.program import (
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
 from flinkish.client.describing import describe, dot_graph
-from flinkish.errors import MissingUid, UsageError
+from flinkish.errors import UsageError
 from flinkish.messages.launch import Program
 from flinkish.savepoint.format.operator_lookup import address
 
@@ -54,16 +54,10 @@ def info(
         raise UsageError("--dot and --json are mutually exclusive", hint="use only one of them")
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
     with call.session(flags) as session, driver_output(call.out):
-        described = describe(session, named_by(program.arguments, program))
-    queries = list(described.queries)
-    missing = [fact for query in queries for fact in query["missing"]]
-    if require_uids and missing:
-        names = ", ".join(_described(fact) for fact in missing)
-        raise MissingUid(
-            f"{len(missing)} stateful operator{'s have' if len(missing) > 1 else ' has'} no uid: "
-            f"{names}",
-            operators=missing,
+        described = describe(
+            session, named_by(program.arguments, program), require_uids=require_uids
         )
+    queries = list(described.queries)
     _show(call.out, queries, as_dot=as_dot)
     return 0
 
@@ -161,8 +155,3 @@ def _type(type_: Any) -> str:
     if kind == "map":
         return f"map<{_type(type_['keyType'])}, {_type(type_['valueType'])}>"
     return str(kind)
-
-
-def _described(fact: Mapping[str, Any]) -> str:
-    where = f", {fact['location']}" if fact["location"] else ""
-    return f'"{fact["name"]}" ({fact["kind"]}{where})'

@@ -17,11 +17,11 @@ from flinkish.log_lines import LogChoice, LogLevel, level_of
 
 
 def _level(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> LogLevel | None:
-    found = None if value is None else level_of(value)
-    if value is not None and found is None:
+    least = None if value is None else level_of(value)
+    if value is not None and least is None:
         names = ", ".join(level.name.lower() for level in LogLevel)
         raise UsageError(f"--level: {value!r} is not a log level", hint=f"use one of: {names}")
-    return found
+    return least
 
 
 def _pattern(
@@ -78,13 +78,13 @@ def logs(
     written unchanged.
     """
     with call.session() as session:
-        found = session.find_job(job, include_final=True)
-        log = LogReader(found, LogChoice(since, level, pattern))
+        record = session.find_job(job, include_final=True)
+        log = LogReader(record, LogChoice(since, level, pattern))
         text = log.read() if lines is None else log.read_last(lines)
         if session.out.json:
-            shown = "".join([*text, *log.finish()])
+            output = "".join([*text, *log.finish()])
             session.out.document(
-                {"job_id": found.job_id, "path": found.log_path, "lines": shown.splitlines()}
+                {"job_id": record.job_id, "path": record.log_path, "lines": output.splitlines()}
             )
             return 0
         _show(text)

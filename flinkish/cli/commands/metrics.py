@@ -29,14 +29,14 @@ def metrics(call: Call, output: str | None) -> int:
     characters are escaped.
     """
     with call.session() as session:
-        found = measure(session)
+        numbers = measure(session)
         session.warn_of_absent_registry()
         if output is not None:
-            write_text(output, prometheus_text(found))
+            write_text(output, prometheus_text(numbers))
         if call.out.json:
-            session.document(document(found))
+            session.document(document(numbers))
     if output is None and not call.out.json:
-        copy_log(prometheus_text(found), sys.stdout)
+        copy_log(prometheus_text(numbers), sys.stdout)
     return 0
 
 

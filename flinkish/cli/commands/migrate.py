@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.request_result import completed
+from flinkish.cli.commands.request_result import completed, summary_document
 from flinkish.cli.options.arguments import words_of
-from flinkish.cli.options.spark import prepared, spark_options
+from flinkish.cli.options.program import spark_options
 from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
 from flinkish.client import migration
 from flinkish.errors import UsageError
 from flinkish.messages.codec import encode_fields
-from flinkish.messages.migration import Migration, MigrationResult, NewSchema
+from flinkish.messages.launch import Program
+from flinkish.messages.migration import MigrationResult
 from flinkish.units import size_text
-
-if TYPE_CHECKING:
-    from flinkish.savepoint.format.reader import OpenSavepoint
 
 _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
+
+
+def _schema(text: str) -> tuple[str, Any]:
+    """Return ``UID[/STATE]=FILE.avsc`` as the name and the schema in the file."""
+    name, equals, file = text.partition("=")
+    if not (name and equals and file):
+        raise UsageError(
+            f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
+            hint="name the operator by its uid, as `flinkish savepoint show` prints it",
+        )
+    try:
+        with open(file, encoding="utf-8") as source:
+            return name, json.load(source)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the schema {file}: {error}") from error
 
 
 @command("migrate", exit_codes=(4, 11, 12, 15, 16))
@@ -53,7 +66,7 @@ _CODECS = ("lz4", "zstd", "snappy", "lzf")
 )
 @click.option(
     "--schema",
-    "schemas",
+    "schema_files",
     metavar="UID[/STATE]=FILE.avsc",
     multiple=True,
     help="New Avro schema for an operator's values, resolved by Avro's rules (repeatable).",
@@ -94,7 +107,7 @@ def migrate(
     partitions: int | None,
     backend: str | None,
     type_: str | None,
-    schemas: tuple[str, ...],
+    schema_files: tuple[str, ...],
     compression: str | None,
     checkpoint_format: int | None,
     join_format: int | None,
@@ -109,8 +122,6 @@ def migrate(
     Spark application. PATH is not changed. Everything you do not specify stays as it is. Rows
     are counted and digested before and after.
     """
-    from flinkish.savepoint.format.reader import open_savepoint
-
     changes = migration.Changes(
         partitions=partitions,
         backend=backend,
@@ -121,40 +132,21 @@ def migrate(
         aggregation_format=aggregation_format,
         group_format=group_format,
     )
-    changes.check()
-    with call.session({}) as session:
-        savepoint = open_savepoint(path)
-        new = [_schema(text, savepoint) for text in schemas]
-        requested = migration.migration_for(savepoint, target, changes, new)
-        launch, installation = prepared(session, spark)
+    schemas = tuple(_schema(text) for text in schema_files)
+    program = Program(**spark)
+    with call.session() as session:
         if dry_run:
-            return _show_dry_run(call.out, savepoint, requested)
+            plan = migration.plan_migration(session, path, target, changes, schemas, program)
+            _show_plan(call.out, plan)
+            return 0
         with driver_output(call.out), session.reporter.live():
-            done = migration.migrate(session, requested, launch, installation)
-    _show(call.out, done)
+            result = migration.migrate(session, path, target, changes, schemas, program)
+    _show(call.out, result)
     return 0
 
 
-def _schema(text: str, savepoint: OpenSavepoint) -> NewSchema:
-    """Return the Avro schema of ``UID[/STATE]=FILE``; UsageError without such a file or uid."""
-    name, equals, file = text.partition("=")
-    if not (name and equals and file):
-        raise UsageError(
-            f"--schema {text!r} is not UID[/STATE]=FILE.avsc",
-            hint="name the operator by its uid, as `flinkish savepoint show` prints it",
-        )
-
-    def read() -> Any:
-        try:
-            with open(file, encoding="utf-8") as source:
-                return json.load(source)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read the schema {file}: {error}") from error
-
-    return migration.new_schema(savepoint, name, read)
-
-
-def _show_dry_run(out: Output, savepoint: OpenSavepoint, requested: Migration) -> int:
+def _show_plan(out: Output, plan: migration.MigrationPlan) -> None:
+    requested = plan.migration
     changes = {
         "state partitions": requested.partitions,
         "backend": requested.backend,
@@ -165,24 +157,23 @@ def _show_dry_run(out: Output, savepoint: OpenSavepoint, requested: Migration) -
         **{f"schema of {schema.name}": "new" for schema in requested.schemas},
     }
     asked = {key: value for key, value in changes.items() if value is not None}
-    plan = migration.plan_migration(savepoint, requested)
     if out.json:
-        operators = [each.to_json() for each in plan]
-        shown = {"dry_run": True, "path": savepoint.path, "changes": asked, "operators": operators}
-        out.document(shown)
-        return 0
-    out.line(f"Would rewrite {savepoint.path} into a new savepoint below {requested.target}:")
+        operators = [each.to_json() for each in plan.operators]
+        out.document(
+            {"dry_run": True, "path": plan.savepoint, "changes": asked, "operators": operators}
+        )
+        return
+    out.line(f"Would rewrite {plan.savepoint} into a new savepoint below {requested.target}:")
     for key, value in asked.items():
         out.line(f"  {key}: {value}")
     if not asked:
         out.line("  no changes: the state is rewritten as it is")
-    for each in plan:
+    for each in plan.operators:
         name = f"'{each.uid}'" if each.uid else f"operator {each.ordinal}"
         out.line(f"{name} of {each.query} ({each.kind or 'unknown kind'}):")
         out.line(f"  partitions: {_change(each.partitions)}, backend: {_change(each.backend)}")
         for line in each.changes:
             out.line(f"  {line}")
-    return 0
 
 
 def _change(both: tuple[object, object]) -> str:
@@ -190,15 +181,15 @@ def _change(both: tuple[object, object]) -> str:
     return str(before) if before == after else f"{before} -> {after}"
 
 
-def _show(out: Output, done: MigrationResult) -> None:
-    savepoint = done.savepoint
+def _show(out: Output, result: MigrationResult) -> None:
+    savepoint = result.savepoint
     if out.json:
-        operators = [encode_fields(operator) for operator in done.operators]
-        out.document({"savepoint": encode_fields(savepoint), "operators": operators})
+        operators = [encode_fields(operator) for operator in result.operators]
+        out.document({"savepoint": summary_document(savepoint), "operators": operators})
     elif out.quiet:
         out.line(savepoint.path)
     else:
-        for operator in done.operators:
+        for operator in result.operators:
             name = operator.uid or f"operator {operator.ordinal}"
             out.line(
                 f"{name} of {operator.query}: {operator.rows:,} rows, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -47,23 +48,17 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
     rehearsals left next to the checkpoints is removed too, by the time of its last change.
     """
     with call.session() as session:
-        done = planned = purge_jobs(session, age, failed=failed, dry_run=True)
-        leftovers = planned.going_leftovers
-        if not dry_run and (planned.going or leftovers):
-            if not yes:
-                _ask(session.out, planned)
-            agreed = {each.job.job_id for each in planned.going}
-            agreed |= {each.location for each in leftovers}
-            done = purge_jobs(session, age, failed=failed, agreed=agreed)
-        _show(session, done)
+        agree = None if yes else partial(_ask, session.out)
+        result = purge_jobs(session, age, failed=failed, dry_run=dry_run, agree=agree)
+        _show(session, result)
         session.warn_of_absent_registry()
-    if done.failure is not None:
-        raise done.failure
+    if result.failure is not None:
+        raise result.failure
     return 0
 
 
-def _ask(out: Output, planned: PurgeResult) -> None:
-    going, leftovers = planned.going, planned.going_leftovers
+def _ask(out: Output, plan: PurgeResult) -> None:
+    going, leftovers = plan.going, plan.going_leftovers
     size = sum(each.plan.bytes for each in going) + sum(each.bytes for each in leftovers)
     names = [f"{each.job.name} ({each.job.job_id})" for each in going]
     names += [f"{_LEFT} {each.location}" for each in leftovers]
@@ -72,25 +67,25 @@ def _ask(out: Output, planned: PurgeResult) -> None:
     out.agree_to_remove(f"{' and '.join(what)} ({size_text(size)})", names)
 
 
-def _show(session: Session, done: PurgeResult) -> None:
+def _show(session: Session, result: PurgeResult) -> None:
     out = session.out
     if out.json:
         session.document(
             {
-                "ended_before": iso_time(done.ended_before),
-                "dry_run": done.dry_run,
-                "jobs": [_document(each) for each in done.jobs],
-                "leftovers": [_leftover_document(each) for each in done.leftovers],
+                "ended_before": iso_time(result.ended_before),
+                "dry_run": result.dry_run,
+                "jobs": [_document(each) for each in result.jobs],
+                "leftovers": [_leftover_document(each) for each in result.leftovers],
             }
         )
         return
     if out.quiet:
-        for each in done.going:
-            if each.removed or done.dry_run:
+        for each in result.going:
+            if each.removed or result.dry_run:
                 out.line(each.job.job_id)
         return
-    rows = [row for each in done.jobs for row in _rows(each, dry_run=done.dry_run)]
-    rows += [_leftover_row(each, dry_run=done.dry_run) for each in done.leftovers]
+    rows = [row for each in result.jobs for row in _rows(each, dry_run=result.dry_run)]
+    rows += [_leftover_row(each, dry_run=result.dry_run) for each in result.leftovers]
     if not rows:
         out.note("Nothing to remove: no job has ended that long ago.")
         return

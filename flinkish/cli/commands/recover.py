@@ -24,15 +24,15 @@ def recover(call: Call, dry_run: bool) -> int:
     """
     with call.session() as session:
         out = session.out
-        found = recover_jobs(
+        recoveries = recover_jobs(
             session, dry_run=dry_run, on_recovery=lambda one: _tell(out, one, dry_run=dry_run)
         )
         if out.json:
-            session.document({"dry_run": dry_run, **document(found)})
-        elif not found:
+            session.document({"dry_run": dry_run, **document(recoveries)})
+        elif not recoveries:
             out.note("Nothing to do: this host has no lost jobs.")
             session.warn_of_absent_registry()
-    return exit_code(found)
+    return exit_code(recoveries)
 
 
 def document(found: Sequence[Recovery]) -> dict[str, Any]:

@@ -76,20 +76,22 @@ def rehearse(call: Call, **options: Any) -> int:
     go into a temporary directory; other sinks are refused without --sink noop. The job and the
     savepoint are not changed. Exit code 0: no query failed; 1: one did; 4, 5: as for check.
     """
-    given = RehearseOptions(**options)
-    with call.session(given.settings()) as session, driver_output(call.out):
-        origin = origin_of(session, given)
-        done = rehearsal.rehearse(
+    rehearse_options = RehearseOptions(**options)
+    with call.session(rehearse_options.settings()) as session, driver_output(call.out):
+        origin = origin_of(session, rehearse_options)
+        result = rehearsal.rehearse(
             session,
             origin.program,
             origin.savepoint,
-            given.restore,
+            rehearse_options.restore,
             job=origin.job,
-            limits=RehearsalLimits(given.batches, given.max_rows, given.timeout),
-            drop_output=given.sink is not None,
+            limits=RehearsalLimits(
+                rehearse_options.batches, rehearse_options.max_rows, rehearse_options.timeout
+            ),
+            drop_output=rehearse_options.sink is not None,
         )
-    rehearsals_text.show(call.out, done)
-    error = done.error()
+    rehearsals_text.show(call.out, result)
+    error = result.error()
     if error is not None:
         raise error
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 from flinkish.cli.output.printer import Output
 from flinkish.client.outcomes import Outcome
 from flinkish.messages.codec import encode_fields
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, RequestKind
 
 
@@ -64,14 +64,28 @@ def result_document(outcome: Outcome) -> dict[str, Any]:
         "job_id": outcome.job_id,
         "state": None if outcome.state is None else outcome.state.value,
         "job_state": None if outcome.job_state is None else outcome.job_state.value,
-        "savepoint": None if savepoint is None else encode_fields(savepoint),
+        "savepoint": None if savepoint is None else summary_document(savepoint),
         "stop_method": None if result is None else result.stop_method,
         "left_out": [encode_fields(each) for each in outcome.left_out],
         "complete": result is None or result.complete,
     }
 
 
-def completed(savepoint: SavepointResult) -> str:
+def summary_document(savepoint: SavepointSummary) -> dict[str, Any]:
+    """Return a savepoint that has just been taken as JSON data. Pure."""
+    return {
+        "path": savepoint.path,
+        "format": savepoint.format,
+        "bytes": savepoint.bytes,
+        "files": savepoint.files,
+        "shared_files": savepoint.shared_files,
+        "moved_bytes": savepoint.moved_bytes,
+        "duration": savepoint.duration,
+        "queries": [encode_fields(query) for query in savepoint.queries],
+    }
+
+
+def completed(savepoint: SavepointSummary) -> str:
     """Return Flink's line for a completed savepoint; the path is a URI, as in Flink and Hadoop."""
     path = savepoint.path
     return f"Savepoint completed. Path: {path if ':' in path.split('/')[0] else 'file:' + path}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -24,38 +23,15 @@ from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import submission
-from flinkish.client.restoring import settings
-from flinkish.client.waiting import QUERIES, wait_until_started
+from flinkish.client.submission import RunRequest, Submitted
+from flinkish.client.waiting import QUERIES, start_of, wait_until_started
 from flinkish.config.secrets import mask_words
-from flinkish.errors import FlinkishError, NameTaken, UsageError
-from flinkish.launch import restart_strategy
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.launch.restart_strategy import KEY as STRATEGY
 from flinkish.messages.codec import decode_fields
 from flinkish.messages.launch import Program
 from flinkish.messages.plan import RestorePlan
-from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
-from flinkish.restore.plan.plan_text import of_query
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """The parsed options of ``run``; the names are those of ``flinkish run --help``."""
-
-    savepoint: str | None
-    restore: RestoreOptions
-    program: Program
-    parallelism: int | None
-    detached: bool
-    plan: str | None
-    name: str | None
-    if_not_running: bool
-    resume: bool
-    queries: int | None
-    restart_strategy: str | None
-    cancel_on_exit: bool
-    no_wait: bool
-    verbose: bool
-    dry_run: bool
 
 
 def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -148,85 +124,63 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 )
 @click.option("-v", "--verbose", is_flag=True, help="If attached, show Spark's log too.")
 @dry_run_option
-def run(call: Call, **options: Any) -> int:
+def run(
+    call: Call,
+    program: Program,
+    plan: str | None,
+    restart_strategy: str | None,
+    queries: int | None,
+    detached: bool,
+    no_wait: bool,
+    cancel_on_exit: bool,
+    verbose: bool,
+    dry_run: bool,
+    **options: Any,
+) -> int:
     """Start a job from an unchanged PySpark program.
 
     Everything after APP.py is passed to the program, which has no standard input. When attached
     (the default), the program's output is shown (for Spark's log, see flinkish logs), and the
     exit code is the job's: 0 FINISHED, 1 FAILED or CANCELED.
     """
-    return _submit(call, RunOptions(**options))
-
-
-def _submit(call: Call, options: RunOptions) -> int:
-    """Check, register and launch the job, then wait as long as the options request."""
-    savepoint, restore, parallelism = options.savepoint, options.restore, options.parallelism
-    program = named_by(options.program.arguments, options.program)
-    plan = submission.load_plan(options.plan, savepoint, restore, parallelism)
-    if plan is not None:
-        savepoint, parallelism = plan.savepoint, plan.parallelism
-        program = submission.planned_program(plan, program)
+    named = named_by(program.arguments, program)
+    request = submission.planned(RunRequest(program=named, **options), plan)
     flags = {
-        **settings(savepoint, restore, parallelism),
-        restart_strategy.KEY: options.restart_strategy,
-        QUERIES: None if options.queries is None else str(options.queries),
+        **request.settings(),
+        STRATEGY: restart_strategy,
+        QUERIES: None if queries is None else str(queries),
     }
     with call.session(flags) as session:
-        try:
-            ready = submission.prepare(
-                session,
-                program,
-                savepoint,
-                restore,
-                plan=plan,
-                name=options.name,
-                if_not_running=options.if_not_running,
-                resume=options.resume,
-            )
-            if options.dry_run:
-                return _show_dry_run(session.out, ready.name, ready.command(), restore.uid_map)
-            job = submission.launch(session, ready)
-        except NameTaken as taken:
-            if not options.if_not_running:
-                raise
-            return _show_running(session.out, submission.holder_of(session, taken))
-        if options.no_wait:
+        submitted = submission.run(session, request, dry_run=dry_run)
+        job = submitted.job
+        if job is None:
+            return _show_dry_run(session.out, submitted, request.restore.uid_map)
+        if not submitted.is_new:
+            return _show_running(session.out, job)
+        if no_wait:
             return show_submitted(session.out, job)
-        if options.detached:
-            try:
-                started = wait_until_started(session, job)
-            except FlinkishError as error:
-                if "plan" in error.data and not (session.out.json or session.out.quiet):
-                    show_plan(decode_fields(RestorePlan, error.data["plan"]), sys.stderr)
-                raise
-            return _show_started(session, started)
+        if detached:
+            return _show_started(session, job)
         return follow_to_the_end(
-            session,
-            job,
-            show_submitted,
-            cancel_on_exit=options.cancel_on_exit,
-            verbose=options.verbose,
+            session, job, show_submitted, cancel_on_exit=cancel_on_exit, verbose=verbose
         )
 
 
 def _show_started(session: Session, job: JobRecord) -> int:
-    """Show the result of ``run -d``: how the job was restored, and its driver's notes."""
-    start = submission.start_of(session, job)
-    told: set[str] = set()
-    plan = start.restore_plan
-    if plan is not None and not (session.out.json or session.out.quiet):
-        show_plan(plan, sys.stderr)
-        planned = plan.queries
-        told = {
-            of_query(query.name, note, count)
-            for query in planned
-            for note in query.notes
-            for count in (1, len(planned))
-        }
-    for note in start.notes:
-        if note not in told:
-            session.out.note(note)
-    return show_submitted(session.out, job, start.notes, start.plan)
+    """Wait until a job runs; show how it was restored, and its driver's notes."""
+    is_shown = not (session.out.json or session.out.quiet)
+    try:
+        running = wait_until_started(session, job)
+    except FlinkishError as error:
+        if is_shown and "plan" in error.data:
+            show_plan(decode_fields(RestorePlan, error.data["plan"]), sys.stderr)
+        raise
+    start = start_of(session, running)
+    if is_shown and start.restore_plan is not None:
+        show_plan(start.restore_plan, sys.stderr)
+    for note in start.further_notes:
+        session.out.note(note)
+    return show_submitted(session.out, running, start.notes, start.plan)
 
 
 def show_submitted(
@@ -260,14 +214,14 @@ def _show_running(out: Output, job: JobRecord) -> int:
     return 0
 
 
-def _show_dry_run(
-    out: Output, name: str, words: Sequence[str], uid_map: Sequence[tuple[str, str]]
-) -> int:
-    shown = list(mask_words(words))
+def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str, str]]) -> int:
+    words = list(mask_words(submitted.command))
     if out.json:
-        out.document({"dry_run": True, "name": name, "command": shown, "uid_map": dict(uid_map)})
+        out.document(
+            {"dry_run": True, "name": submitted.name, "command": words, "uid_map": dict(uid_map)}
+        )
         return 0
-    out.line(shlex.join(shown))
+    out.line(shlex.join(words))
     if not out.quiet:
         for old, new in uid_map:
             # Not part of the command line: a comment, so that a shell accepts the whole output.

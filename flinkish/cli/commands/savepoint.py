@@ -349,7 +349,6 @@ def _show_taken(session: Session, outcome: Outcome, keep: Policy) -> int:
         document = request_result.result_document(outcome)
         if not keep.is_empty:
             document["pruned"] = list(removal.removed)
-            document["prune_warnings"] = list(removal.warnings)
         out.document(document)
     out.note(
         "You can resume your program from this savepoint with: "

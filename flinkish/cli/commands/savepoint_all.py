@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flinkish.cli.commands.request_result import summary_document
 from flinkish.cli.output.printer import Output
 from flinkish.cli.session import Session
 from flinkish.client import all_jobs
@@ -45,9 +46,9 @@ def save_all(
     saved = all_jobs.save_all(
         session, asked, keep=keep, on_outcome=lambda outcome: _tell(out, outcome), **options
     )
+    _tell_removal(out, asked.target, saved.removal)
     if out.json:
         session.document(document(saved, keep))
-    _tell_removal(out, asked.target, saved.removal)
     return saved.exit_code
 
 
@@ -59,11 +60,11 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
     outcomes, removal = saved.outcomes, saved.removal
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "savepoints": [
             {
                 **entry(each),
-                **encode_fields(each.savepoint),
+                **summary_document(each.savepoint),
                 "left_out": [encode_fields(query) for query in each.left_out],
             }
             for each in outcomes
@@ -84,10 +85,9 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
         "missing": list(saved.troubles.missing),
     }
     if not keep.is_empty:
-        shown["pruned"] = list(removal.removed)
-        shown["prune_error"] = None if removal.error is None else removal.error.to_record()
-        shown["prune_warnings"] = list(removal.warnings)
-    return shown
+        fields["pruned"] = list(removal.removed)
+        fields["prune_error"] = None if removal.error is None else removal.error.to_record()
+    return fields
 
 
 def _tell_troubles(out: Output, troubles: Troubles) -> None:

@@ -16,7 +16,7 @@ from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, Usag
 from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
-    from flinkish.messages.savepoints import SavepointRecord
+    from flinkish.messages.savepoints import SavepointSummary
     from flinkish.savepoint.directory.catalog import CatalogEntry
 
 
@@ -45,6 +45,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         rows, notice = _rows(listed), _unfinished(listed)
         out = session.out
         if out.json:
+            for text in listed.warnings:
+                out.warning(text)
             write = session.document if where is None else out.document
             write({"savepoints": [_document(row) for row in rows]})
         elif out.quiet:
@@ -59,7 +61,7 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
         for row in rows:
             if row["error"] is not None:
                 out.note(f"{row['path']}: {row['error']['message']}")
-        for text in listed.warnings:
+        for text in () if out.json else listed.warnings:
             out.warning(text)
         if notice:
             out.note(notice)
@@ -89,14 +91,14 @@ def _rows(listed: Listed) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-(row["created"] or 0), row["path"]))
 
 
-def _gone(record: SavepointRecord) -> dict[str, Any]:
+def _gone(record: SavepointSummary) -> dict[str, Any]:
     return {
         **_row(record.path, "missing"),
         "job_id": record.job_id,
         "created": record.created,
         "trigger": record.trigger,
         "format": record.format,
-        "queries": {query["name"]: query["batch_id"] for query in record.queries},
+        "queries": {query.name: query.batch_id for query in record.queries},
         "files": record.files,
         "bytes": record.bytes,
     }
@@ -134,12 +136,12 @@ def _found(entry: CatalogEntry, damage: FlinkishError | None) -> dict[str, Any]:
     return {
         **_row(entry.path, state if entry.leads_to is None else "link", damage),
         "leads_to": entry.leads_to,
-        "job_id": header.job_id,
-        "job_name": header.job_name,
+        "job_id": header.job.job_id,
+        "job_name": header.job.name,
         "created": header.created,
         "trigger": header.trigger,
-        "spark_version": header.spark_version,
-        "flinkish_version": header.flinkish_version,
+        "spark_version": header.job.spark_version,
+        "flinkish_version": header.job.flinkish_version,
         "format": header.format,
         "queries": {query.name: query.batch_id for query in entry.queries},
         "files": entry.files,

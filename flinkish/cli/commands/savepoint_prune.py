@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time, utc_time
 from flinkish.cli.session import Session
-from flinkish.client.retention import PruneResult, not_removed, prune_savepoints
+from flinkish.client.retention import PruneResult, prune_savepoints
 from flinkish.units import counted, size_text, table
 
 if TYPE_CHECKING:
@@ -47,37 +48,23 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
         policy.check()  # before the registry is opened
     with call.session() as session:
         session.warn_of_absent_registry()  # nobody knows then what running jobs need
-        names = dry_run or session.out.json
-
-        def carry_out(*, dry_run: bool, agreed: set[str] | None = None) -> PruneResult:
-            """Plan again, because time may have passed, and prune unless ``dry_run``."""
-            return prune_savepoints(
-                session,
-                directory,
-                policy,
-                garbage=garbage,
-                dry_run=dry_run,
-                agreed=agreed,
-                names=names,
-            )
-
-        done = planned = carry_out(dry_run=True)
-        if not dry_run and (planned.going or planned.trash):
-            if not yes:
-                _ask(session.out, planned)
-            agreed = {each.savepoint.path for each in planned.going}
-            done = carry_out(
-                dry_run=False, agreed=agreed | {each.found.path for each in planned.trash}
-            )
-        _show(session, done, dry_run)
-    error = not_removed(done, len(planned.going) + len(planned.trash))
-    if error is not None:
-        raise error
+        result = prune_savepoints(
+            session,
+            directory,
+            policy,
+            garbage=garbage,
+            dry_run=dry_run,
+            agree=None if yes else partial(_ask, session.out),
+            names=dry_run or session.out.json,
+        )
+        _show(session, result)
+    if result.failure is not None:
+        raise result.failure
     return 0
 
 
-def _ask(out: Output, planned: PruneResult) -> None:
-    location, going, trash = planned.directory, planned.going, planned.trash
+def _ask(out: Output, plan: PruneResult) -> None:
+    location, going, trash = plan.directory, plan.going, plan.trash
     what = []
     if going:
         size = size_text(sum(each.bytes for each in going))
@@ -89,9 +76,9 @@ def _ask(out: Output, planned: PruneResult) -> None:
     out.agree_to_remove(f"{' and '.join(what)} in {location}", names)
 
 
-def _show(session: Session, done: PruneResult, dry_run: bool) -> None:
-    out = session.out
-    location, savepoints, left = done.directory, done.savepoints, done.garbage
+def _show(session: Session, result: PruneResult) -> None:
+    out, dry_run = session.out, result.dry_run
+    location, savepoints, left = result.directory, result.savepoints, result.garbage
     if out.json:
         session.document(
             {
@@ -99,8 +86,8 @@ def _show(session: Session, done: PruneResult, dry_run: bool) -> None:
                 "dry_run": dry_run,
                 "savepoints": [_document(each) for each in savepoints],
                 "garbage": [_garbage_document(each) for each in left],
-                "unreadable": [{"path": p, "error": e.to_record()} for p, e in done.unreadable],
-                "warnings": list(done.warnings),
+                "unreadable": [{"path": p, "error": e.to_record()} for p, e in result.unreadable],
+                "warnings": list(result.warnings),
             }
         )
         return
@@ -109,7 +96,7 @@ def _show(session: Session, done: PruneResult, dry_run: bool) -> None:
             out.line(path)
         for path in [g.found.path for g in left if g.removed or (dry_run and g.reason is None)]:
             out.line(path)
-        _warn(out, done)
+        _warn(out, result)
         return
     rows = [_cells(each, dry_run) for each in savepoints]
     rows += [_garbage_cells(each, dry_run) for each in left]
@@ -122,13 +109,13 @@ def _show(session: Session, done: PruneResult, dry_run: bool) -> None:
         gone = [each.gone for each in savepoints] + [each.gone for each in left]
         for name in chain.from_iterable(gone):
             out.line(f"  {name}")
-    _warn(out, done)
+    _warn(out, result)
 
 
-def _warn(out: Output, done: PruneResult) -> None:
-    for text in done.warnings:
+def _warn(out: Output, result: PruneResult) -> None:
+    for text in result.warnings:
         out.warning(text)
-    for path, error in done.unreadable:
+    for path, error in result.unreadable:
         out.warning(f"{path} is kept: {error.message}")
 
 
@@ -136,8 +123,8 @@ def _document(outcome: PruneOutcome) -> dict[str, Any]:
     header = outcome.savepoint.header
     return {
         "path": outcome.savepoint.path,
-        "job_id": header.job_id,
-        "job_name": header.job_name,
+        "job_id": header.job.job_id,
+        "job_name": header.job.name,
         "created": iso_time(header.created),
         "keep": outcome.keep,
         "reasons": list(outcome.reasons),
@@ -150,12 +137,12 @@ def _document(outcome: PruneOutcome) -> dict[str, Any]:
 
 
 def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
-    found = outcome.found
+    directory = outcome.found
     return {
-        "path": found.path,
-        "modified": iso_time(found.modified),
-        "files": found.files,
-        "bytes": found.bytes,
+        "path": directory.path,
+        "modified": iso_time(directory.modified),
+        "files": directory.files,
+        "bytes": directory.bytes,
         "keep": outcome.reason is not None,
         "reason": outcome.reason,
         "gone": list(outcome.gone),
@@ -175,7 +162,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     return (
         _word(outcome.keep, outcome.removed, dry_run),
         utc_time(header.created),
-        header.job_name,
+        header.job.name,
         size_text(size),
         outcome.savepoint.path,
         why,
@@ -183,16 +170,16 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
 
 
 def _garbage_cells(outcome: GarbageOutcome, dry_run: bool) -> tuple[str, ...]:
-    found = outcome.found
+    directory = outcome.found
     why = f"kept: {outcome.reason}" if outcome.reason else "unfinished, and nobody is writing it"
     if outcome.error is not None:
         why = outcome.error.message
     return (
         _word(outcome.reason is not None, outcome.removed, dry_run),
-        utc_time(found.modified),
+        utc_time(directory.modified),
         "-",
-        size_text(found.bytes),
-        found.path,
+        size_text(directory.bytes),
+        directory.path,
         why,
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,12 +38,14 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
     files there that are damaged or are not locks.
     """
     with call.session() as session:
-        held = locks.find_locks(session, directory, force=force)
+        held = locks.unlock(
+            session,
+            directory,
+            force=force,
+            dry_run=dry_run,
+            agree=None if yes else partial(_ask, session.out),
+        )
         location, found, stale, chosen = held.directory, held.found, held.stale, held.chosen
-        if held.alive and not (yes or dry_run):
-            _ask(session.out, location, held.alive)
-        if not dry_run:
-            locks.remove_locks(held)
         gone = {each.name for each in chosen}
         out = session.out
         if out.json:
@@ -112,7 +115,8 @@ def _render(
     return table(head, rows, right="3")
 
 
-def _ask(out: Output, location: str, alive: Sequence[FoundLease]) -> None:
+def _ask(out: Output, held: locks.Locks) -> None:
+    location, alive = held.directory, held.alive
     names = ", ".join(
         f"the damaged {each.name}"
         if each.record is None

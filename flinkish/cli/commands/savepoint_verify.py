@@ -53,11 +53,11 @@ def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
 
 def _verify(path: str, level: str) -> tuple[dict[str, Any], FlinkishError | None]:
     try:
-        found = Savepoint.open(path).verify(level)
+        verification = Savepoint.open(path).verify(level)
     except FlinkishError as error:
         return {"path": path, "level": level, "ok": False, "error": error.to_record()}, error
-    damage = None if found.ok else found.error()
-    return _document(found, damage), damage
+    damage = None if verification.ok else verification.error()
+    return _document(verification, damage), damage
 
 
 def _document(found: Verification, error: FlinkishError | None) -> dict[str, Any]:

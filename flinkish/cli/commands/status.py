@@ -22,7 +22,7 @@ from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
@@ -40,11 +40,11 @@ def status(call: Call, job: str, watch: bool) -> int:
         raise UsageError("--watch and --json are mutually exclusive", hint="use only one of them")
     while True:
         with call.session() as session:
-            found = session.find_job(job, include_final=True)
-            job = found.job_id  # a name may mean another job later
-            shown = describe_job(session.registry, found)
-            _show(session.out, shown, drawn=watch and is_terminal(sys.stdout))
-        if not watch or found.state.is_final:
+            record = session.find_job(job, include_final=True)
+            job = record.job_id  # a name may mean another job later
+            description = describe_job(session.registry, record)
+            _show(session.out, description, drawn=watch and is_terminal(sys.stdout))
+        if not watch or record.state.is_final:
             return 0
         sys.stdout.flush()
         time.sleep(REDRAW)
@@ -103,7 +103,7 @@ def query_document(query: QueryStatus) -> dict[str, Any]:
     return encode_fields(query)
 
 
-def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
+def savepoint_document(record: SavepointSummary) -> dict[str, Any]:
     """Return a savepoint of the registry as JSON data."""
     return {
         "path": record.path,
@@ -113,7 +113,7 @@ def savepoint_document(record: SavepointRecord) -> dict[str, Any]:
         "bytes": record.bytes,
         "files": record.files,
         "duration": record.duration,
-        "queries": [dict(query) for query in record.queries],
+        "queries": [encode_fields(query) for query in record.queries],
         "request_id": record.request_id,
     }
 
@@ -157,11 +157,11 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
         if value:
             lines += _fact(name.ljust(indent), value, width)
     if job.failure:
-        told = [f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
-        told += [f"  {line}" for line in job.failure.get("tail") or ()]
+        failure = [f"failure ({job.failure.get('id')}): {job.failure.get('message')}"]
+        failure += [f"  {line}" for line in job.failure.get("tail") or ()]
         if job.failure.get("hint"):
-            told.append(f"hint: {with_job(str(job.failure['hint']), job.job_id)}")
-        lines += ["", *_sentences(told, width)]
+            failure.append(f"hint: {with_job(str(job.failure['hint']), job.job_id)}")
+        lines += ["", *_sentences(failure, width)]
     lines += ["", "STATES"]
     for change in description.history:
         reason = f"  {change.reason}" if change.reason else ""
@@ -266,10 +266,10 @@ def _request_table(requests: Sequence[Request], width: int | None) -> list[str]:
         return lines
     # The messages go below the rows.
     first, *lines = table(head[:4], [row[:4] for row in rows])
-    found = [first]
+    folded_lines = [first]
     for line, row in zip(lines, rows, strict=True):
-        found += [line, *(folded(f"    {row[4]}", width, " " * 4) if row[4] else [])]
-    return found
+        folded_lines += [line, *(folded(f"    {row[4]}", width, " " * 4) if row[4] else [])]
+    return folded_lines
 
 
 def _restarts(found: Sequence[JobStateChange]) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -12,12 +12,8 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import complete_file, dry_run_option
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.upgrades_text import document
-from flinkish.client.context import interruptible
-from flinkish.config import read_toml
-from flinkish.errors import UsageError, quoted_path
 from flinkish.units import table
-from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
-from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
+from flinkish.upgrade.fleet import FleetResult, exit_code, upgrade_fleet
 
 
 @command("fleet", exit_codes=(3,))
@@ -40,29 +36,18 @@ def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) 
     for are up to date, and interrupted upgrades are finished, so you can run the command again
     to continue. Exit code 0: every job is up to date; 3: some are not; 1: none is.
     """
-    entries = _entries(file)
     out = call.out
     with call.session() as session:
-        message = "stopped; upgrades in progress are not finished"
-        with interruptible(message, f"flinkish upgrade fleet {quoted_path(file)}"):
-            results = carry_out(
-                session,
-                entries,
-                at_once=at_once,
-                keep_going=keep_going,
-                dry_run=dry_run,
-                on_result=lambda result: _tell(out, result),
-            )
+        results = upgrade_fleet(
+            session,
+            file,
+            at_once=at_once,
+            keep_going=keep_going,
+            dry_run=dry_run,
+            on_result=partial(_tell, out),
+        )
     _show(out, results)
     return exit_code(results)
-
-
-def _entries(file: str) -> tuple[FleetEntry, ...]:
-    path = os.path.abspath(file)
-    found = read_toml(path)
-    if found is None:
-        raise UsageError(f"no such file: {file}", hint="name the fleet's TOML file")
-    return parse_fleet(found, os.path.dirname(path))
 
 
 def _tell(out: Output, result: FleetResult) -> None:

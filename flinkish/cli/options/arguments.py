@@ -22,8 +22,8 @@ def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
-        made = pack(options)
-        return function(*arguments, **options, **{name: made})
+        value = pack(options)
+        return function(*arguments, **options, **{name: value})
 
     return cast("F", called)
 
@@ -46,7 +46,7 @@ def complete_job(
     from flinkish.config import Config
     from flinkish.registry.job_registry import Registry
 
-    found = [
+    items = [
         CompletionItem(word, help=entry.help)
         for word, entry in SUB_WORDS.get(ctx.info_name or "", {}).items()
         if word.startswith(incomplete)
@@ -55,16 +55,16 @@ def complete_job(
         with Registry.open(Config.load().registry_url(), create=False) as registry:
             jobs = registry.jobs()
     except FlinkishError:
-        return found
+        return items
     jobs.sort(key=lambda job: (job.state.is_final, -job.start_time))
-    found += [
+    items += [
         CompletionItem(job.job_id, help=f"{job.name} {job.state.value}")
         for job in jobs
         if job.job_id.startswith(incomplete.lower())
     ]
     names = {job.name for job in jobs if not job.state.is_final} if incomplete else set()
-    found += [CompletionItem(n, help="job") for n in sorted(names) if n.startswith(incomplete)]
-    return found
+    items += [CompletionItem(n, help="job") for n in sorted(names) if n.startswith(incomplete)]
+    return items
 
 
 def words_of(

@@ -1,9 +1,8 @@
-"""The options of ``upgrade`` about the new version of a job: one list of options, their record."""
+"""The options of ``upgrade`` about the new version of a job."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import click
 
@@ -15,20 +14,13 @@ from flinkish.cli.options.arguments import (
     savepoint_path_option,
     take,
 )
-from flinkish.cli.options.program import parallelism_option, secret_args_option
+from flinkish.cli.options.program import parallelism_option, secret_args_option, spark_options
 from flinkish.cli.options.restore import new_program_options
-from flinkish.cli.options.spark import spark_options
-from flinkish.cli.session import Session
-from flinkish.client import requests
 from flinkish.client.program import absolute
-from flinkish.client.restoring import checked
 from flinkish.config import working_directory
-from flinkish.messages.launch import Program, RestoreSpec
-from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health, UpgradeKind
-from flinkish.registry.jobs import JobRecord
-from flinkish.upgrade.preparation import Ready, prepare
-from flinkish.upgrade.target import Changes
+from flinkish.messages.launch import Program
+from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
+from flinkish.upgrade.target import Changes, NewVersion
 
 _to_option = click.option(
     "--to",
@@ -64,22 +56,9 @@ _timeout_option = click.option(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewVersion:
-    """The parsed options of this module; the names are those of ``upgrade in-place --help``."""
-
-    program: Program
-    restore: RestoreOptions
-    parallelism: int | None
-    target: str | None
-    health_batches: int
-    health_timeout: float
-    timeout: float | None
-
-
 def new_version_options(function: F) -> F:
-    """Add the options, in the help's order: the fields of :class:`NewVersion`."""
-    function = packed(function, "program", partial(take, Program))
+    """Add the options, in the help's order; the command gets them as the argument ``version``."""
+    function = packed(function, "version", _version_of)
     function = _timeout_option(function)  # decorators apply from the last to the first
     function = _health_timeout_option(function)
     function = _health_batches_option(function)
@@ -94,23 +73,19 @@ def new_version_options(function: F) -> F:
     )
 
 
-def prepared(session: Session, job: JobRecord, given: NewVersion, kind: UpgradeKind) -> Ready:
-    """Check the upgrade that the options ask for; see :func:`~.preparation.prepare`."""
-    options = replace(checked(given.restore), fork=kind is UpgradeKind.SHADOW)
+def _version_of(options: dict[str, Any]) -> NewVersion:
+    program = take(Program, options)
     # Without a program of its own nothing is relative to the working directory, which may be gone.
-    here = working_directory(instead="/" if given.program.application is None else None)
-    program = absolute(given.program, here)
-    return prepare(
-        session,
-        job,
-        Changes(
+    here = working_directory(instead="/" if program.application is None else None)
+    program = absolute(program, here)
+    return NewVersion(
+        changes=Changes(
             program,
-            parallelism=given.parallelism,
+            parallelism=options.pop("parallelism"),
             working_directory=None if program.application is None else here,
         ),
-        restore=RestoreSpec("", options, given.parallelism),
-        target=requests.savepoint_target(session, given.target, job),
-        timeout=session.timeout(given.timeout),
-        health=Health(given.health_batches, given.health_timeout),
-        kind=kind,
+        restore=options.pop("restore"),
+        target=options.pop("target"),
+        timeout=options.pop("timeout"),
+        health=Health(options.pop("health_batches"), options.pop("health_timeout")),
     )

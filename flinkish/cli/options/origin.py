@@ -49,8 +49,8 @@ class OriginFirst(Command):
         at = first_argument(self, args)
         if at is None or args[at + 1 : at + 2] == [] or not args[at + 1].startswith("-"):
             return super().parse_args(ctx, args)
-        given = {word.partition("=")[0] for word in args[:at]} & {"-s", "--fromSavepoint"}
-        if given or check_origin.is_program(args[at]):
+        flags = {word.partition("=")[0] for word in args[:at]} & {"-s", "--fromSavepoint"}
+        if flags or check_origin.is_program(args[at]):
             return super().parse_args(ctx, args)  # these are the program's own
         behind = args[at + 1 :]
         program = first_argument(self, behind)

@@ -35,13 +35,13 @@ def pairs(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
     """Return ``key=value`` options as a mapping; of a repeated key the last one counts."""
-    found = {}
+    values_by_key = {}
     for value in values:
         key, equals, text = value.partition("=")
         if not (key.strip() and equals):
             raise UsageError(f"--conf {value!r} is not KEY=VALUE", hint="use --conf key=value")
-        found[key.strip()] = text
-    return found
+        values_by_key[key.strip()] = text
+    return values_by_key
 
 
 def _arguments_in(
@@ -73,7 +73,7 @@ parallelism_option = click.option(
     help="State partitions (spark.sql.shuffle.partitions).",
 )
 
-#: Also used by commands that run Spark without a program (:mod:`flinkish.cli.options.spark`).
+#: Also used by commands that run Spark without a program (:func:`spark_options`).
 master_option = click.option(
     "-m", "--master", "--jobmanager", "master", metavar="URL", help="Spark master."
 )
@@ -185,5 +185,16 @@ def program_options(function: F) -> F:
     """
     function = packed(function, "program", _program_of)
     for option in reversed(_OPTIONS):  # decorators apply from the last to the first
+        function = option(function)
+    return function
+
+
+def spark_options(function: F) -> F:
+    """Add the options that select the Spark of an application of flinkish itself.
+
+    The command gets them under the names of a ``Program``'s fields.
+    """
+    options = (master_option, spark_home_option, python_option, client_python_option, conf_option)
+    for option in reversed(options):  # decorators apply from the last to the first
         function = option(function)
     return function

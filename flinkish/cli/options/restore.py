@@ -66,8 +66,8 @@ _reset_source_option = click.option(
     "reset_sources",
     metavar="NAME",
     multiple=True,
-    help="Start this source (its uid, or what it reads) from scratch, and keep the state "
-    "(repeatable).",
+    help="Start this source (its uid, or what it reads; QUERY/NAME for one query's) from scratch, "
+    "and keep the state (repeatable).",
 )
 sink_ahead_option = click.option(
     "--sink-ahead",
@@ -89,7 +89,7 @@ _set_offsets_option = click.option(
     metavar="SOURCE=WHERE",
     multiple=True,
     callback=_set_offsets,
-    help="Resume this source (its uid, or what it reads) from other offsets: earliest, "
+    help="Resume this source (named as for --reset-source) from other offsets: earliest, "
     "latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), or a FILE with JSON "
     "in the source's own form; moved: continue a file source whose files were moved to "
     "the path that it reads now. The last = separates (repeatable).",
@@ -103,9 +103,10 @@ _accept_partial_option = click.option(
     "--accept-partial",
     metavar="NAME",
     multiple=True,
-    help="Accept incomplete results of this operator (its uid or name) for existing keys and "
-    "rows: a new aggregate starts at the restore, a new join column is null in waiting "
-    "rows, keys were computed under another setting such as the time zone (repeatable).",
+    help="Accept incomplete results of this operator (its uid or name; QUERY/NAME for one "
+    "query's) for existing keys and rows: a new aggregate starts at the restore, a new join "
+    "column is null in waiting rows, keys were computed under another setting such as the time "
+    "zone (repeatable).",
 )
 _offline_option = click.option(
     "--offline",

@@ -80,8 +80,8 @@ def _labels(environments: Iterable[Environment]) -> dict[Environment, str]:
 
 
 def _verdicts(cells: Iterable[Cell]) -> tuple[str, str]:
-    found = {one.role: one.verdict.value for one in cells}
-    return found.get("source", _UNKNOWN), found.get("sink", _UNKNOWN)
+    verdicts = {one.role: one.verdict.value for one in cells}
+    return verdicts.get("source", _UNKNOWN), verdicts.get("sink", _UNKNOWN)
 
 
 def _limitations(cells: Iterable[Cell]) -> list[str]:

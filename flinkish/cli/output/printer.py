@@ -28,14 +28,15 @@ _CLEAR = "\x1b[H\x1b[J"
 class Output:
     """The output of one command.
 
-    With ``json``: one JSON document on stdout, errors as one JSON line on stderr, no notices. With
-    ``quiet``: only the main result.
+    With ``json``: one JSON document on stdout, which contains the warnings, errors as one JSON line
+    on stderr, no notices. With ``quiet``: only the main result.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
         self.json = json
         self.quiet = quiet
         self.debug = debug
+        self._warnings: list[str] = []
 
     def line(self, text: str = "") -> None:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
@@ -62,15 +63,17 @@ class Output:
         if height is not None and len(drawn) > max(height - 1, 2):  # the cursor needs a line
             cut = max(height - 2, 1)
             drawn[cut:] = [f"... {counted(len(drawn) - cut, 'more line')}"]
-        shown = [visible(line) for line in drawn]
+        texts = [visible(line) for line in drawn]
         if width is not None:
-            shown = [shortened(line, width) for line in shown]
-        sys.stdout.write(_CLEAR + "".join(line + "\n" for line in shown))
+            texts = [shortened(line, width) for line in texts]
+        sys.stdout.write(_CLEAR + "".join(line + "\n" for line in texts))
         flush(sys.stdout)
 
     def document(self, fields: Mapping[str, Any]) -> None:
-        """Write the result as the one JSON document."""
-        sys.stdout.write(json_document(masked(fields)) + "\n")
+        """Write the result as the one JSON document, with the warnings so far, if there are any."""
+        warnings = [*self._warnings, *fields.get("warnings", ())]
+        shown = {**fields, "warnings": warnings} if warnings else fields
+        sys.stdout.write(json_document(masked(shown)) + "\n")
 
     def note(self, text: str) -> None:
         """Write a notice about the current activity, for people, on stderr."""
@@ -106,8 +109,13 @@ class Output:
             raise refused
 
     def warning(self, text: str) -> None:
-        """Write a warning about something that did not fail (``-q`` does not hide it)."""
-        if not self.json:
+        """Write a warning about something that did not fail (``-q`` does not hide it).
+
+        With ``json`` it becomes part of the document.
+        """
+        if self.json:
+            self._warnings.append(text)
+        else:
             self.complain(f"warning: {text}")
 
     def error(self, error: FlinkishError) -> None:

@@ -15,7 +15,8 @@ from flinkish.units import table
 def show(out: Output, done: RehearsalResult) -> None:
     """Show what became of a rehearsal: a row for each query."""
     if out.json:
-        out.document({"queries": [_document(query, done) for query in done.queries]})
+        documents = [_document(query, done) for query in done.queries]
+        out.document({"queries": documents, "warnings": list(done.warnings)})
         return
     if out.quiet:
         return

@@ -90,14 +90,14 @@ def folded(text: str, width: int | None, indent: str = "") -> list[str]:
 
     What is not printable is escaped. Words that are longer than a line stay whole.
     """
-    shown = visible(text)
-    if width is None or width_of(shown) <= width:
-        return [shown]
+    whole = visible(text)
+    if width is None or width_of(whole) <= width:
+        return [whole]
     from textwrap import wrap
 
-    start = shown[: len(shown) - len(shown.lstrip(" "))]
+    start = whole[: len(whole) - len(whole.lstrip(" "))]
     return wrap(
-        shown.lstrip(" "),
+        whole.lstrip(" "),
         max(width, len(indent) + 20),
         initial_indent=start,
         subsequent_indent=indent,

@@ -1,7 +1,7 @@
 """Transfer of savepoint files by the job's executors instead of its driver.
 
 A large state of which no file can be linked is too many bytes for one host. The transfers are plain
-data (:class:`~flinkish.savepoint.write.transfer.Transfer`), so a Spark job can carry them out. It
+data (:class:`flinkish.storage.Placing`), so a Spark job can carry them out. It
 does so in waves, as the driver's memory must not grow with the number of files. Executors access
 the storage with their own environment and get flinkish as a zip file.
 """
@@ -18,7 +18,6 @@ from flinkish.errors import FlinkishError, StorageError, from_record
 from flinkish.savepoint.write.transfer import (
     FileTransferer,
     ThreadedTransferer,
-    Transfer,
     TransferOutcome,
 )
 from flinkish.state.shipping import ship_package
@@ -56,7 +55,7 @@ class SparkTransferer:
         self._threads: FileTransferer = ThreadedTransferer()
 
     def carry(
-        self, transfers: Iterable[Transfer], *, total_bytes: int
+        self, transfers: Iterable[storage.Placing], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
         """Carry out transfers: see :class:`flinkish.savepoint.write.transfer.FileTransferer`."""
         iterator = iter(transfers)
@@ -88,7 +87,7 @@ class SparkTransferer:
             yield from outcomes
         yield from self._threads.carry(iterator, total_bytes=total_bytes)
 
-    def _on_executors(self, wave: Sequence[Transfer]) -> list[TransferOutcome]:
+    def _on_executors(self, wave: Sequence[storage.Placing]) -> list[TransferOutcome]:
         pieces = [list(wave[at : at + _PIECE]) for at in range(0, len(wave), _PIECE)]
         self._context.setJobDescription("flinkish: copy a savepoint's files")
         try:
@@ -103,7 +102,7 @@ class SparkTransferer:
         return outcomes
 
 
-def carry_piece(piece: Sequence[Transfer]) -> list[TransferOutcome] | dict[str, Any]:
+def carry_piece(piece: Sequence[storage.Placing]) -> list[TransferOutcome] | dict[str, Any]:
     """Carry out one batch of transfers on an executor.
 
     Returns the outcomes, or the record of the FlinkishError that ended the batch.

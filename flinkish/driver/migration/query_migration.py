@@ -56,7 +56,7 @@ def rewrite_query(
             each=changes_of(checkpoint, query, migration.schemas),
             progress=progress,
         )
-    uids = {operator.ordinal: operator.uid for operator in query.operators}
+    uids = {operator.state.ordinal: operator.uid for operator in query.operators}
     return [
         MigratedOperator(
             query=query.name,

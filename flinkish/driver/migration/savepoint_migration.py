@@ -10,20 +10,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, LaunchFailed, StorageError
 from flinkish.messages.migration import MigratedOperator, Migration
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     Header,
-    OperatorFacts,
-    OperatorRecord,
     QueryRecord,
     QuerySource,
-    SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.format.reader import OpenSavepoint
@@ -54,7 +53,7 @@ def write_rewritten(
     reporter: SavepointReporter,
     progress: Progress,
     transferer: FileTransferer | None = None,
-) -> tuple[SavepointInfo, list[MigratedOperator]]:
+) -> tuple[SavepointSummary, list[MigratedOperator]]:
     """Write the new savepoint and return it with the new state of each operator.
 
     The caller removes the directory ``scratch`` for the checkpoints. For ``job``, ``trigger`` and
@@ -149,19 +148,10 @@ def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]
         run_id=query.run_id,
         source=query.source,
         sink=query.sink,
-        operators=tuple(_facts(op, digests.get(op.ordinal)) for op in query.operators),
+        operators=tuple(
+            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
+        ),
         batch_id=query.batch_id,
         rows_batch=query.batch_id,
         origin=query.checkpoint,
-    )
-
-
-def _facts(operator: OperatorRecord, digest: str | None) -> OperatorFacts:
-    return OperatorFacts(
-        ordinal=operator.ordinal,
-        kind=operator.kind,
-        identity=operator.identity,
-        rows=operator.rows,
-        meaning=operator.meaning,
-        state_digest=digest,
     )

@@ -12,6 +12,9 @@ expressions that ran with both values):
   (``adjustPrecisionScale``), or overflow: other values, though often of types that look alike.
 * What changes a result's type or the text of an expression is seen there, and is not listed here;
   nor is what only makes a query fail (``encode`` of characters that a charset lacks).
+* ``to_csv`` and ``to_xml`` write moments by the parser policy, and bytes by
+  ``binaryOutputStyle`` (4.x); ``split`` with an empty pattern and a
+  limit loses the rest of the text with ``truncateForEmptyRegexSplit`` (4.x).
 * No effect was found of ``spark.sql.legacy.charVarcharAsString``, ICU's case mappings,
   ``json.enablePartialResults`` and ``legacy.json.allowEmptyString``. Spark 4 pads a cast to
   ``char(n)`` with ``preserveCharVarcharTypeInfo``; without it the plan has no trace of that type.
@@ -40,6 +43,11 @@ _DIGITS, _FRACTION = 38, 6
 _FALLBACK = "spark.sql.legacy.{}.enableDateTimeParsingFallback"
 #: The options of a reader that have the pattern of a time.
 _PATTERNS = ("timestampformat", "dateformat")
+_SPLIT = "spark.sql.legacy.truncateForEmptyRegexSplit"
+_QUOTED_NULL = "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv"
+_BINARY = "spark.sql.binaryOutputStyle"
+#: How CSV and XML have bytes if the session does not say: ``[FF 00]``.
+_BINARY_DEFAULT = "HEX_DISCRETE"
 _PYTHON_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
 #: ``PythonUDF.evalType`` of plain functions: with rows, and with Arrow.
 _PYTHON_TYPES = {100: "false", 101: "true"}
@@ -123,6 +131,8 @@ def looked_up(name: str, expression: Any, session: Session) -> Iterator[LookedUp
         arrow = _PYTHON_TYPES.get(int(expression.evalType()))
         if arrow is not None and session(_PYTHON_ARROW) is not None:
             yield LookedUp(_PYTHON_ARROW, arrow, certain=False)
+    elif name == "StringSplit" and _is_cut(expression):
+        yield LookedUp(_SPLIT, session(_SPLIT) or "true")  # Spark 3.5 always does
     if name == "Cast" and _text_of_complex(expression):
         yield from _session(COMPLEX_TO_STRING, session)
 
@@ -150,14 +160,25 @@ def parsing(
 
 
 def writing(
-    options: Mapping[str, str], session: Session, *, nulls: bool, moments: bool
+    format: str,
+    options: Mapping[str, str],
+    session: Session,
+    *,
+    nulls: bool = False,
+    moments: bool = False,
+    binary: bool = False,
 ) -> Iterator[LookedUp]:
-    """Yield the settings that affect how JSON is written.
+    """Yield the settings that affect how a format's text is written.
 
-    With ``nulls`` a field may be null; with ``moments`` timestamps or dates are written.
+    ``format`` and ``options`` are as for :func:`parsing`. With ``nulls`` a field may be null; with
+    ``moments`` timestamps or dates are written, with ``binary`` bytes.
     """
-    if nulls and "ignorenullfields" not in options:
+    if nulls and format == "json" and "ignorenullfields" not in options:
         yield from _session(IGNORE_NULL_FIELDS, session)
+    if nulls and format == "csv" and not options.get("nullvalue"):
+        yield from _session(_QUOTED_NULL, session)
+    if binary and format != "json":
+        yield LookedUp(_BINARY, session(_BINARY) or _BINARY_DEFAULT)
     if moments:
         pattern = any(each in options for each in _PATTERNS)
         yield from _session(TIME_PARSER, session, certain=pattern)
@@ -184,6 +205,15 @@ def fractions(name: str, one: tuple[int, int], other: tuple[int, int]) -> tuple[
     if name == "Divide" and whole + fraction > _DIGITS:
         fraction -= (whole + fraction - _DIGITS) // 2 + 1
     return lossy, fraction
+
+
+def _is_cut(split: Any) -> bool:
+    """Return whether a text may be split by an empty pattern into a limited number of parts."""
+    regex, limit = (
+        each.eval(None) if bool(each.foldable()) else default
+        for each, default in ((split.regex(), ""), (split.limit(), 1))
+    )
+    return None not in (regex, limit) and not str(regex) and int(limit) > 0
 
 
 def _value(each: _Lookup, expression: Any, session: Session, *, call: bool) -> Iterator[LookedUp]:

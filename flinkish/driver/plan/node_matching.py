@@ -46,7 +46,7 @@ def match_stateful(
     ways = _embeddings(nodes, stateful, physical)
     if len(ways) != 1:
         ours = ", ".join(nodes[p].name for p in stateful) or "none"
-        theirs = ", ".join(f"{op.ordinal} {op.kind}" for op in physical) or "none"
+        theirs = ", ".join(f"{op.node.ordinal} {op.node.kind}" for op in physical) or "none"
         why = "do not fit" if not ways else "fit in more than one way"
         raise Incompatible(
             f"the stateful operators of the analyzed plan ({ours}) {why} those that Spark would "
@@ -81,7 +81,7 @@ def _embeddings(
 def _fits(node: LogicalNode, position: int, operator: PhysicalOperator) -> bool:
     if operator.link is not None and operator.link != position:
         return False
-    return operator.kind in STATEFUL[node.name]
+    return operator.node.kind in STATEFUL[node.name]
 
 
 def _aggregates_below(nodes: Sequence[LogicalNode]) -> list[bool]:

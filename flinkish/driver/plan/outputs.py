@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.tables.table import table_errors
+from flinkish.connectors.registry import sink_connector
+from flinkish.driver.connectors.table import table_errors
 from flinkish.errors import StorageError, TableError
 from flinkish.restore.source.restore_inputs import NewSink
 
 #: The formats that Spark writes with its file sink.
 _FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 _OWN_CATALOG = "spark_catalog"
-_TABLE_FORMATS = frozenset({"delta", "iceberg"})
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class Output:
 def output_of(sink: NewSink, session: Any) -> Output | None:
     """Return where a query writes; None for a sink whose output is unknown."""
     kind = (sink.format or "").lower()
-    if kind in _TABLE_FORMATS:
-        location = sink.table if kind == "iceberg" and sink.table else sink.path or sink.table
+    known = sink_connector(kind)
+    if known.keeps_versions:
+        location = sink.table if known.in_catalogs and sink.table else sink.path or sink.table
         return None if location is None else Output(one_name(location), True)
     if kind and kind not in _FILE_FORMATS:
         return None

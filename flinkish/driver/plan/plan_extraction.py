@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
 from flinkish.driver.plan.node_matching import match_stateful
 from flinkish.driver.plan.plan_nodes import LogicalNode, PhysicalOperator, PlanReader
 from flinkish.driver.plan.plan_sources import Relation
@@ -34,7 +33,13 @@ from flinkish.errors import Incompatible
 from flinkish.operators.coverage import Coverage, coverage, require_uids
 from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
 from flinkish.operators.hasher import HasherVersion, collision
-from flinkish.operators.identity import Identified, NodeIdentity, OperatorIdentity, identify
+from flinkish.operators.identity import (
+    Identified,
+    NodeIdentity,
+    OperatorIdentity,
+    PlannedNode,
+    identify,
+)
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.operators.tagging import Tag
 from flinkish.operators.uids import distinguish
@@ -45,23 +50,14 @@ from flinkish.state.declared import DeclaredStates, to_text
 class PlannedOperator(Identified):
     """A stateful operator of a planned query.
 
-    ``ordinal`` is Spark's ``operatorId``, ``kind`` Spark's name for it (``stateStoreSave`` ...),
-    ``key`` its node in the graph and ``name`` that node's name. ``files`` are the metadata and
-    schemas that Spark 4.x writes below ``state/<ordinal>`` while it plans, by relative path; empty
-    on 3.5. Paths inside the files are those of the planning directory. ``meaning`` is what the
-    columns of its state mean to the program, ``typed`` the typed states that the program declared
-    for it.
+    ``key`` is its node in the graph and ``name`` that node's name. ``typed`` are the typed states
+    that the program declared for it.
     """
 
-    ordinal: int
-    kind: str
+    node: PlannedNode
     key: int
     identity: OperatorIdentity
-    partitions: int
-    stores: tuple[StoreInfo, ...]
-    files: Mapping[str, bytes]
     name: str
-    meaning: StateSemantics = field(default_factory=StateSemantics)
     typed: DeclaredStates | None = None
 
 
@@ -188,7 +184,7 @@ def assemble(
     seen_hashes: set[str] = set()
     for position, key in keys.items():
         node, tag = nodes[position], tags.get(position)
-        kind = stateful[position].kind if position in stateful else kind_of(node)
+        kind = stateful[position].node.kind if position in stateful else kind_of(node)
         hash_ = tag.uid_hash if tag and tag.token not in seen_hashes else None
         if tag:
             seen_hashes.add(tag.token)
@@ -224,21 +220,17 @@ def assemble(
     planned = []
     for position, operator in stateful.items():
         typed = nodes[position].typed
+        meaning = _with_serializers(operator.node.meaning, typed)
         planned.append(
             PlannedOperator(
-                ordinal=operator.ordinal,
-                kind=operator.kind,
+                replace(operator.node, meaning=meaning),
                 key=keys[position],
                 identity=identities[keys[position]].under(hasher),
-                partitions=operator.partitions,
-                stores=operator.stores,
-                files=operator.files,
                 name=graph.by_key[keys[position]].name,
-                meaning=_with_serializers(operator.meaning, typed),
                 typed=typed,
             )
         )
-    planned.sort(key=lambda operator: operator.ordinal)
+    planned.sort(key=lambda operator: operator.node.ordinal)
     return PlannedQuery(
         query_name,
         graph,
@@ -287,7 +279,7 @@ def _sources(
         for place in places[relation.entry]:
             above = parents.get(place)
             while above is not None:
-                feeds.update([stateful[above].ordinal] if above in stateful else [])
+                feeds.update([stateful[above].node.ordinal] if above in stateful else [])
                 above = parents.get(above)
         # An unused table expression has no node here; another one may read the same source.
         shown = next(iter(places[relation.entry]), of_directory.get(relation.directory))

@@ -18,10 +18,9 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
 from flinkish.driver.plan.pinned_planning import configure, with_pinned_keys
 from flinkish.driver.plan.plan_classes import (
     ReadNode,
@@ -36,7 +35,7 @@ from flinkish.driver.plan.plan_classes import (
 from flinkish.driver.plan.plan_sources import SOURCES, Relation, entry_of, read_relations
 from flinkish.driver.plan.planned_schemas import files_below, stores_in_files, stores_of_node
 from flinkish.driver.plan.state_semantics import MeaningReader, with_properties
-from flinkish.operators.state_semantics import StateSemantics
+from flinkish.operators.identity import PlannedNode
 from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
 from flinkish.state.declared import DeclaredStates, declared_on
 
@@ -111,21 +110,14 @@ class LogicalNode:
 
 @dataclass(frozen=True)
 class PhysicalOperator:
-    """One stateful operator as Spark will run it.
+    """One stateful operator of the physical plan.
 
-    ``kind`` is Spark's name for it. ``link`` is the position in the analyzed plan of the node it
-    came from, if the optimizer kept the trace. ``files`` are those that planning wrote (4.x), by
-    path relative to ``state/<ordinal>``. ``meaning`` is what the columns of its state mean to the
-    program.
+    ``link`` is the position in the analyzed plan of the node it came from, if the optimizer kept
+    the trace.
     """
 
-    ordinal: int
-    kind: str
-    partitions: int
+    node: PlannedNode
     link: int | None
-    stores: tuple[StoreInfo, ...]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    meaning: StateSemantics = field(default_factory=StateSemantics)
 
 
 class PlanReader:
@@ -216,18 +208,20 @@ class PlanReader:
                 written = files_below(files)
                 operators.append(
                     PhysicalOperator(
-                        ordinal=ordinal,
-                        kind=kind,
-                        partitions=int(partitioning.numPartitions()),
+                        PlannedNode(
+                            ordinal=ordinal,
+                            kind=kind,
+                            partitions=int(partitioning.numPartitions()),
+                            stores=stores_in_files(files)
+                            if os.path.isdir(files)
+                            else stores_of_node(self._jvm, kind, node),
+                            meaning=with_properties(meaning.read(kind, node), written),
+                            files=written,
+                        ),
                         link=int(tagged.get()) if tagged.isDefined() else None,
-                        stores=stores_in_files(files)
-                        if os.path.isdir(files)
-                        else stores_of_node(self._jvm, kind, node),
-                        files=written,
-                        meaning=with_properties(meaning.read(kind, node), written),
                     )
                 )
-        return tuple(sorted(operators, key=lambda operator: operator.ordinal))
+        return tuple(sorted(operators, key=lambda operator: operator.node.ordinal))
 
     # --- inside -----------------------------------------------------------------------------
 

@@ -20,9 +20,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.connectors.registry import source_options
+from flinkish.connectors.sources import normal_path
 from flinkish.driver.plan.plan_classes import ReadNode, find_class
 from flinkish.operators.tagging import tag_key
-from flinkish.restore.source.restore_inputs import ICEBERG_OPTIONS, SOURCE_OPTIONS
 
 #: Leaf nodes that are sources of a streaming query.
 SOURCES = frozenset({"StreamingRelation", "StreamingRelationV2"})
@@ -33,9 +34,6 @@ _READ = (
 )
 _ENTRY_TAG = "flinkish.entry"
 _CATALYST = "org.apache.spark.sql.catalyst"
-#: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
-#: which has no colon.
-_SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,8 @@ class Relation:
 
     ``entry`` is its line in the offset log, ``directory`` its directory below ``sources/``,
     ``format`` ``file``, ``rate``, ``kafka`` ..., ``signature`` what it reads, as ``format[what]``.
-    ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those of
-    :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
+    ``name`` is from ``readStream.name("x")`` (Spark 4.2 and later). ``options`` are those
+    that matter to a restore.
     """
 
     entry: int
@@ -83,7 +81,8 @@ def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
         node.setTagValue(key, str(entry))
         format_ = _format(node)
         text = _signature(class_name, format_, node)
-        options = _options(class_name, node, _deciding(class_name, format_))
+        names = source_options(format_, is_catalog_table=class_name == "StreamingRelationV2")
+        options = _options(class_name, node, names)
         relations.append(Relation(entry, directory, format_, text, given, options))
     return tuple(relations)
 
@@ -114,25 +113,6 @@ def signature(
         value = _normal(name, value.strip())
         parts.append(value if name == "path" else f"{name}={value}")
     return f"{format_}[{', '.join(parts)}]"
-
-
-def normal_path(path: str) -> str:
-    """Return a location without credentials, in its normal form. Pure.
-
-    ``file:///in/``, ``file:/in`` and ``/in`` become the same; a relative path stays relative.
-    """
-    scheme, colon, rest = path.partition(":")
-    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        scheme, rest = "", path
-    authority = ""
-    if scheme and rest.startswith("//"):
-        authority, slash, rest = _SECRET.sub("", rest[2:]).partition("/")
-        rest = slash + rest
-    rest = re.sub(r"/(?:\.?/)+", "/", rest)
-    rest = re.sub(r"(?<=.)/\.?$", "", rest)
-    if not scheme or scheme.lower() == "file":
-        return rest
-    return f"{scheme.lower()}:{'//' if authority else ''}{authority}{rest}"
 
 
 def _normal(name: str, value: str) -> str:
@@ -182,13 +162,6 @@ def _signature(class_name: str, format_: str, node: Any) -> str:
     )
 
 
-def _deciding(class_name: str, format_: str) -> Collection[str]:
-    """Return the names of the options of a source that matter to a restore."""
-    # The source of a catalog's table has its name for a format. Iceberg's are of version 2.
-    by_name = ICEBERG_OPTIONS if class_name == "StreamingRelationV2" else ()
-    return SOURCE_OPTIONS.get(format_, by_name)
-
-
 def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, str]:
     """Return the options of a source that decide how its position is restored."""
     if not names:
@@ -196,7 +169,10 @@ def _options(class_name: str, node: Any, names: Collection[str]) -> dict[str, st
     if class_name == "StreamingRelation":
         return _scala_options(node.dataSource().options(), names)
     options = node.extraOptions()  # case-insensitive
-    values = {name: options.get(name) for name in names}
+    begins = tuple(name for name in names if name.endswith("."))
+    keys = [str(key) for key in options.keySet()] if begins else []
+    wanted = [*names, *(key for key in keys if key.startswith(begins))]
+    values = {name: options.get(name) for name in wanted}
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
@@ -214,10 +190,12 @@ def _table_name(format_: str, name: str) -> str | None:
 def _scala_options(options: Any, names: Collection[str] = _READ) -> dict[str, str]:
     """Return these options of a Scala map: by default those that identify what is read."""
     wanted = {name.lower() for name in names}
+    begins = tuple(name for name in wanted if name.endswith("."))
     values: dict[str, str] = {}
     iterator = options.iterator()
     while iterator.hasNext():
         pair = iterator.next()
-        if str(pair._1()).lower() in wanted:
+        name = str(pair._1()).lower()
+        if name in wanted or name.startswith(begins):
             values[str(pair._1())] = str(pair._2())
     return values

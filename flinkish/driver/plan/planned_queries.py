@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.connectors.registry import source_connector
+from flinkish.connectors.sources import NewSource, normal_path
+from flinkish.driver.connectors.sinks import resolve, with_format
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
-from flinkish.driver.plan.plan_sources import normal_path
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
-from flinkish.driver.tables.sink_tables import resolve, with_format
 from flinkish.errors import TableError
 from flinkish.messages.queries import OperatorStatus
+from flinkish.operators.identity import OperatorFacts
 from flinkish.restore.recipe import EmptyState
-from flinkish.restore.source.restore_inputs import (
-    LASTING_OPTIONS,
-    NewOperator,
-    NewQuery,
-    NewSink,
-    NewSource,
-)
-from flinkish.savepoint.format.contents import OperatorFacts
+from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink
 
 
 def new_query(
@@ -45,16 +40,13 @@ def new_query(
         name,
         operators=tuple(
             NewOperator(
-                ordinal=op.ordinal,
-                kind=op.kind,
+                op.node,
                 name=op.name,
                 lookup_ids=identities[op.key].lookup_ids(planned.hasher),
                 generated_id=identities[op.key].generated_v3,
                 uid=op.uid,
-                partitions=op.partitions,
-                stores=op.stores,
-                meaning=op.meaning,
                 serializers=op.typed.serializers if op.typed is not None else {},
+                query=name,
             )
             for op in planned.operators
         ),
@@ -68,6 +60,7 @@ def new_query(
                 feeds=source.feeds,
                 inputs=_inputs(planned, source),
                 options=source.options,
+                query=name,
             )
             for source in planned.sources
         ),
@@ -107,7 +100,7 @@ def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, in
         inputs = planned.graph.by_key[op.key].in_edges
         if len(inputs) > 1:
             found += [
-                (op.ordinal, number)
+                (op.node.ordinal, number)
                 for number, key in enumerate(inputs)
                 if source.key in _upstream(planned, key)
             ]
@@ -129,10 +122,10 @@ def _upstream(planned: PlannedQuery, key: int) -> set[int]:
 def empty_states(planned: PlannedQuery) -> dict[int, EmptyState]:
     """Return the initial empty state of every stateful operator, by ordinal."""
     return {
-        op.ordinal: EmptyState(
-            partitions=op.partitions,
-            stores=_store_names([store.name for store in op.stores]),
-            files=op.files or None,
+        op.node.ordinal: EmptyState(
+            partitions=op.node.partitions,
+            stores=_store_names([store.name for store in op.node.stores]),
+            files=op.node.files or None,
         )
         for op in planned.operators
     }
@@ -158,11 +151,11 @@ def operator_facts(
     rows = {op.ordinal: op.rows for op in reported}
     return tuple(
         OperatorFacts(
-            ordinal=op.ordinal,
-            kind=op.kind,
+            ordinal=op.node.ordinal,
+            kind=op.node.kind,
             identity=op.identity,
-            rows=rows.get(op.ordinal),
-            meaning=op.meaning,
+            rows=rows.get(op.node.ordinal),
+            meaning=op.node.meaning,
         )
         for op in planned.operators
     )
@@ -202,11 +195,12 @@ def source_records(planned: PlannedQuery | None, descriptions: list[str]) -> lis
 
 
 def _lasting(source: PlannedSource) -> dict[str, Any]:
-    """Return the options of a file source that a savepoint records."""
-    if not source.signature.startswith("file["):
+    """Return the options of a source that a savepoint records of its format."""
+    recorded = [name.lower() for name in source_connector(source.signature).recorded]
+    if not recorded:
         return {}
     given = {name.lower(): value for name, value in source.options.items()}
-    found = {each.lower(): given[each.lower()] for each in LASTING_OPTIONS if each.lower() in given}
+    found = {name: given[name] for name in recorded if name in given}
     if "sourcearchivedir" in found:
         found["sourcearchivedir"] = normal_path(found["sourcearchivedir"])
     return {"options": found}
@@ -221,11 +215,11 @@ def operator_status(
     rows = {op.ordinal: op.rows for op in reported}
     return tuple(
         OperatorStatus(
-            ordinal=op.ordinal,
-            kind=op.kind,
+            ordinal=op.node.ordinal,
+            kind=op.node.kind,
             uid=op.uid,
             operator_id=op.operator_id,
-            rows=rows.get(op.ordinal),
+            rows=rows.get(op.node.ordinal),
         )
         for op in planned.operators
     )

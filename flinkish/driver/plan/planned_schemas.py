@@ -15,8 +15,8 @@ from flinkish import storage as fs
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.names import DEFAULT_STORE, METADATA_DIRECTORY, SCHEMA_DIRECTORY
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
-from flinkish.checkpoint.format.schema_files import parse_schema_file
-from flinkish.checkpoint.operators import StoreInfo, store_info
+from flinkish.checkpoint.format.schema_files import StoreInfo, parse_schema_file
+from flinkish.checkpoint.operators import store_info
 from flinkish.errors import Incompatible
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"

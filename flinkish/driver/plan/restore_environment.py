@@ -6,16 +6,27 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.table_commits import (
+    Drift,
+    RollbackTarget,
+    TableReading,
+    drift,
+    rollback_target,
+)
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.sources import ask
+from flinkish.driver.connectors.table import SinkPlace, Table
 from flinkish.driver.log import log
 from flinkish.driver.plan.outputs import output_of, same_place
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
-from flinkish.driver.tables.source_tables import ask_table
-from flinkish.driver.tables.table import Table
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
@@ -26,18 +37,12 @@ from flinkish.errors import (
 )
 from flinkish.messages.calls import KnownWriter
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.file_sinks import file_sink_position
-from flinkish.restore.check.kafka_topics import ask_for
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import check_recipe
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.file_positions import without_pattern
-from flinkish.restore.plan.kafka_reading import BrokerAnswer, parse_position
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_row import FileReading
 from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
@@ -45,15 +50,8 @@ from flinkish.restore.plan.starts import (
     judge_start,
     judge_writers,
 )
-from flinkish.restore.plan.table_commits import (
-    Drift,
-    RollbackTarget,
-    TableReading,
-    drift,
-    rollback_target,
-)
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSink, NewSource, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery, NewSink
 from flinkish.restore.source.restore_source import RestorableQuery
 
 #: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
@@ -65,7 +63,7 @@ class DriverRestoreEnvironment:
 
     ``other_runs`` returns all other jobs that ever ran a Spark query id, ``under_other_ids`` those
     that went back to an earlier batch of it under another query id, ``writers`` the outputs of
-    queries of other jobs that have not ended. With ``offline`` no broker is asked.
+    queries of other jobs that have not ended. With ``offline`` no broker and no table is asked.
     """
 
     def __init__(
@@ -121,6 +119,7 @@ class DriverRestoreEnvironment:
             goes_back=identity.goes_back,
             in_use=identity.in_use,
             replays_planned=recipe.replays_planned and not offer.live,
+            has_planned_state=recipe.takes_planned_state,
             job_at=job_at,
         )
         return judge_sink(position, query, mode)
@@ -176,29 +175,6 @@ class DriverRestoreEnvironment:
         newest = max(batches, default=offer.query.batch_id)
         return newest if newest > offer.query.batch_id else None
 
-    def files(
-        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
-    ) -> FileReading | None:
-        """Find the files that a file source has read."""
-        options = {name.lower(): value for name, value in source.options.items()}
-        path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")
-        if not path:
-            return None
-        archive = (saved.options or options).get("sourcearchivedir")
-        try:
-            return file_reading(
-                offer.origin,
-                saved,
-                path,
-                input_url(without_pattern(path), new.session),
-                options,
-                archive=None if archive is None else input_url(archive, new.session),
-                gone_on=self._gone_on(offer),
-            )
-        except FlinkishError as error:
-            log(f"{source.describe()}: its files were not checked: {error.message}")
-            return None
-
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         """Return why no checkpoint can be made of a recipe, or None.
 
@@ -215,26 +191,18 @@ class DriverRestoreEnvironment:
             log(f"the logs of {recipe.origins[recipe.base].root} were not read: {error.message}")
         return None
 
-    def broker(
-        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
-    ) -> BrokerAnswer:
-        """Ask the broker of a Kafka source for the topics of the source and of its position."""
-        if self._offline:
-            return BrokerAnswer(None, "--offline")
-        position = parse_position(saved.offset)
-        if position is None:
-            return BrokerAnswer(None, "the saved position is not one of Kafka")
-        return ask_for(source, position, at_ms=at_ms)
-
-    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-        """Ask the table that a source reads, by the form of its saved position."""
-        if self._offline:
-            return None
-        try:
-            return ask_table(new.session, source, saved)
-        except TableError as error:
-            log(f"{source.describe()}: its table was not read: {error.message}")
-            return None
+    def source(
+        self,
+        new: NewQuery,
+        source: NewSource,
+        saved: SavedSource,
+        offer: RestorableQuery,
+        at_ms: int | None = None,
+    ) -> SourceAnswer | None:
+        """Return what is there of what a source reads, and its offsets at a time if asked for."""
+        gone_on = partial(self._gone_on, offer)
+        question = SourceQuestion(new.session, source, saved, offer, gone_on, at_ms)
+        return ask(question, offline=self._offline)
 
 
 def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosition | None:
@@ -349,15 +317,6 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
     if path is None or sink.path is None:
         return False
     return same_place(str(path), sink.path)
-
-
-def input_url(path: str, session: Any) -> str:
-    """Return the URL of an input directory as the log of Spark's file source has it."""
-    hadoop = session._jvm.org.apache.hadoop.fs.Path(path or ".")
-    system = hadoop.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-    url = system.makeQualified(hadoop).toUri()
-    scheme, authority = str(url.getScheme()), url.getAuthority()
-    return f"{scheme}://{authority or ''}{url.getRawPath()}".rstrip("/")
 
 
 def qualified(path: str | None, session: Any) -> str | None:

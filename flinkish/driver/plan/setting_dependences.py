@@ -74,6 +74,9 @@ _FAILS = frozenset(
 )
 #: Expressions that read and write text, by its format.
 _PARSERS = {"CsvToStructs": "csv", "JsonToStructs": "json", "XmlToStructs": "xml"}
+_WRITERS = {"StructsToCsv": "csv", "StructsToJson": "json", "StructsToXml": "xml"}
+#: What the optimizer's calls invoke in place of an expression that writes text.
+_EVALUATORS = {f"{name}Evaluator": format for name, format in _WRITERS.items()}
 #: Which moments of a value reach a result: none, dates alone, times too.
 _NOTHING, _DATES, _ALL = range(3)
 #: Python functions that get times as the session's zone shows them are all but those of rows.
@@ -178,7 +181,7 @@ class DependenceReader:
             inner = self._all(items(expression.children()), times=times)
             return tuple(need for need in inner if need.setting != ANSI)
         replaced = self._replaceable is not None and self._replaceable.isInstance(expression)
-        if replaced and name != "StructsToJson":  # what replaces that shows nothing of it
+        if replaced and name not in _WRITERS:  # what replaces these shows nothing of them
             own = self._looked_up(name, expression)
             inner = self._needs(expression.replacement(), times=times)
             return tuple(dict.fromkeys([*own, *inner]))
@@ -262,8 +265,9 @@ class DependenceReader:
             moments = min(times, _moments(expression)) != _NOTHING
             settings = parsing(_PARSERS[name], _options(expression), self._setting, moments=moments)
             yield from _shown(settings, self._text(expression))
-        elif name == "StructsToJson":
-            yield from self._written(expression, expression, expression.child().dataType())
+        elif name in _WRITERS:
+            written = expression.child().dataType()
+            yield from self._written(_WRITERS[name], expression, expression, written)
         elif name == "Invoke":
             yield from self._called(expression)
         elif name == "PythonUDF" and int(expression.evalType()) != _OF_ROWS:
@@ -271,20 +275,27 @@ class DependenceReader:
             yield from self._session(TIME_ZONE, expression) if any(times_passed) else ()
 
     def _called(self, call: Any) -> Iterator[_Need]:
-        """Yield the dependences of a call that the optimizer substituted for ``to_json``."""
+        """Yield the dependences of a call that the optimizer substituted for ``to_json`` ..."""
         evaluator = _evaluator(call)
         if evaluator is None:
             return
-        written, zone = evaluator.inputSchema(), evaluator.timeZoneId()
-        yield from self._written(call, evaluator, written)
-        if "timestamp" in _moments_of(written) and zone.isDefined():
+        format = _EVALUATORS[str(evaluator.getClass().getSimpleName())]
+        written = evaluator.inputSchema()
+        yield from self._written(format, call, evaluator, written)
+        zone = evaluator.timeZoneId()
+        if _shows_zone(written, evaluator) and zone.isDefined():
             yield _Need(TIME_ZONE, str(zone.get()), self._text(call), certain=True)
 
-    def _written(self, expression: Any, holder: Any, written: Any) -> Iterator[_Need]:
-        """Yield what an expression needs that writes JSON, with the options of ``holder``."""
-        nulls = '"nullable":true' in str(written.json())
-        moments = bool(_moments_of(written))
-        settings = writing(_options(holder), self._setting, nulls=nulls, moments=moments)
+    def _written(self, format: str, expression: Any, holder: Any, written: Any) -> Iterator[_Need]:
+        """Yield what an expression needs that writes text, with the options of ``holder``."""
+        settings = writing(
+            format,
+            _options(holder),
+            self._setting,
+            nulls='"nullable":true' in str(written.json()),
+            moments=bool(_moments_of(written)),
+            binary=re.search(r"\bbinary\b(?!:)", str(written.catalogString())) is not None,
+        )
         yield from _shown(settings, self._text(expression))
 
     def _looked_up(self, name: str, expression: Any) -> Iterator[_Need]:
@@ -322,7 +333,9 @@ class DependenceReader:
         if name in ("JsonToStructs", "CsvToStructs", "XmlToStructs"):
             read = times == _ALL and _has_times(expression)
             return _certain_of(_options(expression)) if read else None
-        if name in ("StructsToJson", "StructsToCsv", "StructsToXml", "ToPrettyString"):
+        if name in _WRITERS:
+            return True if _shows_zone(expression.child().dataType(), expression) else None
+        if name == "ToPrettyString":
             return True if _has_times(expression.child()) else None
         if name in ("Sequence", "CurrentBatchTimestamp"):
             whole = str(expression.dataType().simpleString())
@@ -495,13 +508,18 @@ def moments_in(type_: str) -> frozenset[str]:
     return frozenset(_MOMENT.findall(type_))
 
 
+def _shows_zone(written: Any, holder: Any) -> bool:
+    """Return whether text that is written has times in the session's zone."""
+    return "timestamp" in _moments_of(written) and "timezone" not in _options(holder)
+
+
 def _evaluator(call: Any) -> Any | None:
-    """Return the JSON writer that an optimized call invokes; None for another call."""
+    """Return the writer of text that an optimized call invokes; None for another call."""
     target = call.targetObject()
     value = target.value() if target.getClass().getSimpleName() == "Literal" else None
     if value is None or not hasattr(value, "getClass"):
         return None
-    return value if value.getClass().getSimpleName() == "StructsToJsonEvaluator" else None
+    return value if value.getClass().getSimpleName() in _EVALUATORS else None
 
 
 def _shown(found: Iterable[LookedUp], text: str) -> Iterator[_Need]:

@@ -156,7 +156,7 @@ class MeaningReader:
 
     def _depending(self, meaning: StateSemantics, *more: Iterable[Dependence]) -> StateSemantics:
         """Return the meaning with further settings on which it depends."""
-        listed = [*(meaning.settings or ()), *(each for part in more for each in part)]
+        listed = [*meaning.settings, *(each for part in more for each in part)]
         return replace(meaning, settings=tuple(dict.fromkeys(listed)))
 
     def _event_times(self, nodes: Iterable[Any]) -> Iterator[Dependence]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.config import parse_duration
-from flinkish.driver.tables.sink_tables import SinkPlace, with_format
+from flinkish.driver.connectors.sinks import with_format
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.errors import InvalidConfiguration, NotSavepointable
 
 

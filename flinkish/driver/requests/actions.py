@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-import platform
 import time
 import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from dataclasses import replace
 
-from flinkish import __version__, storage
 from flinkish.driver.log import log
-from flinkish.driver.migration.file_transfer import SparkTransferer
-from flinkish.driver.plan.planned_queries import operator_facts
 from flinkish.driver.plan.writer_settings import why_not_savepointable
-from flinkish.driver.requests.canonical_savepoints import check_engine, save_canonical
+from flinkish.driver.requests.canonical_savepoints import check_engine
 from flinkish.driver.requests.drain import check_drainable, drain
+from flinkish.driver.requests.job_savepoint import (
+    RequestReporter,
+    check_writable,
+    write_job_savepoint,
+)
 from flinkish.driver.requests.time_limit import TimeLimit, limit_of
-from flinkish.driver.requests.topic_records import with_topics
 from flinkish.driver.requests.unsavable import (
     ended_without_commit,
     has_committed,
@@ -27,31 +27,24 @@ from flinkish.driver.requests.unsavable import (
 )
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
-from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
+from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.tables.sink_tables import facts_at
 from flinkish.errors import (
     FlinkishError,
     GivenUp,
     NoCommittedBatch,
     ProgramFailed,
-    StorageError,
     WrongState,
     from_record,
     quoted_path,
 )
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointResult
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
-from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
-    QuerySource,
-    SavepointJob,
 )
-from flinkish.savepoint.reporter import Pace
-from flinkish.savepoint.write.writer import write_savepoint
 
 _POLL = 0.1  # seconds
 
@@ -121,7 +114,7 @@ class Actions:
 
         A savepoint is of the job: it waits for the queries that the program is starting.
         """
-        reporter = _RequestReporter(self._runtime, request)
+        reporter = RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
             if self._limit.is_over:
                 raise _not_started(self._runtime, self._limit)
@@ -166,10 +159,10 @@ class Actions:
 
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
         """Take a savepoint and end the queries as one action; on an error the queries continue."""
-        known = self._savepointable(request)
+        savepointable = self._savepointable(request)
         check_writable(_wanted(request).target)
-        self._await_first_commits(request, known)
-        active = [q for q in known if not spark_jvm.has_ended(q.jsq)]
+        self._await_first_commits(request, savepointable)
+        active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
         draining = False
         for query in active:
             query.quiesced = True
@@ -177,7 +170,7 @@ class Actions:
             if active:
                 self._end_at_a_boundary(request, active)
             # A query that had no input before may have committed its first batch by now.
-            queries, left = self._await_first_commits(request, known)
+            queries, left = self._await_first_commits(request, savepointable)
             if _wanted(request).drain:
                 check_drainable(queries)
                 draining = True
@@ -219,7 +212,7 @@ class Actions:
         self._limit = self._limit.after(time.monotonic() - begun)
 
     def _result(
-        self, info: SavepointResult, left: tuple[LeftOut, ...], stop_method: str | None = None
+        self, info: SavepointSummary, left: tuple[LeftOut, ...], stop_method: str | None = None
     ) -> RequestResult:
         return RequestResult(info, stop_method, left, self._runtime.start_phase.is_complete)
 
@@ -229,7 +222,7 @@ class Actions:
         queries: list[ManagedQuery],
         trigger: str,
         left: tuple[LeftOut, ...],
-    ) -> SavepointResult:
+    ) -> SavepointSummary:
         """Write the last savepoint of a job.
 
         If a canonical savepoint cannot be made, the quiesced cut is kept as a native one, and the
@@ -293,7 +286,7 @@ class Actions:
         Returns the queries that have committed one, and for the result those left out because they
         ended without a commit, or have no input while others have committed.
         """
-        reporter = _RequestReporter(self._runtime, request)
+        reporter = RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
         waiting = queries
         while waiting := [q for q in waiting if not has_committed(q)]:
@@ -335,53 +328,18 @@ class Actions:
         trigger: str,
         format_: str,
         left: tuple[LeftOut, ...],
-    ) -> SavepointResult:
-        runtime = self._runtime
-        session = queries[0].session
-        job = runtime.registry.job(runtime.job_id)
-        saved = SavepointJob(
-            job_id=job.job_id,
-            name=job.name,
-            spark_version=session.version,
-            python_version=platform.python_version(),
-            flinkish_version=__version__,
-            program=digest_of_program(job.launch.application),
-            restored_from=job.launch.restore.path if job.launch.restore else None,
-            owner=request.requester,
-            left_out=left,
-            complete=runtime.start_phase.is_complete,
+    ) -> SavepointSummary:
+        return write_job_savepoint(
+            self._runtime,
+            request,
+            queries,
+            trigger,
+            replace(_wanted(request), format=format_),
+            left,
+            deadline=self._limit.deadline,
+            distributed=self._distributed,
+            give_up=lambda: self._check_not_cancelled(request),
         )
-        target = _wanted(request).target
-        sources = [_source_of(query) for query in queries]
-        reporter = _RequestReporter(runtime, request)
-        deadline = self._limit.deadline
-        transferer = SparkTransferer(session, self._distributed)
-        if format_ == FORMAT_CANONICAL:
-            info = save_canonical(
-                session.sparkContext,
-                target,
-                saved,
-                sources,
-                trigger=trigger,
-                reporter=reporter,
-                deadline=deadline,
-                transferer=transferer,
-                give_up=lambda: self._check_not_cancelled(request),
-            )
-        else:
-            info = write_savepoint(
-                target,
-                saved,
-                sources,
-                trigger=trigger,
-                reporter=reporter,
-                deadline=deadline,
-                full=_wanted(request).full,
-                transferer=transferer,
-            )
-        runtime.registry.add_savepoint(info.to_record(request.request_id))
-        log(f"savepoint completed: {info.path}")
-        return info.to_result()
 
 
 def _wanted(request: Request) -> SavepointArguments:
@@ -428,7 +386,7 @@ def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
     )
 
 
-def _too_late(info: SavepointResult, limit: TimeLimit) -> GivenUp:
+def _too_late(info: SavepointSummary, limit: TimeLimit) -> GivenUp:
     """Return the error of a stop whose savepoint was finished too late."""
     return GivenUp(
         f"the savepoint was not complete within {limit.seconds:g} s: given up, the job "
@@ -463,99 +421,3 @@ def _ours(error: Exception) -> FlinkishError:
         f"{type(error).__name__}: {error}",
         hint="the driver's log has the traceback: flinkish logs JOB",
     )
-
-
-def check_writable(target: str) -> None:
-    """Check that a target can be written, before any query is quiesced for it.
-
-    Raises StorageError, which names the path.
-    """
-    directory = storage.locate(target)
-    storage.make_directory(directory)
-    probe = storage.temporary_name(storage.join(directory, "probe"))
-    if storage.is_local(directory):
-        storage.make_new_directory(probe)
-        storage.remove_tree(*storage.split(probe))
-        return
-    storage.write_bytes(probe, b"")
-    storage.remove_file(*storage.split(probe))
-
-
-def digest_of_program(application: str | None) -> str | None:
-    """Return the digest of the program's file, ``sha256:<hex>``.
-
-    None if the program is not a file, or the file is gone.
-    """
-    if application is None:
-        return None
-    try:
-        return digests.compute(storage.locate(application), digests.SHA256)
-    except (FileNotFoundError, StorageError):
-        return None
-
-
-def _source_of(query: ManagedQuery) -> QuerySource:
-    status = status_of(query)
-    return QuerySource(
-        name=query.name,
-        checkpoint=query.checkpoint,
-        run_id=query.run_id,
-        source=with_topics(sources_of(query), query.planned),
-        sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
-        rows_batch=query.progress.get("batchId"),
-        operators=operator_facts(query.planned, status.operators),
-    )
-
-
-def _sink_at(query: ManagedQuery, query_id: str, batch_id: int) -> dict[str, Any]:
-    """Describe the sink of a query, with the version that its table had at a batch."""
-    table, problem = facts_at(query.facts.place, query.session, query_id, batch_id)
-    if problem:
-        log(f"query '{query.name}': the savepoint does not have its sink's version: {problem}")
-    return {**sink_of(query), **table}
-
-
-class _RequestReporter:
-    """Writes the progress of a savepoint into its request, at most a few times a second."""
-
-    _INTERVAL = 0.3
-
-    def __init__(self, runtime: Runtime, request: Request) -> None:
-        self._registry = runtime.registry
-        self._request_id = request.request_id
-        self._facts: dict[str, Any] = {}
-        self._next = 0.0
-        self._pace = Pace()
-
-    def waits(self, for_what: str) -> None:
-        """Report what the driver waits for, if that was not reported already."""
-        if self._facts.get("phase") != for_what:
-            self.phase(for_what)
-
-    def phase(self, name: str) -> None:
-        self._facts["phase"] = name
-        self._pace = Pace()
-        if name == "rewriting":  # the counts start again
-            self._facts = {"phase": name}
-        self._send(force=True)
-
-    def files(self, done: int, total: int) -> None:
-        self._facts.update(files=done, files_total=total)
-        self._send()
-
-    def bytes(self, done: int, total: int) -> None:
-        self._facts.update(bytes=done, bytes_total=total, **self._pace.measure(done, total))
-        self._send()
-
-    def warning(self, text: str) -> None:
-        log(f"warning: {text}")
-
-    def rows(self, done: int, size: int) -> None:
-        self._facts.update(rows=done, bytes=size)
-        self._send()
-
-    def _send(self, *, force: bool = False) -> None:
-        now = time.monotonic()
-        if force or now >= self._next:
-            self._next = now + self._INTERVAL
-            self._registry.progress(self._request_id, dict(self._facts))

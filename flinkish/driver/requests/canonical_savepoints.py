@@ -20,12 +20,8 @@ from flinkish.driver.migration.checkpoint_migration import engine_is_here
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.errors import FlinkishError, NotSavepointable
 from flinkish.messages.migration import Migration
-from flinkish.savepoint.format.contents import (
-    FORMAT_CANONICAL,
-    QuerySource,
-    SavepointInfo,
-    SavepointJob,
-)
+from flinkish.messages.savepoints import SavepointSummary
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.scratch import scratch_directory
@@ -74,7 +70,7 @@ def save_canonical(
     deadline: float,
     transferer: FileTransferer,
     give_up: Callable[[], None],
-) -> SavepointInfo:
+) -> SavepointSummary:
     """Take a canonical savepoint of ``job`` below the directory ``target``.
 
     Other parameters are those of :func:`~flinkish.savepoint.write.writer.write_savepoint`.
@@ -113,7 +109,7 @@ def save_canonical(
                 if watch.stopped is not None:  # jobs of a cancelled group end with it
                     raise watch.stopped from error
                 raise
-    return replace(info, duration=monotonic() - started)
+    return replace(info, duration=round(monotonic() - started, 3))
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def drain(
     Raises FlinkishError if a batch failed, or took too long. Some queries may be drained by then:
     none may be resumed.
     """
-    done = []
+    drained = []
     for query in queries:
         entries = newest_entries(query.checkpoint)
         assert entries is not None, query.name
@@ -71,9 +71,9 @@ def drain(
         assert batch is not None, query.name
         _write_entry(query, batch)
         _run_once(runtime, query, batch + 1, deadline, interrupted)
-        done.append(query.name)
+        drained.append(query.name)
         log(f"query '{query.name}' is drained: its watermark is at the maximum")
-    return done
+    return drained
 
 
 def _write_entry(query: ManagedQuery, batch: int) -> None:

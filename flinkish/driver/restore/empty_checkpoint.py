@@ -41,7 +41,7 @@ def make_empty(planned: PlannedQuery | None, session: Any, batch_id: int, target
     if planned is None or newer:
         why = f"{newer[0]} is set" if newer else "the query's plan cannot be read"
         raise Incompatible(
-            f"a new checkpoint cannot begin after batch {batch_id}: {why}",
+            f"cannot create a checkpoint that begins after batch {batch_id}: {why}",
             hint="write to another path, or start from a savepoint",
         )
     final = storage.locate(target)

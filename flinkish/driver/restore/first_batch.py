@@ -238,8 +238,8 @@ class FirstBatch:
             return
         self._refuse(
             Incompatible(
-                f"query '{self.name}': Spark runs the stateful operators {_listed(real)}, the "
-                f"state was given to {_listed(expected)}; the query was stopped before its first "
+                f"query '{self.name}': Spark runs the stateful operators {_listed(real)}, but "
+                f"the state belongs to {_listed(expected)}; the query was stopped before its first "
                 "commit",
                 hint="report it with the query's explain(); the savepoint is untouched",
             )

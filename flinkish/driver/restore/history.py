@@ -48,7 +48,7 @@ def _find() -> int:
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     if query_id is None:
         raise UsageError(
-            "flinkish.history_batch does not know which query it is asked for",
+            "flinkish.history_batch cannot tell which query it is called for",
             hint="call it in a foreachBatch function itself, not in a thread that the function "
             "starts, and without PYSPARK_PIN_THREAD=false",
         )

@@ -1,4 +1,4 @@
-"""Other jobs, as the start of a query in this driver has to know them."""
+"""Other jobs, which the start of a query in this driver must take into account."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ class OtherJobs:
             return job.state
         since = self._registry.state_history(job.job_id)[-1].time
         for request in self._registry.requests(job.job_id):
-            done = request.result if request.state is RequestState.COMPLETED else None
-            path = None if done is None or done.savepoint is None else done.savepoint.path
+            result = request.result if request.state is RequestState.COMPLETED else None
+            path = None if result is None or result.savepoint is None else result.savepoint.path
             if request.kind is not RequestKind.SAVEPOINT and path == self._savepoint:
                 return JobState.FINISHED if request.created >= since else job.state
         return job.state
@@ -161,15 +161,15 @@ def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeed
     stop = f"stop that job first, with: flinkish stop {job.job_id}"
     if claim.resource == query_resource(claim.place):
         return ConsentNeeded(
-            f"query '{query}' would run with the query id and the batches of {who}: a query runs "
-            "once",
-            hint=f"{stop}; or go on from a savepoint of it with -s PATH, under a new query id",
+            f"query '{query}' would run with the query id and the batches of {who}: only one run "
+            "of a query may be active",
+            hint=f"{stop}; or restore a savepoint of it with -s PATH, under a new query id",
             reasons=["query-in-use"],
         )
     if claim.is_checkpoint:
         return ConsentNeeded(
-            f"query '{query}' would start in the checkpoint {claim.place}, in which {who}, runs: a "
-            "query runs once",
+            f"query '{query}' would start in the checkpoint {claim.place}, in which {who}, runs: "
+            "only one run of a query may be active",
             hint=f"{stop}; or give it another checkpointLocation",
             reasons=["query-in-use"],
         )
@@ -189,6 +189,6 @@ def _in_use_here(query: str, claim: Claim) -> ConsentNeeded:
     return ConsentNeeded(
         f"query '{query}' would write to {claim.place}, as query '{claim.query}' of the same "
         "program does, which runs: of two queries on one file sink, the output of one is dropped",
-        hint="write to another path, or start the one when the other has ended",
+        hint="write to another path, or start one after the other has ended",
         reasons=["sink-in-use"],
     )

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.log import log
-from flinkish.driver.migration.checkpoint_migration import engine_is_here, make_rewritten
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.driver.plan.planned_queries import empty_states, new_query
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore import history
 from flinkish.driver.restore.other_jobs import OtherJobs
+from flinkish.driver.restore.query_restores import (
+    check_names,
+    make_restored,
+    new_query_id,
+    offers_here,
+    plan_start,
+    planning_settings,
+    session_settings,
+    settings_of,
+)
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table
 from flinkish.errors import (
     FlinkishError,
     JobNotFound,
@@ -28,6 +36,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
@@ -35,23 +44,19 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.resumed_runs import resumed_runs
-from flinkish.restore.check.version_check import fit_offers
-from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
+from flinkish.restore.materialize.new_checkpoint import remove_unused
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.non_restored_state import NonRestored
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    NonRestored,
+    Taken,
+    taken_before,
+)
 from flinkish.restore.plan.plan_text import plan_lines
-from flinkish.restore.plan.positions import SET, check_reset
-from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
-from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
+from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
-from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
-from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 
 
@@ -68,7 +73,7 @@ class Restored:
     plan
         The query's part of the restore plan.
     typed
-        How its typed states go on.
+        How its typed states continue.
     """
 
     batch_id: int | None
@@ -81,7 +86,12 @@ class Restorer:
     """Serves the restore of one job; thread-safe, as several threads may start queries."""
 
     def __init__(
-        self, registry: Registry, job_id: str, spec: RestoreSpec, planning: Planning
+        self,
+        registry: Registry,
+        job_id: str,
+        spec: RestoreSpec,
+        planning: Planning,
+        before: Taken = NOTHING_TAKEN,
     ) -> None:
         self._planning = planning
         self._registry = registry
@@ -108,6 +118,7 @@ class Restorer:
                 writers=self._others.writers,
             ),
             settings_of(spec, planning),
+            before,
         )
 
     @staticmethod
@@ -117,17 +128,20 @@ class Restorer:
         spec: RestoreSpec,
         planning: Planning,
         given: Mapping[str, tuple[int, str]],
+        plans: Mapping[str, RestorePlan | None],
     ) -> Restorer | None:
         """Return the restorer of a job that is started again, for queries not started before.
 
-        All state of the savepoint has had an owner, or was dropped by consent, when the job first
-        ran, but for queries that the program starts behind a bounded one. So nothing is checked
-        again.
+        What its earlier drivers restored has an owner. The rest is asked about again: the last
+        driver may have been killed while it held its queries, or before a bounded one had ended.
+        Names in options are not judged again: queries that have had them resume unseen.
 
         Parameters
         ----------
         given
             The restored batch and the location of the checkpoint, by query that was restored.
+        plans
+            The recorded plan of each query that was started before.
 
         Returns
         -------
@@ -136,13 +150,16 @@ class Restorer:
             a query may start without it, :func:`lost_origin` tells.
         """
         try:
-            found = Restorer(registry, job_id, spec, planning)
+            restorer = Restorer(registry, job_id, spec, planning, taken_before(plans))
         except (JobNotFound, SavepointNotFound, WrongState) as gone:
             log(f"what the job began with is gone: {gone.message}")
             return None
-        found._agreed = found._resumed = True
-        found._given.update(given)
-        return found
+        restorer._resumed = True
+        if spec.job is None and not restorer._offers.is_savepoint:
+            # A directory of checkpoints may have got others since the job ran.
+            restorer._agreed = ever_ran(registry, registry.job(job_id))
+        restorer._given.update(given)
+        return restorer
 
     def settings_for(self, name: str) -> Mapping[str, str]:
         """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
@@ -233,13 +250,16 @@ class Restorer:
 
     def _unknown_name(self, left: NonRestored | None = None) -> UsageError | None:
         """Return the error for a name in an option that no query has: see :func:`check_names`."""
+        if self._resumed:
+            return None
         try:
-            check_names(self._spec, list(self._starting.values()), left)
+            started = list(self._starting.values())
+            check_names(self._spec, started, left, list(self._offers.by_key))
         except UsageError as error:
             return error
         return None
 
-    def check(self, *, more_to_come: bool, over: bool = False) -> list[str]:
+    def check(self, *, more_to_come: bool) -> list[str]:
         """Refuse to continue with non-restored state, unless ``-n`` was given.
 
         A name in an option is judged as soon as no later query can have it: when the program starts
@@ -251,13 +271,11 @@ class Restorer:
             The program may start more queries after this one, as it waits for a query that ends by
             itself. Saved queries without any restored state may then belong to later ones, unless a
             query of this program has found no state at all.
-        over
-            The queries have run already: a name that nothing has is only noted.
 
         Returns
         -------
         list of str
-            Notes on dropped state and on names.
+            Notes on dropped state.
 
         Raises
         ------
@@ -267,31 +285,26 @@ class Restorer:
             An option names an operator or source that the program does not have
             (:func:`check_names`).
         """
-        if self._resumed:
-            return []
         left = self.non_restored()
         unknown = self._unknown_name(left if more_to_come else None)
-        if unknown is not None and not over:
+        if unknown is not None:
             raise unknown
-        notes = [] if unknown is None else [f"{unknown.message}: it had no effect"]
-        for note in notes:
-            log(note)
         plans = self._planner.query_plans()
         if more_to_come and all(plan.base is not None for plan in plans):
             left = replace(left, queries=())
         if not left or self._agreed:
-            return notes
+            return []
         if not self._spec.options.allow_non_restored:
             error: FlinkishError = left.error()
             error.data.setdefault("plan", encode_fields(self.restore_plan()))
             raise error
         if more_to_come:
-            return notes
+            return []
         self._agreed = True
         dropped = [f"state dropped (-n): {line}" for line in left.lines()]
         for note in dropped:
             log(note)
-        return [*notes, *dropped]
+        return dropped
 
     def session_settings(self) -> Mapping[str, str]:
         """Return Spark settings that restored checkpoints need and the offset log does not pin."""
@@ -329,7 +342,7 @@ class Restorer:
     def _give_up_claimed(self) -> None:
         path = self._spec.path
         try:
-            done = dispose(path)
+            disposed = dispose(path)
             self._registry.mark_disposed(path)
         except FlinkishError as error:
             log(
@@ -337,12 +350,16 @@ class Restorer:
                 f"{error.message}"
             )
             return
-        kept = f" ({done.kept} of its files stay: other savepoints use them)" if done.kept else ""
+        kept = (
+            f" ({disposed.kept} of its files stay: other savepoints use them)"
+            if disposed.kept
+            else ""
+        )
         log(f"claimed savepoint {path} deleted: the job's own checkpoints replace it{kept}")
 
 
 def _origin(registry: Registry, spec: RestoreSpec) -> JobOrigin | None:
-    """Return the job that is gone on from (``run --resume``); None for a savepoint."""
+    """Return the job that is resumed (``run --resume``); None for a savepoint."""
     return None if spec.job is None else resumed_origin(registry, registry.job(spec.job))
 
 
@@ -358,8 +375,8 @@ def lost_origin(registry: Registry, job: JobRecord, spec: RestoreSpec) -> LostOr
     """
     if spec.options.claim_mode == "claim" or spec.options.allow_non_restored:
         return None
-    found = resumed_runs(registry, job)
-    if found.began_with is None and not any(run.queries for run in found.runs[1:]):
+    resumed = resumed_runs(registry, job)
+    if resumed.began_with is None and not any(run.queries for run in resumed.runs[1:]):
         return None
     return LostOrigin(job.job_id, spec.path)
 
@@ -377,65 +394,6 @@ def _has_committed(restored_at: int, checkpoint: str) -> bool:
     return batch is not None and batch > restored_at
 
 
-def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSource:
-    """Open what is restored, converted for the Spark of this process.
-
-    Parameters
-    ----------
-    job
-        The job whose checkpoints are restored instead of the savepoint.
-
-    Raises
-    ------
-    FlinkishError
-        An error of :func:`~flinkish.restore.source.restore_source.open_restore_source` or
-        :func:`~flinkish.restore.source.job_source.open_job`.
-    """
-    from pyspark import __version__ as spark
-
-    if job is None:
-        return fit_offers(open_restore_source(spec.path), spark)
-    return fit_offers(open_job(job, drops=spec.options.allow_non_restored), spark)
-
-
-def plan_start(
-    planner: RestorePlanner,
-    name: str,
-    planned: PlannedQuery | None,
-    facts: WriterFacts,
-    session: Any,
-    modules: tuple[str, ...],
-) -> tuple[NewQuery, QueryRestore]:
-    """Plan the restore of a starting query, for a run or for a check.
-
-    Parameters
-    ----------
-    planned
-        The query as planned with :func:`planning_settings`; None when it cannot be planned.
-    modules
-        The modules whose classes a snapshot of typed state may name.
-
-    Returns
-    -------
-    tuple
-        The starting query as the planner sees it, and its restore plan.
-    """
-    settings = _asked_settings(planner.offers, session)
-    new = new_query(name, planned, facts, session, settings, modules)
-    return new, planner.plan(new, empty_states(planned) if planned is not None else {})
-
-
-def make_restored(session: Any, recipe: Recipe, rewrite: StateRewrite | None, target: str) -> None:
-    """Create the checkpoint ``target``, with its state rewritten where the plan asks for that.
-
-    Raises an error of ``make_checkpoint`` or ``make_rewritten``.
-    """
-    if rewrite is None:
-        make_checkpoint(recipe, target)
-    else:
-        make_rewritten(session, recipe, rewrite, target)
-
-
 def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
     """Bring the table that a query writes to back to the savepoint's version, where planned.
 
@@ -448,91 +406,3 @@ def roll_back_sink(new: NewQuery, plan: QueryRestore) -> None:
     if table is not None:
         table.roll_back(plan.sink.rollback_to)
         log(f"query '{new.name}': {plan.sink.path} is at version {plan.sink.rollback_to} again")
-
-
-def settings_of(spec: RestoreSpec, planning: Planning) -> PlanningSettings:
-    """Return what the plan of a restore depends on besides the user's options."""
-    from pyspark import __version__ as spark
-
-    return PlanningSettings(
-        parallelism=spec.parallelism,
-        hasher=planning.hasher,
-        executors=FOR_THE_ENGINE if engine_is_here() else frozenset(),
-        migrates_lazily=planning.migrates_lazily,
-        spark=spark,
-    )
-
-
-def check_names(
-    spec: RestoreSpec, queries: Sequence[NewQuery], left: NonRestored | None = None
-) -> None:
-    """Raise UsageError if an option of the restore names something that the program lacks.
-
-    Parameters
-    ----------
-    queries
-        All queries that the program has started.
-    left
-        What they have not taken of the savepoint, if the program may start others; a name that one
-        of those may have is passed over.
-    """
-    left = left or NonRestored()
-    if not left.has_positions:
-        check_reset(spec.options.reset_sources, queries)
-        check_reset([name for name, _ in spec.options.set_offsets], queries, option=SET)
-    uids = {op.uid for query in queries for op in query.operators or ()}
-    uids |= {source.uid for query in queries for source in query.sources or ()}
-    operators = [op for query in queries for op in query.operators or ()]
-    for name in spec.options.accept_partial:
-        to_come = left.may_be_of(name) or any(
-            new == name and left.may_give(old) for old, new in spec.options.uid_map
-        )
-        if not to_come and not any(op.answers_to(name) for op in operators):
-            raise UsageError(
-                f"the program has no operator {name!r}, for which a part of the answer is accepted",
-                hint=f"{ACCEPT_PARTIAL} UID; see the program's uids with: flinkish info APP.py",
-            )
-    for old, new in spec.options.uid_map:
-        if new not in uids and not left.may_give(old):
-            raise UsageError(
-                f"the program has no operator with uid {new!r}, to which the uid map gives {old!r}",
-                hint="--uid-map OLD=NEW; see the program's uids with: flinkish info APP.py",
-            )
-
-
-def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
-    """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
-    by_key = offers.by_key
-    offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
-    rewritten = offer.fit.checkpoint_format == 1
-    return {**offer.pins, **_format_setting(offer.checkpoint_format, always=rewritten)}
-
-
-def session_settings(planner: RestorePlanner) -> Mapping[str, str]:
-    """Return Spark settings that restored checkpoints need and the offset log does not pin.
-
-    ``checkpointFormatVersion`` is not pinned. A checkpoint written with 2 fails on Spark before 4.3
-    unless the setting is given again, and one rewritten to 1 fails on 4.0 if the setting is 2.
-    """
-    keys = {plan.base.key for plan in planner.query_plans() if plan.base is not None}
-    offers = [planner.offers.by_key[key] for key in keys]
-    rewritten = any(offer.fit.checkpoint_format == 1 for offer in offers)
-    newest = max((offer.checkpoint_format for offer in offers), default=1)
-    return _format_setting(newest, always=rewritten)
-
-
-def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
-    """Return the session's values of the settings that the savepoint pins or the checks use."""
-    keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
-    found = {key: session.conf.get(key, None) for key in sorted(keys)}
-    return {key: str(value) for key, value in found.items() if value is not None}
-
-
-def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:
-    return {SETTING_CHECKPOINT_FORMAT: str(version)} if always or version > 1 else {}
-
-
-def new_query_id() -> str:
-    import uuid
-
-    return str(uuid.uuid4())

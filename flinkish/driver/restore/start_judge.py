@@ -1,26 +1,31 @@
 """The judgement of a query that starts without being restored just now, before Spark is asked.
 
-It looks at what ``run -s`` looks at: the batches of the sink, the query id, other jobs. Decisions
-are those of :mod:`flinkish.restore.plan.starts`.
+It looks at what ``run -s`` looks at: the batches of the sink, the query id, other jobs, and what
+has changed of file sources since the checkpoint was written. Decisions are those of
+:mod:`flinkish.restore.plan.starts` and :mod:`flinkish.restore.plan.source_plans`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
+from flinkish.driver.connectors.sinks import open_table
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.driver.plan.planned_queries import new_sink
+from flinkish.driver.plan.planned_queries import new_query, new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.driver.tables.sink_tables import SinkPlace, open_table, short_format
 from flinkish.errors import ConsentNeeded, StorageError, TableError
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
+from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.query_id import newest_batch
@@ -75,7 +80,7 @@ class StartJudge:
             Its checkpoint, which may not exist yet. One whose first batch has another number than 0
             is made here.
         again
-            Whether it goes on where the job's last driver left it.
+            Whether it continues where the job's last driver left it.
 
         Returns
         -------
@@ -121,20 +126,33 @@ class StartJudge:
                 mode=agreed_mode(self._mode, again=again),
             )
 
-        found = judged(None, None)
-        if isinstance(found, ConsentNeeded):
+        judgement = judged(None, None)
+        if isinstance(judgement, ConsentNeeded):
             # For the ways out, and looked up only for them.
-            found = judged(self._stands(), begun_run(self._registry, self._job, name))
-            assert isinstance(found, ConsentNeeded)
-            raise found
-        if found is None:
-            return []
-        if found.rebase_to is not None:
-            make_empty(planned, session, found.rebase_to, checkpoint)
-        return [found.text]
+            judgement = judged(self._stands(), begun_run(self._registry, self._job, name))
+            assert isinstance(judgement, ConsentNeeded)
+            raise judgement
+        ran = last_run_in(self._registry, begins, query_id)
+        notes = []
+        if ran is not None and planned is not None and begins.committed is not None:
+            notes = judge_sources(ran, new_query(name, planned, facts, session, {}, ()), planned)
+        if judgement is None:
+            return notes
+        if judgement.rebase_to is not None:
+            make_empty(planned, session, judgement.rebase_to, checkpoint)
+        return [*notes, judgement.text]
+
+    def meanings_in(self, location: str, session: Any) -> Mapping[int, StateSemantics]:
+        """Return the meaning of the state in a checkpoint, by ordinal, as its last run knew it."""
+        try:
+            begins, query_id = beginning("", True, str(qualified(location, session)))
+        except StorageError:
+            return {}
+        ran = last_run_in(self._registry, begins, query_id)
+        return {} if ran is None else meanings_of(ran.facts)
 
     def _ahead(self, query_id: str, begins: Beginning) -> EarlierRun | None:
-        """Return the job that has gone on with a query in another checkpoint, the furthest."""
+        """Return the job that has continued a query in another checkpoint, the furthest."""
         here = begins.checkpoint or ""
         runs = [
             EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
@@ -146,17 +164,17 @@ class StartJudge:
         return max((r for r in runs if r.batch > last), key=lambda r: r.batch, default=None)
 
     def _moved(self, query_id: str, begins: Beginning) -> EarlierRun | None:
-        """Return the newest run of this job's name if it has gone on under another query id.
+        """Return the newest run of this job's name if it has continued under another query id.
 
         So it is where an older savepoint was restored. Runs of a name that have nothing to do with
         each other are not meant: the newest has come from one that ran in this checkpoint.
         """
-        found = standing(self._registry, self._job.name, but=self._job.job_id)
-        if found is None or self._job.state is JobState.RESTARTING:
+        other = standing(self._registry, self._job.name, but=self._job.job_id)
+        if other is None or self._job.state is JobState.RESTARTING:
             return None
-        if found.job.launch.restore is None or found.job.launch.restore.options.fork:
-            return None  # a fork lets the original go on
-        query = next((each for each in found.queries if each.name == begins.query), None)
+        if other.job.launch.restore is None or other.job.launch.restore.options.fork:
+            return None  # a fork lets the original continue
+        query = next((each for each in other.queries if each.name == begins.query), None)
         batch = None if query is None else newest_batch(query)
         if query is None or batch is None or query.query_id == query_id:
             return None
@@ -167,11 +185,11 @@ class StartJudge:
             if job.job_id != self._job.job_id
             and same_place(run.checkpoint_dir, begins.checkpoint or "")
         ]
-        is_newer = max(here, default=0.0) < (found.job.end_time or 0.0)
-        origins = came_from(self._registry, found.job)
+        is_newer = max(here, default=0.0) < (other.job.end_time or 0.0)
+        origins = came_from(self._registry, other.job)
         if not is_newer or {job.job_id for job, _ in runs}.isdisjoint(origins):
             return None
-        return EarlierRun(found.job.name, found.job.job_id, batch, query.checkpoint_dir)
+        return EarlierRun(other.job.name, other.job.job_id, batch, query.checkpoint_dir)
 
     def _written(
         self, name: str, planned: PlannedQuery | None, sink: NewSink, session: Any
@@ -189,14 +207,14 @@ class StartJudge:
         for job in reversed(self._registry.jobs(name=self._job.name)):
             if job.job_id == self._job.job_id:
                 continue
-            known = self._registry.facts(job.job_id).get(name)
+            facts = self._registry.facts(job.job_id).get(name)
             queries = {query.name: query for query in self._registry.queries(job.job_id)}
-            if known is None or _signatures(known) != reads or not _writes_to(known, sink):
+            if facts is None or _signatures(facts) != reads or not _writes_to(facts, sink):
                 continue
             batch = newest_batch(queries[name])
             if batch is not None and _has_batches(sink, session, queries[name].query_id):
-                shown = f"the {sink.format} table {sink.table or sink.path}"
-                return EarlierRun(job.name, job.job_id, batch, shown)
+                place = f"the {sink.format} table {sink.table or sink.path}"
+                return EarlierRun(job.name, job.job_id, batch, place)
         return None
 
     def _wrote_alike(self, name: str, reads: list[str], sink: NewSink) -> EarlierRun | None:
@@ -205,27 +223,27 @@ class StartJudge:
         For a sink without batch numbers, whose place is not known; where there is a path, to that.
         """
         kind = (sink.format or "").lower()
-        found = standing(self._registry, self._job.name, but=self._job.job_id)
-        if found is None or sink.table is not None or kind in KEEP_NOTHING:
+        other = standing(self._registry, self._job.name, but=self._job.job_id)
+        if other is None or sink.table is not None or kind in KEEP_NOTHING:
             return None
-        query = next((each for each in found.queries if each.name == name), None)
-        known = self._registry.facts(found.job.job_id).get(name)
+        query = next((each for each in other.queries if each.name == name), None)
+        facts = self._registry.facts(other.job.job_id).get(name)
         batch = None if query is None else newest_batch(query)
-        if batch is None or known is None or _signatures(known) != reads:
+        if batch is None or facts is None or _signatures(facts) != reads:
             return None
-        before = short_format(str(known.sink.get("format", "")))
-        is_there = sink.path is None or _writes_to(known, sink)
+        before = str(facts.sink.get("format", ""))
+        is_there = sink.path is None or _writes_to(facts, sink)
         if before.lower() != kind or not is_there:
             return None
-        shown = f"its {sink.format} sink"
-        return EarlierRun(found.job.name, found.job.job_id, batch, shown, to_table=False)
+        place = f"its {sink.format} sink"
+        return EarlierRun(other.job.name, other.job.job_id, batch, place, to_table=False)
 
     def _stands(self) -> EarlierRun | None:
         """Return where the job of this name stands."""
-        found = standing(self._registry, self._job.name, but=self._job.job_id)
-        if found is None or found.batch is None:
+        other = standing(self._registry, self._job.name, but=self._job.job_id)
+        if other is None or other.batch is None:
             return None
-        return EarlierRun(found.job.name, found.job.job_id, found.batch)
+        return EarlierRun(other.job.name, other.job.job_id, other.batch)
 
 
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:

@@ -1,4 +1,4 @@
-"""The typed states of a query that goes on from a restored, or its own, checkpoint.
+"""The typed states of a query that continues from a restored, or its own, checkpoint.
 
 What the planner has decided about them (:mod:`flinkish.restore.plan.typed_state`) has two effects
 in the driver: the next savepoint keeps the snapshots of all serializers that have written values,
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.driver.plan.plan_extraction import PlannedOperator, PlannedQuery
+from flinkish.operators.identity import PlannedNode
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.typed_state import (
@@ -25,20 +26,20 @@ from flinkish.state.declared import formats_to_text
 from flinkish.state.generations import ResolvedState
 from flinkish.state.snapshots import StatePlace
 
-#: How each typed state goes on, by the ordinal of its operator and the name of its column.
+#: How each typed state continues, by the ordinal of its operator and the name of its column.
 TypedStates = Mapping[int, Mapping[str, ResolvedState]]
 
 
 def typed_states_of(restore: QueryRestore) -> TypedStates:
     """Return what a restore plan says of the typed states."""
     judged = restore.plan.operators if restore.plan is not None else ()
-    return {each.operator.ordinal: each.typed for each in judged or () if each.typed}
+    return {each.operator.node.ordinal: each.typed for each in judged or () if each.typed}
 
 
 def resolve_in_place(
     planned: PlannedQuery, known: Mapping[int, StateSemantics], modules: tuple[str, ...]
 ) -> TypedStates:
-    """Decide how a query goes on with typed states in the checkpoint that it has.
+    """Decide how a query continues with typed states in the checkpoint that it has.
 
     Nothing can be rewritten there, so changed serializers migrate lazily.
 
@@ -52,15 +53,15 @@ def resolve_in_place(
     Raises
     ------
     Incompatible
-        The program cannot go on with a state, or a newer one wrote a snapshot.
+        The program cannot continue with a state, or a newer one wrote a snapshot.
     Corrupt
         The snapshot of a serializer is damaged.
     """
     rules = TypedStateRules(is_eager=False, modules=modules)
     return {
-        op.ordinal: _resolved(op, known[op.ordinal], rules)
+        op.node.ordinal: _resolved(op, known[op.node.ordinal], rules)
         for op in planned.operators
-        if op.typed is not None and op.ordinal in known
+        if op.typed is not None and op.node.ordinal in known
     }
 
 
@@ -80,10 +81,12 @@ def _resolved(
 
 def with_restored(planned: PlannedQuery, states: TypedStates) -> PlannedQuery:
     """Return the query with the snapshots that its next savepoint keeps."""
-    operators = tuple(
-        replace(op, meaning=restored_meaning(op.meaning, states.get(op.ordinal, {})))
-        for op in planned.operators
-    )
+
+    def restored(node: PlannedNode) -> PlannedNode:
+        meaning = restored_meaning(node.meaning, states.get(node.ordinal, {}))
+        return replace(node, meaning=meaning)
+
+    operators = tuple(replace(op, node=restored(op.node)) for op in planned.operators)
     return replace(planned, operators=operators)
 
 
@@ -92,19 +95,19 @@ def task_properties(planned: PlannedQuery, states: TypedStates) -> dict[str, str
 
     There is none for an operator whose values are all of the program's own serializers.
     """
-    found = {}
+    properties = {}
     for op in planned.operators:
         if op.typed is None:
             continue
         own = op.typed.serializers
         formats = {
             name: each.format
-            for name, each in states.get(op.ordinal, {}).items()
+            for name, each in states.get(op.node.ordinal, {}).items()
             if each.format.writer is not own[name] or len(each.format.readers) > 1
         }
         if formats:
-            found[op.typed.property_name] = formats_to_text(formats)
-    return found
+            properties[op.typed.property_name] = formats_to_text(formats)
+    return properties
 
 
 @contextmanager

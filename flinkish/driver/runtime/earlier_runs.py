@@ -14,6 +14,7 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.plan.outputs import one_name
+from flinkish.driver.restore.checkpoint_runs import meanings_of
 from flinkish.errors import ConsentNeeded, NoCommittedBatch
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -21,7 +22,6 @@ from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.restore.plan.history import saved_shift
-from flinkish.savepoint.format.contents import OperatorFacts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class EarlierRun:
     batch of the savepoint if it was restored. ``meanings`` are those of its operators' state, by
     ordinal, where known. ``history_shift`` is that of its history batches
     (:mod:`flinkish.restore.plan.history`). ``own`` is the program's own checkpoint location, as it
-    was written; empty for none, None if unknown.
+    was written; empty for none.
     """
 
     name: str
@@ -43,7 +43,7 @@ class EarlierRun:
     meanings: Mapping[int, StateSemantics] = field(default_factory=dict)
     query_id: str = ""
     history_shift: int = 0
-    own: str | None = None
+    own: str = ""
 
     @property
     def location(self) -> str:
@@ -54,11 +54,13 @@ class EarlierRun:
 
     @property
     def places(self) -> frozenset[str]:
-        """The names of the program's own checkpoint location; none if it is not known."""
-        locations = {self.own, one_name(self.own)} if self.own else set()
-        if self.own != "" and self.restored_batch is None:
-            locations.add(one_name(self.checkpoint))  # where Spark found it
-        return frozenset(locations)
+        """The names of the program's own checkpoint location; none if it has none."""
+        if not self.own:
+            return frozenset()
+        names = {self.own, one_name(self.own)}
+        if self.restored_batch is None:
+            names.add(one_name(self.checkpoint))  # where Spark found it
+        return frozenset(names)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:
         """Refuse an unnamed query that starts at another location than this one, or return None.
@@ -66,8 +68,7 @@ class EarlierRun:
         ``name`` is the numbered name that it was given: that of this run. ``own`` is its location
         as the program writes it, ``place`` the normalised form.
         """
-        is_known = self.own is not None or self.restored_batch is None
-        if not is_known or not self.places.isdisjoint((own, place)):
+        if not self.places.isdisjoint((own, place)):
             return None
         return ConsentNeeded(
             f"the unnamed query with the checkpointLocation {own} would resume as '{name}' in "
@@ -115,14 +116,13 @@ def _planned(query: QueryStatus) -> int:
 
 def run_of(query: QueryStatus, facts: QueryFacts | None = None) -> EarlierRun:
     """Return the run that a query's last status, and what its driver knew of it, describe."""
-    operators = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
     return EarlierRun(
         query.name,
         query.checkpoint_dir,
         query.batch_id,
         query.plan,
         query.restored_batch,
-        meanings={each.ordinal: each.meaning for each in operators if each.meaning is not None},
+        meanings=meanings_of(facts),
         query_id=query.query_id,
         own=query.own_location,
         history_shift=saved_shift(facts.sink if facts is not None else {}) or _planned(query),

@@ -39,9 +39,9 @@ def file_sink_log_ready(
     def complete(jsq: Any) -> None:
         if spark_jvm.is_told_to_end(jsq):
             return  # it was held, and the job's start is refused
-        done = complete_log(jsq)
-        if done is not None:
-            log(f"query '{name}': {done}")
+        note = complete_log(jsq)
+        if note is not None:
+            log(f"query '{name}': {note}")
 
     with at_start(session, name, complete):
         yield
@@ -81,17 +81,17 @@ def complete_log(jsq: Any) -> str | None:
 def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) -> None:
     """Write missing entries: without files, or with all files that the log has."""
     header = f"v{sink_log.VERSION()}".encode()
-    known = None
+    files = None
     for batch in batches:
         path = sink_log.batchIdToPath(batch)
-        if batch in with_files and known is None:
-            known = sink_log.allFiles()
+        if batch in with_files and files is None:
+            files = sink_log.allFiles()
         if sink_log.fileManager().exists(path):
             continue
         stream = sink_log.fileManager().createAtomic(path, False)
         try:
             if batch in with_files:
-                sink_log.serialize(known, stream)
+                sink_log.serialize(files, stream)
             else:
                 stream.write(header)
             stream.close()

@@ -75,7 +75,8 @@ class Runtime:
                 for name, run in earlier.items()
                 if run.restored_batch is not None
             }
-            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, given)
+            plans = {name: run.plan for name, run in earlier.items()}
+            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, given, plans)
             lost = lost_origin(registry, job, spec) if self.restorer is None else None
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)

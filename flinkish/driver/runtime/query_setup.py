@@ -198,7 +198,7 @@ class Preparer:
         operators = prepared.planned.operators
         refusal = refuse_in_place(
             prepared.name,
-            ((op.uid or op.name, known.get(op.ordinal), op.meaning) for op in operators),
+            ((op.uid or op.name, known.get(op.node.ordinal), op.node.meaning) for op in operators),
         )
         if refusal is not None:
             raise refusal
@@ -219,7 +219,7 @@ class Preparer:
         newest = self._newest(name)
         if newest is None or newest.planned is None:
             return {}
-        return {op.ordinal: op.meaning for op in newest.planned.operators}
+        return {op.node.ordinal: op.node.meaning for op in newest.planned.operators}
 
     def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
@@ -236,7 +236,9 @@ class Preparer:
                 raise refusal
             # The program starts it again: its history is the restored one, not that of the
             # original job at the program's own location.
-            again = replace(prepared, location=restored_at)
+            newest = self._newest(name)
+            plan = None if newest is None else newest.plan
+            again = replace(prepared, location=restored_at, plan=plan)
             return self._continued(again, self._known(name))
         if self._lost is not None and restored_at is None and self._newest(name) is None:
             raise self._lost.refusal(name)
@@ -262,6 +264,8 @@ class Preparer:
                     )
                 return self._typed(replace(prepared, location=location), restored.typed)
         known = {} if is_fresh and own is None else self._known(name)
+        if not known and own is not None and self._judge is not None:
+            known = self._judge.meanings_in(own, session)
         return self._continued(replace(prepared, location=location if own is None else None), known)
 
     def _retried(self) -> str | None:

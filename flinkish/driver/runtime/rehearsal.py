@@ -19,7 +19,7 @@ from flinkish.driver.log import log
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import (
+from flinkish.driver.restore.query_restores import (
     make_restored,
     new_query_id,
     offers_here,

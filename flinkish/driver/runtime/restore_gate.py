@@ -32,7 +32,7 @@ from flinkish.driver.runtime.query_setup import Prepared
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, UsageError
 
 #: Seconds that a query is held if the program neither starts the rest nor waits for anything.
 _HOLD_LIMIT = 30.0
@@ -93,7 +93,7 @@ class RestoreGate:
         )
         expected = None
         if prepared.restored_batch is not None and prepared.planned is not None:
-            expected = [(op.ordinal, op.kind) for op in prepared.planned.operators]
+            expected = [(op.node.ordinal, op.node.kind) for op in prepared.planned.operators]
         if self._restorer is None or not (held or expected):
             yield lambda jsq: self.open()
             return
@@ -183,12 +183,16 @@ class RestoreGate:
     def check_at_end(self) -> None:
         """Raise NonRestoredState if a program that ended well has not restored all state.
 
-        Raises UsageError for a name in an option that matches nothing, if no query has run;
-        otherwise it is noted.
+        Raises UsageError for a name in an option that matches nothing.
         """
         if self._restorer is None:
             return
-        self._noted(self._restorer.check(more_to_come=False, over=not self.closed))
+        try:
+            self._noted(self._restorer.check(more_to_come=False))
+        except UsageError as error:
+            if not self.closed:
+                error.message += "; the queries that were started have run without it"
+            raise
 
     def _noted(self, notes: Sequence[str]) -> None:
         """Add notes, and the plan to which they belong, to the newest query."""

@@ -32,14 +32,14 @@ def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object
     Returns the driver's exit status.
     """
     error: FlinkishError | None = None
-    found: object = None
+    result: object = None
     try:
         transfers = options.get(_TRANSFERS) or Config.load(environ={}).get(_TRANSFERS)
         storage.set_connections(int(str(transfers)))
-        found = work()
+        result = work()
     except FlinkishError as refused:
         error = refused
-    write_answer(call_path, found, error)
+    write_answer(call_path, result, error)
     return 0 if error is None else 1
 
 

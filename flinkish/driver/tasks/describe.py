@@ -17,7 +17,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import (
+from flinkish.driver.restore.query_restores import (
     check_names,
     offers_here,
     plan_start,
@@ -61,8 +61,8 @@ def main(
         error, status = description.failure(outcome), outcome.status
     except FlinkishError as refused:
         error = refused
-    found = None if error is not None else description.found()
-    write_answer(call_path, found, error)
+    description_of_program = None if error is not None else description.found()
+    write_answer(call_path, description_of_program, error)
     description.stop_session()
     return status or (0 if error is None else 1)
 
@@ -109,8 +109,8 @@ class Description:
         }
 
         def known_runs(query_id: str, *, other_id: bool = False) -> list[OtherRun]:
-            found = runs.get(query_id, ())
-            return [run for run in found if (run.since is not None) is other_id]
+            runs_of_query = runs.get(query_id, ())
+            return [run for run in runs_of_query if (run.since is not None) is other_id]
 
         self._spec = question.spec
         self._planner = RestorePlanner(
@@ -312,9 +312,10 @@ def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any
         if operator.key == node.key:
             stores = [
                 {"name": s.name, "key_schema": s.key_schema, "value_schema": s.value_schema}
-                for s in operator.stores
+                for s in operator.node.stores
             ]
-            record.update(ordinal=operator.ordinal, partitions=operator.partitions, stores=stores)
+            state = operator.node
+            record.update(ordinal=state.ordinal, partitions=state.partitions, stores=stores)
             if operator.typed is not None:
                 record["typed_states"] = _typed_states(operator.typed)
             if stores:  # of several stores: the schemas of the first

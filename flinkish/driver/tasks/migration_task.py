@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flinkish.driver.migration.savepoint_migration import write_rewritten
@@ -41,8 +42,8 @@ def migrate(migration: Migration, progress_path: str) -> MigrationResult:
     check_files(savepoint)
     header, owner = savepoint.header, migration.owner
     session = _session()
-    with scratch_directory(migration.target, header.job_id, owner) as scratch:
-        info, operators = write_rewritten(
+    with scratch_directory(migration.target, header.job.job_id, owner) as scratch:
+        written, operators = write_rewritten(
             session.sparkContext,
             savepoint,
             migration,
@@ -52,7 +53,7 @@ def migrate(migration: Migration, progress_path: str) -> MigrationResult:
             reporter=SilentSavepointReporter(),
             progress=_Progress(progress_path),
         )
-    return MigrationResult(info.to_result(), info.to_record(), tuple(operators))
+    return MigrationResult(written, tuple(operators))
 
 
 def _session() -> Any:
@@ -72,15 +73,11 @@ class _Progress:
 
 
 def _job(savepoint: OpenSavepoint, owner: str | None, *, instead: bool) -> SavepointJob:
-    header = savepoint.header
-    return SavepointJob(
-        job_id=header.job_id,
-        name=header.job_name,
-        spark_version=header.spark_version,
-        python_version=header.python_version,
-        program=header.program,
-        restored_from=header.restored_from if instead else savepoint.path,
+    job = savepoint.header.job
+    return replace(
+        job,
+        flinkish_version=None,
+        host=None,
+        restored_from=job.restored_from if instead else savepoint.path,
         owner=owner,
-        left_out=header.left_out,
-        complete=header.complete,
     )

@@ -95,9 +95,9 @@ def _decimals(arrow: Any, values: list[Any]) -> Any:
     )
     words = np.ascontiguousarray(np.frombuffer(wide, np.uint8).reshape(-1, 16)[:, ::-1])
     validity = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
-    made = pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(words)])
-    made.validate(full=True)  # no value has more digits than the type
-    return made
+    decimals = pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(words)])
+    decimals.validate(full=True)  # no value has more digits than the type
+    return decimals
 
 
 def _optional(data_type: DataType, names: Iterator[str]) -> Wire:

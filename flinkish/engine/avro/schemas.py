@@ -96,17 +96,17 @@ def unique_names(
     """
     originals = list(names)
     taken = {name for name in originals if clean(name) == name}
-    given: set[str] = set()
-    found = []
+    used: set[str] = set()
+    unique = []
     for original in originals:
         name = wanted = clean(original)
         number = 1
-        while name in given or (name in taken and name != original):
+        while name in used or (name in taken and name != original):
             number += 1
             name = f"{wanted}_{number}"
-        given.add(name)
-        found.append(name)
-    return tuple(found)
+        used.add(name)
+        unique.append(name)
+    return tuple(unique)
 
 
 def avro_schema(struct: Struct, name: str) -> dict[str, Any]:

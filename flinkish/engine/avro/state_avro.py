@@ -97,9 +97,9 @@ def row_schema(key: Struct, value: Struct | None, *, lists: bool = False) -> dic
     fields = [{"name": "key", "type": avro_schema(key, f"{_NAME}.key")}]
     if value is not None:
         name = f"{_NAME}.value"
-        made: Any = avro_schema(value, f"{name}.element" if lists else name)
+        schema: Any = avro_schema(value, f"{name}.element" if lists else name)
         fields.append(
-            {"name": "value", "type": {"type": "array", "items": made} if lists else made}
+            {"name": "value", "type": {"type": "array", "items": schema} if lists else schema}
         )
     return {"type": "record", "name": _NAME, "fields": fields}
 

@@ -79,9 +79,9 @@ class Recode:
     def run(self, array: Any) -> Any:
         try:
             many = getattr(self.function, "many", None)
-            found = None if many is None else many(array)
-            if found is not None:
-                return found
+            recoded = None if many is None else many(array)
+            if recoded is not None:
+                return recoded
             values = [None if v is None else self.function(v) for v in array.to_pylist()]
         except Exception as error:  # the function is the caller's: it may raise anything
             raise CannotEvolve(f"{self.path}: {error}") from error

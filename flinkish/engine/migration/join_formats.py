@@ -125,13 +125,13 @@ def _regrouped(
 
 def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:
     """Return the migration of the family of rows that are made from the rows of ``family``."""
-    made = regroup.made
+    layout = regroup.made
     fields = list(family.before.key["fields"][:-1])
-    last = {JoinLayout.INDEXED: [_INDEX], JoinLayout.COUNTS: []}.get(made, [_EVENT_TIME])
+    last = {JoinLayout.INDEXED: [_INDEX], JoinLayout.COUNTS: []}.get(layout, [_EVENT_TIME])
     key = {**family.before.key, "fields": [*fields, *last]}
-    form = RowForm(key, COUNT_VALUE, _encoder(_ENCODERS[made]), framed=True)
-    if made in (JoinLayout.COUNTS, JoinLayout.TIMES):
-        value = COUNT_VALUE if made is JoinLayout.COUNTS else TIMES_VALUE
+    form = RowForm(key, COUNT_VALUE, _encoder(_ENCODERS[layout]), framed=True)
+    if layout in (JoinLayout.COUNTS, JoinLayout.TIMES):
+        value = COUNT_VALUE if layout is JoinLayout.COUNTS else TIMES_VALUE
         before = replace(form, value=value)
         after = replace(before, framed=family.after.framed)
         return FamilyMigration(

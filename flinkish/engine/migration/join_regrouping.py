@@ -112,31 +112,33 @@ class _Exploding:
         except BadEncoding as error:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
         firsts: list[int] = []
-        done: list[tuple[bytes, int]] = []
+        counted: list[tuple[bytes, int]] = []
         for key, rows in zip(keys, lists, strict=True):
             own = key[:-_TIME_BYTES]
             if own != self._key:
                 if self._key is not None:
-                    done.append((self._key, self._count))
+                    counted.append((self._key, self._count))
                 self._key, self._count = own, 0
             firsts.append(self._count)
             self._count += len(rows)
         if self._counts:
-            if done:
-                counts = [_count(count) for _, count in done]
-                yield RowBlock(self._family, [key for key, _ in done], counts, framed=True)
+            if counted:
+                counts = [_count(count) for _, count in counted]
+                yield RowBlock(self._family, [key for key, _ in counted], counts, framed=True)
             return
         lengths = np.fromiter(map(len, lists), np.int64, len(lists))
         starts = np.cumsum(lengths) - lengths
         indexes = np.arange(lengths.sum()) + np.repeat(np.array(firsts) - starts, lengths)
         columns = self._source.decode(keys, framed=True, name=self._name)
         repeated = columns.take(pa.array(np.repeat(np.arange(len(lists)), lengths)))
-        made = pa.RecordBatch.from_arrays(
+        values_batch = pa.RecordBatch.from_arrays(
             [*repeated.columns[:-1], pa.array(indexes, pa.int64())],
             schema=self._target.whole.schema,
         )
         framed = [frame_row(row) for rows in lists for row in rows]
-        yield RowBlock(self._family, self._target.encode(made, framed=True), framed, framed=True)
+        yield RowBlock(
+            self._family, self._target.encode(values_batch, framed=True), framed, framed=True
+        )
 
 
 class _Collecting:
@@ -161,10 +163,10 @@ class _Collecting:
         indexes = columns.column(columns.num_columns - 1)
         rows = [value[1:] for value in block.values] if block.framed else block.values
         times = self._times_of(rows, columns, indexes)
-        made = pa.RecordBatch.from_arrays(
+        batch = pa.RecordBatch.from_arrays(
             [*columns.columns[:-1], times], schema=self._target.whole.schema
         )
-        keys = self._target.encode(made, framed=True)
+        keys = self._target.encode(batch, framed=True)
         numbers = map(_INDEX.pack, indexes.to_pylist())
         sort_keys = [key + number for key, number in zip(keys, numbers, strict=True)]
         self._sorter.put(sort_keys, [b""] * len(rows) if self._times else rows)

@@ -51,9 +51,9 @@ class Packer:
             pa.array(values, pa.large_binary()).take(pa.array(order)),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-        found, starts = np.unique(arranged, return_index=True)
+        present, starts = np.unique(arranged, return_index=True)
         ends = [*starts[1:].tolist(), len(arranged)]
-        for partition, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+        for partition, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
             held = self._held.setdefault((first + partition, family), [])
             held.append(batch.slice(start, end - start))
         self._bytes += batch.nbytes + _ROW_OVERHEAD * len(keys)

@@ -211,7 +211,7 @@ def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFa
     for source in move.stores:
         lists = list_families(move.operator, store_of(move.operator, source.source))
         for family in source.families if source.target == store else ():
-            made = CanonicalFamily(
+            canonical = CanonicalFamily(
                 store=store,
                 name=family.target if families.ids else DEFAULT_FAMILY,
                 key=family.after.key,
@@ -220,7 +220,7 @@ def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFa
                 lists=_is_list(family, lists),
                 internal=family.target in families.internal,
             )
-            by_name.setdefault(family.target, made)
+            by_name.setdefault(family.target, canonical)
     return list(by_name.values())
 
 

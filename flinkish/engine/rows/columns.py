@@ -221,10 +221,10 @@ def _decimals(memory: Memory, slots: Slots) -> Any:
     order = np.arange(16)
     inside = order < pieces.size[:, None]
     places = np.where(inside, pieces.start[:, None] + pieces.size[:, None] - 1 - order, 0)
-    found = memory.bytes[places]
+    digits = memory.bytes[places]
     first = memory.bytes[np.where(slots.null, 0, pieces.start)]
     sign = np.where((first & 0x80 != 0) & ~slots.null, 0xFF, 0).astype(np.uint8)
-    return np.where(inside, found, sign[:, None])
+    return np.where(inside, digits, sign[:, None])
 
 
 def _intervals(memory: Memory, pieces: Pieces) -> Any:
@@ -234,8 +234,8 @@ def _intervals(memory: Memory, pieces: Pieces) -> Any:
     for field, place in zip(INTERVAL_ARROW, (0, 4, 8), strict=True):
         width = field.type.bit_width // 8
         at = np.where(pieces.null, 0, start + place)
-        found = memory.words(width, at)
-        children.append(_array(field.type, pieces.null, found))
+        words = memory.words(width, at)
+        children.append(_array(field.type, pieces.null, words))
     return _nested(INTERVAL_ARROW, pieces.null, children)
 
 
@@ -243,8 +243,8 @@ def _variants(memory: Memory, pieces: Pieces) -> Any:
     """Decode variants: int32 size of the value | the value | its metadata."""
     memory.check(~pieces.null & (pieces.size < 4), pieces.start, "a variant without its size")
     at = np.where(pieces.null, 0, pieces.start)
-    found = memory.words(4, at)
-    size = np.where(pieces.null, 0, found.view(np.int32).astype(np.int64))
+    words = memory.words(4, at)
+    size = np.where(pieces.null, 0, words.view(np.int32).astype(np.int64))
     rest = np.where(pieces.null, 0, pieces.size - 4)
     memory.check((size < 0) | (size > rest), pieces.start, "a variant larger than its bytes")
     value = Pieces(pieces.start + 4, size, pieces.null)

@@ -224,11 +224,11 @@ def _check_framed_values(values: Sequence[bytes], shape: RowShape) -> tuple[int,
     owners: list[int] = []
     for index, value in enumerate(values):
         try:
-            found = split_value(value)
+            parts = split_value(value)
         except BadEncoding as error:
             return index, f"value: {error}"
-        rows.extend(found)
-        owners.extend([index] * len(found))
+        rows.extend(parts)
+        owners.extend([index] * len(parts))
     wrong = check_rows(rows, shape)
     return _named("value", (owners[wrong[0]], wrong[1]) if wrong else None)
 

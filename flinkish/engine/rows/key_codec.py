@@ -113,13 +113,13 @@ class KeyCodec:
         rows = []
         for index, key in enumerate(keys):
             try:
-                found = split_key(key, self.encoder)
+                parts = split_key(key, self.encoder)
             except BadEncoding as error:
                 raise StateFormatError(name, None, f"key {index} of a block: {error}") from error
-            if len(found) != len(self.parts):
-                reason = f"{len(found)} rows in place of {len(self.parts)}"
+            if len(parts) != len(self.parts):
+                reason = f"{len(parts)} rows in place of {len(self.parts)}"
                 raise StateFormatError(name, None, f"key {index} of a block: {reason}")
-            rows.append(found)
+            rows.append(parts)
         return rows
 
 
@@ -191,18 +191,18 @@ def _from_sortable(column: Any, field: Field, name: str) -> Any:
         raise StateFormatError(name, None, reason)
     data = np.frombuffer(b"".join(values), np.uint8).reshape(-1, width + 1)
     marker = data[:, 0]
-    found = np.ascontiguousarray(data[:, :0:-1]).view(f"<u{width}")[:, 0]
+    words = np.ascontiguousarray(data[:, :0:-1]).view(f"<u{width}")[:, 0]
     if _is_float(field.type):
-        found = np.where(marker == _NEGATIVE, ~found, found)
-    negative = found >> np.array(8 * width - 1, found.dtype) != 0
+        words = np.where(marker == _NEGATIVE, ~words, words)
+    negative = words >> np.array(8 * width - 1, words.dtype) != 0
     null = marker == _NULL
     expected = np.where(null, _NULL, np.where(negative, _NEGATIVE, _POSITIVE))
-    if (marker != expected).any() or found[null].any():
+    if (marker != expected).any() or words[null].any():
         reason = f"the marker of the column {field.name!r} of a range is wrong"
         raise StateFormatError(name, None, reason)
     validity = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
     arrow = codec_of(Struct((field,))).schema.field(0).type
-    return pa.Array.from_buffers(arrow, len(null), [validity, pa.py_buffer(found)])
+    return pa.Array.from_buffers(arrow, len(null), [validity, pa.py_buffer(words)])
 
 
 def _to_sortable(column: Any, field: Field) -> Any:
@@ -211,14 +211,14 @@ def _to_sortable(column: Any, field: Field) -> Any:
     column = column.cast(arrow)
     null = column.is_null().to_numpy(zero_copy_only=False)
     buffer = np.frombuffer(column.buffers()[1] or b"", f"<u{width}")
-    found = buffer[column.offset : column.offset + len(column)]
-    negative = found >> np.array(8 * width - 1, found.dtype) != 0
+    words = buffer[column.offset : column.offset + len(column)]
+    negative = words >> np.array(8 * width - 1, words.dtype) != 0
     if _is_float(field.type):
-        found = np.where(negative, ~found, found)
-    found = np.where(null, found.dtype.type(0), found)
+        words = np.where(negative, ~words, words)
+    words = np.where(null, words.dtype.type(0), words)
     data = np.empty((len(null), width + 1), np.uint8)
     data[:, 0] = np.where(null, _NULL, np.where(negative, _NEGATIVE, _POSITIVE))
-    data[:, 1:] = np.ascontiguousarray(found).view(np.uint8).reshape(-1, width)[:, ::-1]
+    data[:, 1:] = np.ascontiguousarray(words).view(np.uint8).reshape(-1, width)[:, ::-1]
     offsets = np.arange(len(null) + 1, dtype=np.int32) * (width + 1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(null), buffers)
@@ -231,8 +231,8 @@ def _timestamps(keys: Sequence[bytes], encoder: str) -> Any:
     """
     first = encoder == TIMESTAMP_PREFIX
     pieces = [key[:_TIMESTAMP_BYTES] if first else key[-_TIMESTAMP_BYTES:] for key in keys]
-    found = np.frombuffer(b"".join(pieces), ">u8").astype(np.uint64) ^ np.uint64(_SIGN)
-    return pa.array(found.view(np.int64))
+    micros = np.frombuffer(b"".join(pieces), ">u8").astype(np.uint64) ^ np.uint64(_SIGN)
+    return pa.array(micros.view(np.int64))
 
 
 def _with_timestamps(encoder: str, rows: list[bytes], column: Any) -> list[bytes]:

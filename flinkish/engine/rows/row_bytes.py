@@ -156,12 +156,12 @@ def _slots(data_type: DataType, values: Any, null: Any) -> Any:
         low, high = wide[:, 0], wide[:, 1]
         if ((high != low >> 63) & ~null).any():
             raise CannotEncode(f"a value has more than {data_type.precision} digits")
-        found = low.view(np.uint64)
+        words = low.view(np.uint64)
     elif data_type == Fixed("boolean", 1):
-        found = values.fill_null(False).to_numpy(zero_copy_only=False)
+        words = values.fill_null(False).to_numpy(zero_copy_only=False)
     else:
-        found = _numbers(values, f"<u{element_width(data_type)}")
-    return np.where(null, 0, found).astype(np.uint64)
+        words = _numbers(values, f"<u{element_width(data_type)}")
+    return np.where(null, 0, words).astype(np.uint64)
 
 
 def _wide(values: Any) -> Any:
@@ -198,10 +198,10 @@ def _tail(data_type: DataType, values: Any, null: Any, *, in_row: bool) -> _Tail
 
 def _contents(values: Any, null: Any) -> tuple[Any, Any]:
     """Return strings or binaries and their sizes; a null is empty."""
-    found = pa.Array.from_buffers(pa.binary(), len(values), values.buffers(), offset=values.offset)
+    binary = pa.Array.from_buffers(pa.binary(), len(values), values.buffers(), offset=values.offset)
     if null.any():
-        found = found.fill_null(b"")
-    return found, _lengths(found)
+        binary = binary.fill_null(b"")
+    return binary, _lengths(binary)
 
 
 def _lengths(values: Any) -> Any:

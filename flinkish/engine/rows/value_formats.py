@@ -77,9 +77,9 @@ def group_format(
         with_timeout = _ends_with_timeout(fields)
         nested = {**schema, "fields": fields[:-1] if with_timeout else fields}
         group = {"name": GROUP_STATE, "type": nested, "nullable": True, "metadata": {}}
-        made = [group, {**fields[-1], "type": "long"}] if with_timeout else [group]
+        fields_of_value = [group, {**fields[-1], "type": "long"}] if with_timeout else [group]
         how = Reshape.NEST_WITH_TIMEOUT if with_timeout else Reshape.NEST
-        return how, {**schema, "fields": made}
+        return how, {**schema, "fields": fields_of_value}
     if (old, new) == ("2", "1"):
         names = [field["name"] for field in fields]
         state = fields[0]["type"] if fields else None

@@ -269,10 +269,10 @@ def _flag(value: bool) -> str:
 def _check(state: AvroState, family: CanonicalFamily, version: int) -> None:
     """Check that a file belongs to the family, by its header."""
     metadata = state.metadata
-    found = tuple(metadata.get(name) for name in ("state.store", _FAMILY, _VERSION))
+    named = tuple(metadata.get(name) for name in ("state.store", _FAMILY, _VERSION))
     expected = (family.store, family.name, str(version))
-    if found != expected:
-        reason = f"it is of (store, family, version) {found}, not of {expected}"
+    if named != expected:
+        reason = f"it is of (store, family, version) {named}, not of {expected}"
         raise StateFormatError(family.file, 0, reason)
     if (metadata.get(LISTS_KEY) == "true") != family.lists:
         reason = "its values are lists" if not family.lists else "its values are not lists"

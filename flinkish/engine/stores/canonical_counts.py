@@ -65,11 +65,11 @@ def read_counts(files: StoreFiles) -> dict[str, FileCounts]:
     text = read_small(files, COUNTS)
     try:
         parsed = parse_json(text)
-        found, version = str(parsed["format"]), int(parsed["version"])
+        written, version = str(parsed["format"]), int(parsed["version"])
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise StateFormatError(COUNTS, None, "damaged counts of rows") from error
-    if found != FORMAT:
-        reason = f"version {found} of canonical state: only {FORMAT} is read; use a newer release"
+    if written != FORMAT:
+        reason = f"version {written} of canonical state: only {FORMAT} is read; use a newer release"
         raise UnsupportedState(COUNTS, None, reason)
     if version != files.version:
         reason = f"the state is of version {version}, not {files.version}"

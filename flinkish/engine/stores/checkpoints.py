@@ -147,8 +147,8 @@ def read_checkpoint(source: StateSource, batch: int | None = None) -> Checkpoint
     offsets, commit = f"{OFFSETS}/{chosen}", f"{COMMITS}/{chosen}"
     if chosen not in committed:
         raise MissingStateFile(commit, None, f"there is no commit of batch {chosen}")
-    pins = parse_offsets(read_bytes(source, offsets), offsets).pins
-    ids = parse_commit(read_bytes(source, commit), commit).state_ids
+    pins = parse_offsets(_required(source, offsets), offsets).pins
+    ids = parse_commit(_required(source, commit), commit).state_ids
     return CheckpointState(chosen, pins, read_operators(source, chosen, pins, ids))
 
 
@@ -215,6 +215,13 @@ def _backend(source: StateSource, directory: str, pins: Mapping[str, str]) -> st
     return known_backend(pins, "")
 
 
+def _required(source: StateSource, path: str, what: str = "the file") -> bytes:
+    try:
+        return read_bytes(source, path)
+    except FileNotFoundError as error:
+        raise MissingStateFile(path, None, f"{what} is missing") from error
+
+
 def _metadata(
     source: StateSource, root: str, batch: int
 ) -> tuple[str | None, OperatorMetadata | None]:
@@ -230,10 +237,7 @@ def _store(
     source: StateSource, root: str, name: str, metadata: OperatorMetadata | None
 ) -> StoreState:
     path = state_layout.schema_path(metadata, name)
-    try:
-        data = read_bytes(source, f"{root}/{path}")
-    except FileNotFoundError as error:
-        raise StateFormatError(f"{root}/{path}", None, "the state schema is missing") from error
+    data = _required(source, f"{root}/{path}", "the state schema")
     families = parse_schema_file(data, f"{root}/{path}")
     version = schema_version(data, f"{root}/{path}")
     return StoreState(name, state_layout.store_directory(name), families, path, version)

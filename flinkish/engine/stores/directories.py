@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import BinaryIO, Protocol
 
-from flinkish.engine.bounds import MAX_SMALL
+from flinkish.engine.bounds import MAX_SMALL, read_up_to
 from flinkish.engine.errors import StateFormatError
-from flinkish.engine.stores.regular_files import NotRegular, open_regular, read_up_to
 from flinkish.storage.deletion import remove_tree
 from flinkish.storage.directory import StorageDirectory
+from flinkish.storage.errors import NotRegular
 
 
 class StateSource(Protocol):
@@ -53,10 +53,6 @@ class LocalDirectory(StorageDirectory):
 
     def _at(self, path: str) -> str:
         return StorageDirectory(os.path.abspath(self.root))._at(path)
-
-    def open(self, path: str) -> BinaryIO:
-        """Open a regular file for reading; raise FileNotFoundError if it does not exist."""
-        return open_regular(self._at(path))
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with its content; do nothing if it does not exist."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from flinkish.engine.bounds import MAX_SMALL
+from flinkish.engine.bounds import MAX_SMALL, read_up_to
 from flinkish.engine.errors import MissingStateFile, StateFormatError
-from flinkish.engine.stores.regular_files import NotRegular, open_regular, read_up_to
+from flinkish.storage.errors import NotRegular
+from flinkish.storage.local import open_file
 
 UNSAFE_ROW: Final = "unsaferow"
 
@@ -58,7 +59,7 @@ def local_store(
     root = os.path.abspath(directory)
 
     def open_local(name: str) -> BinaryIO:
-        return open_regular(os.path.join(root, name))
+        return open_file(os.path.join(root, name))
 
     return StoreFiles(
         names=tuple(sorted(os.listdir(root))) if os.path.isdir(root) else (),

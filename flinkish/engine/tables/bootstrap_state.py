@@ -92,8 +92,8 @@ def write_state(
     for table, frame in states:
         _check_types(table, frame)
         encode = EncodeRows(job, table)
-        made = frame.select("key", "value").mapInArrow(_arrow(encode), PIECES)
-        encoded.append(made.rdd.map(_pair))
+        encoded_rows = frame.select("key", "value").mapInArrow(_arrow(encode), PIECES)
+        encoded.append(encoded_rows.rdd.map(_pair))
     context = encoded[0].context
     written = run_bootstrap(context, job, context.union(encoded))
     partitions = target_state.partitions if target_state and target_state.partitions else None

@@ -117,12 +117,12 @@ def state_tables(operator: OperatorState) -> tuple[StateTable, ...]:
             operator,
             store,
             family,
-            lists=found.lists or family.name.endswith(_LISTS_TOO),
-            state_key=found.key_struct,
-            state_value=found.value_struct,
+            lists=shape.lists or family.name.endswith(_LISTS_TOO),
+            state_key=shape.key_struct,
+            state_value=shape.value_struct,
         )
         for store in operator.stores
-        for family, found in zip(store.families, families_of(operator, store), strict=True)
+        for family, shape in zip(store.families, families_of(operator, store), strict=True)
     )
 
 

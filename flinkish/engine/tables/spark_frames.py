@@ -89,7 +89,7 @@ def read_table_on(
     goal = pa.schema(
         [
             pa.field("partition", pa.int32()),
-            *(pa.field(name, arrow_type(found)) for name, found in session_types(table)),
+            *(pa.field(name, arrow_type(spark_type)) for name, spark_type in session_types(table)),
         ]
     )
     chosen = tuple(range(table.operator.partitions) if partitions is None else partitions)
@@ -97,8 +97,8 @@ def read_table_on(
     def read(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:
             mine = [chosen[number] for number in batch.column(0).to_pylist()]
-            for found in read_table(source, table, mine):
-                yield _cast(found, goal)
+            for record_batch in read_table(source, table, mine):
+                yield _cast(record_batch, goal)
 
     tasks = session.range(0, len(chosen), 1, max(len(chosen), 1))
     return tasks.mapInArrow(read, spark_schema(table))
@@ -171,10 +171,10 @@ def computed(action: Callable[[], _T]) -> _T:
     try:
         return action()
     except Exception as error:
-        found = error_in(error)
-        if found is None:
+        cause = error_in(error)
+        if cause is None:
             raise
-        raise found from error
+        raise cause from error
 
 
 def json_rows(frame: Any) -> list[dict[str, Any]]:
@@ -188,5 +188,5 @@ def json_rows(frame: Any) -> list[dict[str, Any]]:
             rows = [json.dumps(row) for row in plain_rows(batch)]
             yield pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], names=["row"])
 
-    found = computed(frame.mapInArrow(texts, "row string").collect)
-    return [json.loads(row[0]) for row in found]
+    texts_of_rows = computed(frame.mapInArrow(texts, "row string").collect)
+    return [json.loads(row[0]) for row in texts_of_rows]

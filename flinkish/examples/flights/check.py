@@ -136,8 +136,8 @@ def written_rows(spark: SparkSession, output: Path, last_v1_batch: int) -> list[
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the output of a stream of all days; the command line of this module."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if len(given) != 3:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if len(words) != 3:
         print("usage: ...flights.check DATA OUTPUT LAST_V1_BATCH", file=sys.stderr)
         return 2
     spark = (
@@ -151,8 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         outcome = compare(
-            expected_rows(spark, Path(given[0])),
-            written_rows(spark, Path(given[1]), int(given[2])),
+            expected_rows(spark, Path(words[0])),
+            written_rows(spark, Path(words[1]), int(words[2])),
         )
     finally:
         spark.stop()

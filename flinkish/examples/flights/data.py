@@ -165,11 +165,11 @@ def prepare(directory: Path, *, last_day: str | None = None) -> FlightData:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files into the directory named on the command line."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if len(given) != 1:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if len(words) != 1:
         print("usage: python -m flinkish.examples.flights.data DIRECTORY", file=sys.stderr)
         return 2
-    data = prepare(Path(given[0]))
+    data = prepare(Path(words[0]))
     print(
         f"{data.rows:,} departures in {data.days} day files, {data.repeated:,} of them delivered "
         f"twice, {data.bytes / 1e6:.1f} MB: {data.departures}"

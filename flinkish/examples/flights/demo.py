@@ -70,7 +70,7 @@ class Shell:
         """
         if show:
             print(f"\n$ flinkish {shlex.join(arguments)}", flush=True)
-        done = subprocess.run(
+        process = subprocess.run(
             # The console script that was installed along with this interpreter.
             [str(Path(sys.executable).with_name("flinkish")), *arguments],
             cwd=self.directory,
@@ -81,11 +81,11 @@ class Shell:
             stderr=subprocess.STDOUT if show else subprocess.PIPE,
             text=True,
         )
-        if show or done.returncode != 0:
-            print(done.stdout + (done.stderr or ""), end="", flush=True)
-        if done.returncode != 0:
-            raise DemoError(f"flinkish {arguments[0]} ended with exit status {done.returncode}")
-        return done.stdout
+        if show or process.returncode != 0:
+            print(process.stdout + (process.stderr or ""), end="", flush=True)
+        if process.returncode != 0:
+            raise DemoError(f"flinkish {arguments[0]} ended with exit status {process.returncode}")
+        return process.stdout
 
     def status(self, job: str) -> dict[str, Any]:
         """Return the job as ``flinkish status --json`` shows it."""
@@ -121,8 +121,8 @@ def run(directory: Path, files_per_trigger: int) -> bool:
         say("Stop it with a savepoint")
         shell.flinkish("stop", "delays_v1", "-p", "savepoints")
         (stopped,) = savepoints(directory) - first
-        shown = json.loads(shell.flinkish("savepoint", "show", stopped, "--json", show=False))
-        last_v1_batch = int(shown["savepoint"]["queries"][0]["batch_id"])
+        document = json.loads(shell.flinkish("savepoint", "show", stopped, "--json", show=False))
+        last_v1_batch = int(document["savepoint"]["queries"][0]["batch_id"])
         shell.flinkish("savepoint", "show", stopped)
 
         say("Resume from it as version 2: a fixed mean, a column more, airlines' names")
@@ -163,17 +163,17 @@ def wait(
     if report:
         say(f"Wait until the watermark has passed {watermark}Z (flinkish status --json)")
     while time.monotonic() < deadline:
-        found = shell.status(job)
-        if found["state"] != "RUNNING":
-            raise DemoError(f"job {job} is {found['state']}: {found.get('failure')}")
-        for query in found["queries"]:
-            done, now = query["batch_id"], query["watermark"] or ""
-            if (batch is not None and done is not None and done >= batch) or (
+        status = shell.status(job)
+        if status["state"] != "RUNNING":
+            raise DemoError(f"job {job} is {status['state']}: {status.get('failure')}")
+        for query in status["queries"]:
+            committed, now = query["batch_id"], query["watermark"] or ""
+            if (batch is not None and committed is not None and committed >= batch) or (
                 watermark is not None and now >= watermark
             ):
                 return
             if report and time.monotonic() - reported >= 5:
-                print(f"  batch {done}, watermark {now}", flush=True)
+                print(f"  batch {committed}, watermark {now}", flush=True)
                 reported = time.monotonic()
         time.sleep(1.0)
     raise DemoError(f"job {job} did not get as far as expected in time")
@@ -181,8 +181,8 @@ def wait(
 
 def savepoints(directory: Path) -> set[str]:
     """Return the savepoints taken so far, as paths relative to ``directory``."""
-    found = (directory / "savepoints").glob("savepoint-*/_metadata")
-    return {str(path.parent.relative_to(directory)) for path in found}
+    files = (directory / "savepoints").glob("savepoint-*/_metadata")
+    return {str(path.parent.relative_to(directory)) for path in files}
 
 
 def program_difference(directory: Path) -> str:
@@ -212,7 +212,7 @@ def compare(directory: Path, last_v1_batch: int) -> bool:
 
     Spark's log lines are shown only when the comparison itself fails.
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [
             *(sys.executable, "-m", "flinkish.examples.flights.check"),
             *(str(directory / "flights"), str(directory / "results"), str(last_v1_batch)),
@@ -221,11 +221,11 @@ def compare(directory: Path, last_v1_batch: int) -> bool:
         capture_output=True,
         text=True,
     )
-    print(done.stdout, end="")
-    if done.returncode not in (0, 1) or not done.stdout:
-        print(done.stderr, end="")
-        raise DemoError(f"the comparison ended with exit status {done.returncode}")
-    return done.returncode == 0
+    print(process.stdout, end="")
+    if process.returncode not in (0, 1) or not process.stdout:
+        print(process.stderr, end="")
+        raise DemoError(f"the comparison ended with exit status {process.returncode}")
+    return process.returncode == 0
 
 
 def say(text: str) -> None:

@@ -108,12 +108,12 @@ def generated_v3(graph: OperatorGraph) -> dict[int, str]:
 
     def assign(key: int, start: bytes, inputs: Iterable[int]) -> None:
         folded = [ids[source] for source in inputs]
-        found = _fold(murmur3_128(start), folded)
-        while found in taken:
+        id_ = _fold(murmur3_128(start), folded)
+        while id_ in taken:
             start += _int(-1)
-            found = _fold(murmur3_128(start), folded)
-        taken.add(found)
-        ids[key] = found
+            id_ = _fold(murmur3_128(start), folded)
+        taken.add(id_)
+        ids[key] = id_
 
     anchors, inputs, outputs = _skeleton(graph)
     for n, key in enumerate(_hashing_order(graph.sources, inputs, outputs)):
@@ -220,12 +220,12 @@ def _nearest(
 
     ``order`` lists a node's ``neighbours`` before the node.
     """
-    found: dict[int, Sequence[int]] = {}
+    nearest: dict[int, Sequence[int]] = {}
     for key in order:
-        found[key] = (
-            [key] if key in anchors else _once(a for near in neighbours(key) for a in found[near])
+        nearest[key] = (
+            [key] if key in anchors else _once(a for near in neighbours(key) for a in nearest[near])
         )
-    return found
+    return nearest
 
 
 def _once(values: Iterable[int]) -> list[int]:

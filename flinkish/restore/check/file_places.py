@@ -15,16 +15,17 @@ from flinkish import storage
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offsets
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.source_logs import log_offset
+from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
+from flinkish.connectors.files.positions import base_of, has_pattern, without_pattern
+from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
+from flinkish.connectors.source_plan import FileMove
+from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.check.file_listing import TooManyDirectories, files_below
 from flinkish.restore.check.source_files import Directories, named_files
 from flinkish.restore.materialize.source_checkpoints import parsed, read_logs
 from flinkish.restore.materialize.source_logs import ReadFile, same_form
-from flinkish.restore.plan.file_ages import AgedFile, age_before, file_ages, max_age_of
-from flinkish.restore.plan.file_positions import base_of, has_pattern, without_pattern
-from flinkish.restore.plan.source_row import NO_AGES, Cleaned, FileAges, FileMove, FileReading
 from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_inputs import SavedSource
 from flinkish.storage.listing import FileEntry
 
 
@@ -36,6 +37,7 @@ def file_reading(
     options: Mapping[str, str],
     *,
     archive: str | None = None,
+    unlisted: str = "",
     gone_on: int | None = None,
 ) -> FileReading | None:
     """Return where the files of a saved position are.
@@ -52,6 +54,8 @@ def file_reading(
         The source's options, by their names in lower case.
     archive
         The URL of the directory to which the source moves files that it has read.
+    unlisted
+        The directory that the savepoint names for that, if it is another one.
     gone_on
         The newest batch of another run of the query, if it is later than the savepoint's.
 
@@ -97,7 +101,15 @@ def file_reading(
     return replace(
         found,
         ages=_ages(found, files, saved, there, options, deep=deep),
-        cleaned=_cleaned(files, there, archive, saved.options or options, gone_on, deep=deep),
+        cleaned=_cleaned(
+            files,
+            there,
+            archive,
+            unlisted,
+            saved.options or options,
+            gone_on,
+            deep=deep,
+        ),
     )
 
 
@@ -168,6 +180,7 @@ def _cleaned(
     read: Sequence[ReadFile],
     place: _Place,
     archive: str | None,
+    unlisted: str,
     options: Mapping[str, str],
     gone_on: int | None,
     *,
@@ -180,14 +193,18 @@ def _cleaned(
     mode = options.get("cleansource", "off").strip().lower()
     if mode not in ("archive", "delete"):
         return None
-    if archive is not None and gone_on is None and not archive.startswith("file:"):
-        return None
+    if mode == "delete":
+        archive, unlisted = None, ""
+    remote = archive is not None and not archive.startswith("file:")
+    listed = None if archive is None or (remote and gone_on is None) else archive
     known = {unquote(each.path) for each in read}
-    there = None if mode == "delete" or archive is None else place.files(deep=deep, above=archive)
-    if there is None:
-        return None if gone_on is None else Cleaned(mode, gone_on=gone_on)
-    archived = len(there.keys() - known)
-    return Cleaned(mode, archived, unquote(archive or ""), gone_on) if archived else None
+    there = None if listed is None else place.files(deep=deep, above=listed)
+    archived = 0 if there is None else len(there.keys() - known)
+    if archived:
+        return Cleaned(mode, archived, unquote(listed or ""), gone_on=gone_on)
+    if unlisted or (gone_on is not None and there is None):
+        return Cleaned(mode, unlisted=unlisted, gone_on=gone_on)
+    return None
 
 
 def _with_moved(

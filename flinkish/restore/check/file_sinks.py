@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
+from flinkish.connectors.registry import sink_connector
 from flinkish.errors import StorageError
 from flinkish.restore.plan.file_sink_log import batch_of
 from flinkish.restore.plan.sinks import SinkPosition
 from flinkish.storage import is_local, locate
 
 FILE_LOG = "_spark_metadata"
-#: Sinks of Spark and others that keep no batch numbers, or none that flinkish can read.
-NO_LOG = frozenset({"console", "foreach", "foreachbatch", "hudi", "kafka", "memory", "noop"})
+#: Spark's own sinks that keep no batch numbers.
+NO_LOG = frozenset({"console", "foreach", "foreachbatch", "memory", "noop"})
 #: Bytes of an entry that are read to see whether it names a file.
 _HEAD = 256
 
@@ -38,7 +39,7 @@ def keeps_log(format: str | None) -> bool:
         The format that the program passed to ``DataStreamWriter.format``; None is a file format
         (``spark.sql.sources.default``).
     """
-    return (format or "parquet").lower() not in NO_LOG
+    return (format or "parquet").lower() not in NO_LOG and sink_connector(format).keeps_log
 
 
 def file_sink_position(

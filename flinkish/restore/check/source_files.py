@@ -17,6 +17,7 @@ from flinkish import storage
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.checkpoint.format.names import SOURCES
 from flinkish.checkpoint.format.source_logs import log_offset
+from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.materialize import source_logs
 from flinkish.restore.materialize.source_checkpoints import (
@@ -26,7 +27,6 @@ from flinkish.restore.materialize.source_checkpoints import (
     read_logs,
 )
 from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_inputs import SavedSource
 
 #: The most requests for the names in remote directories, of all sources of a query.
 MOST_LISTINGS = 1000

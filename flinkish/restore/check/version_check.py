@@ -15,9 +15,8 @@ from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
 from flinkish.compat.gate import Exit, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
-from flinkish.compat.model import SPARK, Rewrite
+from flinkish.compat.model import SPARK, Rewrite, parse_version
 from flinkish.compat.uses import uses_of
-from flinkish.compat.versions import parse_version
 from flinkish.errors import FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, SparkLimitation, SparkVersions
 from flinkish.restore.materialize.source_checkpoints import read_logs
@@ -64,7 +63,7 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
         judgement = _judge(offers, created, spark)
     except UsageError as error:  # a version that cannot be parsed: a private build
         return _unknown(created, spark, error.message)
-    found = check_versions(judgement)
+    result = check_versions(judgement)
     limitations = (SparkLimitation(one.id, one.text) for one in judgement.limitations)
     versions = SparkVersions(created, spark, judgement.verdict.value, tuple(limitations))
     outcome = {
@@ -72,11 +71,11 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
         Exit.WARNED: RestoreOutcome.WARNING,
         Exit.REFUSED: RestoreOutcome.REFUSED,
     }
-    text = found.message or f"Spark {spark} can resume savepoints of Spark {created}"
+    text = result.message or f"Spark {spark} can resume savepoints of Spark {created}"
     check = Check(
-        CHECK_ID, outcome[found.exit] if found.message else RestoreOutcome.OK, text, found.hint
+        CHECK_ID, outcome[result.exit] if result.message else RestoreOutcome.OK, text, result.hint
     )
-    return Gate(versions, check, found.error())
+    return Gate(versions, check, result.error())
 
 
 def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
@@ -127,11 +126,11 @@ def _unknown(created: str | None, spark: str | None, why: str) -> Gate:
 
 
 def _uses(offers: RestoreSource) -> Sequence[Use]:
-    found: dict[Use, None] = {}
+    uses: dict[Use, None] = {}
     for offer in offers.by_key.values():
         for use in _uses_of(offer):
-            found.setdefault(use)
-    return list(found)
+            uses.setdefault(use)
+    return list(uses)
 
 
 def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
@@ -142,7 +141,7 @@ def _uses_of(offer: RestorableQuery) -> Sequence[Use]:
     return uses_of(
         offer.pins,
         backend=backend_of(offer.pins),
-        kinds=[op.kind for op in offer.query.operators],
+        kinds=[op.state.kind for op in offer.query.operators],
         checkpoint_format=offer.checkpoint_format,
         offset_log_version=log_version,
         changelog=any(path.endswith(".changelog") for path in offer.origin.files),

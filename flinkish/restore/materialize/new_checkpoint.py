@@ -117,9 +117,9 @@ def recorded_files(recipe: Recipe, target: str) -> FileTable:
 
     def recorded() -> Iterator[tuple[str, int, str]]:
         for file in _files(recipe, storage.locate(target)):
-            found = file.origin.recorded.get(file.old) if file.content is None else None
-            if found is not None and is_state_data(file.path):
-                yield file.path, found.size, found.digest
+            record = file.origin.recorded.get(file.old) if file.content is None else None
+            if record is not None and is_state_data(file.path):
+                yield file.path, record.size, record.digest
 
     return FileTable.of(recorded())
 
@@ -146,8 +146,8 @@ def remove_unused(recipe: Recipe, target: str) -> None:
     stays, and is refused by :func:`make_checkpoint`.
     """
     planned = recipe.batch_id + (1 if recipe.replays_planned else 0)
-    found = newest_planned_batch(target), newest_committed_batch(target)
-    if found[0] in (None, planned) and found[1] in (None, recipe.batch_id):
+    newest = newest_planned_batch(target), newest_committed_batch(target)
+    if newest[0] in (None, planned) and newest[1] in (None, recipe.batch_id):
         storage.remove_tree(*storage.split(storage.locate(target)))
 
 
@@ -169,7 +169,7 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
     Where no directory can be renamed (S3), the logs are written last: without them Spark does not
     take an unfinished checkpoint for a checkpoint.
     """
-    made: set[str] = set()
+    directories: set[str] = set()
     snapshots: dict[bytes, str] = {}
     remote = next((d.root for d in recipe.origins if not storage.is_local(d.root)), final)
 
@@ -179,9 +179,9 @@ def _put_all(recipe: Recipe, final: str, building: str) -> None:
     def pieces(files: Iterable[_File]) -> Iterator[tuple[_File, str]]:
         for file in files:
             path = storage.join(building, file.path)
-            if storage.parent(path) not in made:
+            if storage.parent(path) not in directories:
                 storage.make_directory(storage.parent(path))
-                made.add(storage.parent(path))
+                directories.add(storage.parent(path))
             state = file.path.startswith(f"{STATE}/")
             if file.content is not None and state and storage.is_local(path):
                 # Hundreds of empty snapshots have the same content, and syncing each one is slow.
@@ -251,6 +251,8 @@ def _put(file: _File, path: str) -> None:
 def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     """Yield all files of the new checkpoint."""
     base = recipe.origins[recipe.base]
+    if recipe.takes_planned_state:
+        base = replace(base, files=(*base.files, *base.planned_state))
     if recipe.query_id is not None:
         change = partial(with_query_id, query_id=recipe.query_id)
         yield _File(METADATA, base, content=parsed(base, METADATA, change))
@@ -430,16 +432,16 @@ class _Assembly:
         if self._recipe.sources is None:
             yield from self._own_sources()
             return
-        done: dict[str, tuple[int, str]] = {}
+        places: dict[str, tuple[int, str]] = {}
         for source in self._recipe.sources:
             if not isinstance(source, TakenSource):
                 continue
             place = source.origin, source.directory
-            if source.target not in done:  # a DataFrame used twice has two lines, one directory
-                done[source.target] = place
+            if source.target not in places:  # a DataFrame used twice has two lines, one directory
+                places[source.target] = place
                 origin = self._recipe.origins[source.origin]
                 yield from _source(origin, source, fresh.positions[source.target])
-            elif done[source.target] != place:
+            elif places[source.target] != place:
                 raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 

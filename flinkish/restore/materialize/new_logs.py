@@ -50,12 +50,12 @@ class NewLogs:
 
 def givers(recipe: Recipe) -> list[int]:
     """Return the origins that give state or positions (the base, if none does)."""
-    found: set[int] = set()
+    origins: set[int] = set()
     if recipe.states is None or recipe.sources is None:
-        found.add(recipe.base)
-    found |= {s.origin for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
-    found |= {s.origin for s in recipe.sources or () if isinstance(s, TakenSource)}
-    return sorted(found or {recipe.base})
+        origins.add(recipe.base)
+    origins |= {s.origin for s in (recipe.states or {}).values() if isinstance(s, TakenState)}
+    origins |= {s.origin for s in recipe.sources or () if isinstance(s, TakenSource)}
+    return sorted(origins or {recipe.base})
 
 
 def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
@@ -66,10 +66,10 @@ def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tupl
     goes back: they accept rows that they would have dropped as late, and lose none.
     """
     policy = logs[recipe.base].offsets.pins.get(PIN_WATERMARK_POLICY)
-    known = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
+    with_watermark = [logs[i] for i in givers(recipe) if logs[i].commit.next_watermark_ms > 0]
     return (
-        combined_watermark([log.offsets.watermark_ms for log in known], policy),
-        combined_watermark([log.commit.next_watermark_ms for log in known], policy),
+        combined_watermark([log.offsets.watermark_ms for log in with_watermark], policy),
+        combined_watermark([log.commit.next_watermark_ms for log in with_watermark], policy),
     )
 
 
@@ -208,9 +208,9 @@ def _positions(sources: Sequence[object], lines: Sequence[LogLine]) -> dict[str,
 
     Of several entries of one source, the one with a position counts.
     """
-    found: dict[str, str] = {}
+    offsets: dict[str, str] = {}
     for source, line in zip(sources, lines, strict=True):
         if isinstance(source, TakenSource):
-            known = found.get(source.target, NO_OFFSET)
-            found[source.target] = line.offset if known == NO_OFFSET else known
-    return found
+            offset = offsets.get(source.target, NO_OFFSET)
+            offsets[source.target] = line.offset if offset == NO_OFFSET else offset
+    return offsets

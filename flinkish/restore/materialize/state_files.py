@@ -51,8 +51,8 @@ def of_operator(files: Iterable[str], ordinal: int) -> tuple[str, ...]:
 def ordinals(files: Iterable[str]) -> tuple[int, ...]:
     """Return the ordinals of all operators that have files, ascending."""
     parts = (path.split("/", 2) for path in files)
-    found = {part[1] for part in parts if part[0] == STATE and len(part) == 3}
-    return tuple(numbers_among(found))
+    names = {part[1] for part in parts if part[0] == STATE and len(part) == 3}
+    return tuple(numbers_among(names))
 
 
 def is_schema(path: str) -> bool:

@@ -1,7 +1,7 @@
 """Settings on which the keys and values of a state depend, and that have other values now. Pure.
 
 Spark pins the settings of its state stores, not those of its expressions: a key
-``date_format(ts, ...)`` that goes on in another time zone cuts the hours elsewhere, and each of
+``date_format(ts, ...)`` that continues in another time zone cuts the hours elsewhere, and each of
 them is then in the state twice. A savepoint records the settings on which the expressions of each
 operator depend (:class:`~flinkish.operators.state_semantics.Dependence`), and the program that
 starts has its own.
@@ -28,7 +28,6 @@ from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 
 #: The stable ids of the changes.
 SETTINGS_CHANGED = "settings-changed"
-SETTINGS_UNKNOWN = "settings-unknown"
 _NAMES = {TIME_ZONE: "the session's time zone"}
 _UTC = frozenset(
     {
@@ -45,13 +44,9 @@ def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterat
     """Yield a change for each setting on which the state depends and that has changed.
 
     Where the effect is certain, the change is ``partial``: the user has to agree that state from
-    before has other keys or values. A savepoint without the record gives one note where the program
-    depends on a setting.
+    before has other keys or values.
     """
-    if new.settings is None or saved is None or not (saved.keys or saved.values):
-        return
-    if saved.settings is None:
-        yield from _unknown(new.settings)
+    if saved is None:
         return
     before, after = _by_part(saved.settings), _by_part(new.settings)
     changed: dict[tuple[str, bool], list[tuple[Sequence[Dependence], Sequence[Dependence]]]] = {}
@@ -70,7 +65,7 @@ def setting_changes(saved: StateSemantics | None, new: StateSemantics) -> Iterat
 def refuse_in_place(
     name: str, operators: Iterable[tuple[str, StateSemantics | None, StateSemantics]]
 ) -> ConsentNeeded | None:
-    """Return the refusal of a query that goes on in its own checkpoint, or None.
+    """Return the refusal of a query that continues in its own checkpoint, or None.
 
     Parameters
     ----------
@@ -80,18 +75,18 @@ def refuse_in_place(
         The name of each operator, the meaning of its state in the checkpoint, None if it is not
         known, and in the program.
     """
-    found = [
+    changes = [
         (operator, change)
         for operator, before, now in operators
         for change in setting_changes(before, now)
         if change.partial
     ]
-    if not found:
+    if not changes:
         return None
-    flags = dict.fromkeys(f"{ACCEPT_PARTIAL} {shlex.quote(operator)}" for operator, _ in found)
-    advices = dict.fromkeys(change.advice for _, change in found)
+    flags = dict.fromkeys(f"{ACCEPT_PARTIAL} {shlex.quote(operator)}" for operator, _ in changes)
+    advices = dict.fromkeys(change.advice for _, change in changes)
     return ConsentNeeded(
-        f"query '{name}': " + "; ".join(f"{op}: {change.text}" for op, change in found),
+        f"query '{name}': " + "; ".join(f"{op}: {change.text}" for op, change in changes),
         hint="; ".join(
             [*advices, "or take a savepoint of the job, and agree when it is restored: "]
         )
@@ -102,10 +97,10 @@ def refuse_in_place(
 
 def _by_part(settings: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:
     """Return what each part depends on, by setting and part, the certain first."""
-    found: dict[tuple[str, str], list[Dependence]] = {}
+    by_part: dict[tuple[str, str], list[Dependence]] = {}
     for each in sorted(settings, key=lambda each: not each.certain):
-        found.setdefault((each.setting, each.part.casefold()), []).append(each)
-    return found
+        by_part.setdefault((each.setting, each.part.casefold()), []).append(each)
+    return by_part
 
 
 def _values(listed: Iterable[Dependence]) -> set[str]:
@@ -137,8 +132,8 @@ def _change(
         f"{', '.join(parts)} {_effect(setting, several=len(parts) > 1, certain=certain)}"
     )
     value = olds[0].value
-    advice = f"go on with --conf {shlex.quote(f'{setting}={value}')}" + (
-        ", if the program does not set it itself" if certain else ""
+    advice = f"continue with --conf {shlex.quote(f'{setting}={value}')}" + (
+        ", unless the program sets it itself" if certain else ""
     )
     return StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
 
@@ -158,12 +153,12 @@ def _effect(setting: str, *, several: bool, certain: bool) -> str:
     if setting == ANSI:
         return f"{verb} where a value does not fit or cannot be converted"
     if setting == MAP_DEDUP:
-        return f"{verb} where a map has a key twice"
+        return f"{verb} where a map has duplicate keys"
     if setting == TIME_ZONE and not certain:
-        return f"{verb} where the texts name no zone"
+        return f"{verb} where the text does not name a zone"
     if not certain:
         return f"{verb} for some of the values"
-    return f"{verb}, and state from before does not go on with the rows to come"
+    return f"{verb}, so existing state does not match new rows"
 
 
 def _case_changes(
@@ -171,22 +166,22 @@ def _case_changes(
     new: StateSemantics,
     pairs: Sequence[tuple[Sequence[Dependence], Sequence[Dependence]]],
 ) -> Iterator[StateChange]:
-    """Yield what another case sensitivity changes: names that mean other columns now."""
+    """Yield what the changed case sensitivity affects: names that mean other columns now."""
     if not pairs:
         return
     olds, news = pairs[0]
     begins = f"{CASE_SENSITIVE} was {_listed(olds)} and is {_listed(news)}"
-    advice = f"go on with --conf {CASE_SENSITIVE}={olds[0].value}"
+    advice = f"continue with --conf {CASE_SENSITIVE}={olds[0].value}"
     before, after = _origins(saved), _origins(new)
     other = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
     if other:
         each = "; ".join(f"`{n}` was {before[n]} and is {after[n]}" for n in other[:_SHOWN])
-        text = f"{begins}, and names mean other columns: {each}"
-        advice += ", if the program does not set it itself"
+        text = f"{begins}, so names refer to other columns: {each}"
+        advice += ", unless the program sets it itself"
         yield StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
     read = [each[1][0] for each in pairs if each[1][0].part]
     if read:
-        text = f"{begins}: {', '.join(_shown(each) for each in read[:_SHOWN])} is found by its name"
+        text = f"{begins}: {', '.join(_shown(each) for each in read[:_SHOWN])} is looked up by name"
         yield StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice)
 
 
@@ -196,16 +191,3 @@ def _origins(meaning: StateSemantics) -> dict[str, str]:
         for role, columns in roles.items():
             listed += [(f"{role} {part} {each.name.casefold()}".strip(), each) for each in columns]
     return {name: column.origin for name, column in listed}
-
-
-def _unknown(settings: Iterable[Dependence]) -> Iterator[StateChange]:
-    certain = [each for each in settings if each.certain]
-    if not certain:
-        return
-    named = dict.fromkeys(f"{each.setting} ({each.value} now)" for each in certain)
-    first = certain[0]
-    text = (
-        f"{first.part} depends on {' and '.join(named)}, and the savepoint does not say "
-        "with which it was taken"
-    )
-    yield StateChange("", Verdict.AS_IS, SETTINGS_UNKNOWN, text)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import Incompatible
 from flinkish.messages.plan import Verdict
 from flinkish.operators.hasher import HasherVersion
@@ -19,13 +20,7 @@ from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.matching import match_operators
 from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
-from flinkish.restore.source.restore_inputs import (
-    NewQuery,
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)
@@ -65,8 +60,8 @@ class QueryPlan:
         """Whether exactly the base's state is taken, all of it unchanged."""
         if self.operators is None or self.base is None:
             return True
-        saved = {op.ordinal for op in self.base.operators}
-        return {plan.operator.ordinal for plan in self.operators} == saved and all(
+        saved = {op.state.ordinal for op in self.base.operators}
+        return {plan.operator.node.ordinal for plan in self.operators} == saved and all(
             plan.verdict is Verdict.AS_IS and not plan.new_schema for plan in self.operators
         )
 
@@ -123,7 +118,7 @@ def plan_query(
     rules = TypedStateRules(not migrates_lazily, new.modules)
     plans = []
     for operator in new.operators:
-        taken = matches.taken.get(operator.ordinal)
+        taken = matches.taken.get(operator.node.ordinal)
         plans.append(judge_operator(operator, taken, base, partitions, rules))
         if taken is None and base is not None:
             notes.append(

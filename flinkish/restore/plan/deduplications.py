@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import StateChange, Verdict
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
 from flinkish.restore.plan.state_columns import StateColumn, columns_of
@@ -58,7 +58,7 @@ class Conversion:
 
 def is_other_deduplication(new: NewOperator, saved: SavedOperator) -> bool:
     """Return whether one kind of deduplication takes the state of the other."""
-    return {new.kind, saved.kind} == _KINDS
+    return {new.node.kind, saved.state.kind} == _KINDS
 
 
 def convert_deduplication(
@@ -79,11 +79,11 @@ def convert_deduplication(
     """
     if not is_other_deduplication(new, saved):
         return None
-    compared = (_without_values(saved.stores), _without_values(new.stores))
-    if new.kind == _FOR_EVER:
+    compared = (_without_values(saved.state.stores), _without_values(new.node.stores))
+    if new.node.kind == _FOR_EVER:
         return Conversion(compared, _kept_for_ever(new), None)
     watermark = base.watermark_ms if base is not None else None
-    delay = new.meaning.delay_ms
+    delay = new.node.meaning.delay_ms
     if not watermark or delay is None:
         text = (
             "it was dropDuplicates and is now dropDuplicatesWithinWatermark; the "
@@ -105,7 +105,7 @@ def convert_deduplication(
 
 
 def _kept_for_ever(new: NewOperator) -> StateChange:
-    by_time = any(column.event_time for store in new.stores for column in _columns(store, new))
+    by_time = any(column.event_time for store in new.node.stores for column in _columns(store, new))
     was = "it was dropDuplicatesWithinWatermark and is now dropDuplicates"
     if by_time:  # what has expired is late, and is dropped for that
         return _change(
@@ -118,8 +118,8 @@ def _kept_for_ever(new: NewOperator) -> StateChange:
 
 
 def _columns(store: StoreInfo, new: NewOperator) -> tuple[StateColumn, ...]:
-    found = columns_of(store, new.meaning, is_key=True)
-    return () if found is None else found.columns
+    columns = columns_of(store, new.node.meaning, is_key=True)
+    return () if columns is None else columns.columns
 
 
 def _change(text: str, *, partial: bool) -> StateChange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.messages.plan import (
     Check,
@@ -12,7 +13,6 @@ from flinkish.messages.plan import (
     KeptQueryId,
     OperatorOrigin,
     OperatorRow,
-    PinRow,
     PlanVerdict,
     QueryRow,
     Refusal,
@@ -26,10 +26,8 @@ from flinkish.messages.plan import (
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
-from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK: PlanVerdict = "ok"
@@ -66,7 +64,7 @@ def restore_plan(
             *_left_sources(queries, left),
         ),
         sinks=tuple(_sink(q.name, q.sink) for q in queries if q.sink is not None),
-        pins=tuple(_pin(query.name, pin) for query in queries for pin in query.pins),
+        pins=tuple(pin for query in queries for pin in query.pins),
         checks=tuple(replace(check, query=q.name) for q in queries for check in q.checks),
     )
     verdicts = [_verdict_of(query) for query in queries]
@@ -96,7 +94,7 @@ def merged(plans: Sequence[RestorePlan]) -> RestorePlan | None:
     whole = next((each for each in plans if each.complete), None)
     if whole is not None or not plans:
         return whole
-    found = RestorePlan(
+    plan = RestorePlan(
         queries=tuple(row for each in plans for row in each.queries),
         operators=tuple(row for each in plans for row in each.operators),
         sources=tuple(row for each in plans for row in each.sources),
@@ -104,7 +102,7 @@ def merged(plans: Sequence[RestorePlan]) -> RestorePlan | None:
         pins=tuple(row for each in plans for row in each.pins),
         checks=tuple(row for each in plans for row in each.checks),
     )
-    return _concluded(found, [each.verdict for each in plans])
+    return _concluded(plan, [each.verdict for each in plans])
 
 
 def compare_with_expected(
@@ -209,15 +207,15 @@ def _operator(
         name=plan.operator.name,
         uid=plan.operator.uid,
         operator_id=plan.operator.lookup_ids[-1],
-        kind=plan.operator.kind,
-        ordinal=plan.operator.ordinal,
+        kind=plan.operator.node.kind,
+        ordinal=plan.operator.node.ordinal,
         verdict=_operator_verdict(plan, options, executors),
         executable=plan.executable(executors),
         reason=plan.reason,
         text=plan.text,
         advice=advice_for(plan, executors, options.accept_partial),
-        rows=taken.rows if taken is not None else None,
-        bytes=taken.bytes if taken is not None else None,
+        rows=taken.facts.rows if taken is not None else None,
+        bytes=taken.state.bytes if taken is not None else None,
         origin=None if taken is None else _origin(taken),
         changes=plan.changes,
     )
@@ -234,7 +232,7 @@ def _operator_verdict(
 
 
 def _origin(saved: SavedOperator) -> OperatorOrigin:
-    return OperatorOrigin(saved.query, saved.ordinal, saved.uid, saved.partitions)
+    return OperatorOrigin(saved.query, saved.state.ordinal, saved.uid, saved.state.partitions)
 
 
 def _left_operators(left: NonRestored) -> list[SavedOperator]:
@@ -246,28 +244,28 @@ def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
     advice = "use -n to drop it, or name the operator that takes it with --uid-map OLD=NEW"
     return OperatorRow(
         query=saved.query,
-        name=saved.uid or f"operator {saved.ordinal}",
+        name=saved.uid or f"operator {saved.state.ordinal}",
         uid=saved.uid,
         operator_id=saved.operator_id_v3,
-        kind=saved.kind,
+        kind=saved.state.kind,
         verdict=Verdict.DROPPED.value,
         executable=agreed,
         reason="no-operator",
         text="no operator of the program takes this state",
         advice="" if agreed else advice,
-        rows=saved.rows,
-        bytes=saved.bytes,
+        rows=saved.facts.rows,
+        bytes=saved.state.bytes,
         origin=_origin(saved),
     )
 
 
 def _source(query: str, row: SourcePlan) -> SourceRow:
     new, saved = row.new, row.saved
-    known = new if new is not None else saved
+    source = new if new is not None else saved
     return SourceRow(
         query=query,
-        uid=known.uid if known is not None else None,
-        signature=known.signature if known is not None else None,
+        uid=source.uid if source is not None else None,
+        signature=source.signature if source is not None else None,
         entry=new.entry if new is not None else None,
         verdict=row.verdict,
         reason=row.reason,
@@ -307,17 +305,4 @@ def _sink(query: str, sink: SinkPlan) -> SinkRow:
         reason=sink.reason,
         text=sink.text,
         advice=sink.advice,
-    )
-
-
-def _pin(query: str, pin: PinPlan) -> PinRow:
-    return PinRow(
-        query=query,
-        key=pin.key,
-        name=pin.name,
-        pinned=pin.pinned,
-        asked=pin.asked,
-        verdict=pin.verdict,
-        text=pin.text,
-        advice=pin.advice,
     )

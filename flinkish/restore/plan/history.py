@@ -65,8 +65,8 @@ class HistoryPlan:
 
 def saved_shift(sink: Mapping[str, Any]) -> int:
     """Return the shift in a sink's description; 0 where there is none, or no possible one."""
-    found = sink.get(KEY, 0)
-    return found if type(found) is int and abs(found) < 2 * _LIMIT else 0
+    shift = sink.get(KEY, 0)
+    return shift if type(shift) is int and abs(shift) < 2 * _LIMIT else 0
 
 
 def decide_history(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.messages.plan import StateChange, Verdict
 from flinkish.restore.plan.changed_settings import SETTINGS_CHANGED, setting_changes
@@ -37,7 +37,6 @@ from flinkish.restore.plan.typed_state import (
     resolve_typed_states,
     with_recodes,
 )
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE, worst_first
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.state.generations import ResolvedState
 
@@ -159,21 +158,22 @@ def _judge_taken(
     typed: TypedStates,
 ) -> OperatorJudgement:
     """Return the verdict for an operator that takes the state of one of its kind."""
+    node, state, meaning = operator.node, taken.state, taken.facts.meaning
     converted = convert_deduplication(operator, taken, base)
-    saved, new = (taken.stores, operator.stores) if converted is None else converted.compared
+    saved, new = (state.stores, node.stores) if converted is None else converted.compared
     compared = compare_states(
-        operator.kind,
+        node.kind,
         saved,
         new,
-        taken.meaning,
-        operator.meaning,
-        schema_by_version=_schema_by_version(operator.kind, base),
-        rows_by_time=operator.kind == JOIN and _join_format(base) == "4",
-        nulls_known=_nulls_known(operator.kind, taken.stores, base),
+        meaning,
+        node.meaning,
+        schema_by_version=_schema_by_version(node.kind, base),
+        rows_by_time=node.kind == JOIN and _join_format(base) == "4",
+        nulls_known=_nulls_known(node.kind, state.stores, base),
     )
-    found = () if converted is None else (converted.change,)
-    settings = setting_changes(taken.meaning, operator.meaning)
-    changes = worst_first([*typed.changes, *compared, *found, *settings])
+    conversions = () if converted is None else (converted.change,)
+    settings = setting_changes(meaning, node.meaning)
+    changes = worst_first([*typed.changes, *compared, *conversions, *settings])
     worst = changes[0] if changes else None
     if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
@@ -200,25 +200,25 @@ def _judge_taken(
             changes=changes,
         )
     # One partition is never the user's choice: global limits and aggregations without key have it.
-    if partitions is not None and taken.partitions not in (1, partitions):
+    if partitions is not None and state.partitions not in (1, partitions):
         return OperatorJudgement(
             operator,
             Verdict.RESCALE,
             taken,
             "partitions-changed",
-            f"its state has {taken.partitions} partitions, and {partitions} were asked for",
-            f"omit -p, or use -p {taken.partitions}",
+            f"its state has {state.partitions} partitions, and {partitions} were asked for",
+            f"omit -p, or use -p {state.partitions}",
             changes,
         )
     text = "; ".join(change.text for change in changes)
     asked = next((change.reason for change in changes if change.partial), "")
-    if base is not None and taken.query == base.key and taken.ordinal == operator.ordinal:
+    if base is not None and taken.query == base.key and state.ordinal == node.ordinal:
         reason = asked or "same-state"
         return OperatorJudgement(operator, Verdict.AS_IS, taken, reason, text, "", changes)
     if base is not None and taken.query != base.key:
         reason, how = "other-query", f"taken from query '{taken.query}'"
     else:
-        reason, how = "other-ordinal", f"operator {taken.ordinal} is now {operator.ordinal}"
+        reason, how = "other-ordinal", f"operator {state.ordinal} is now {node.ordinal}"
     text = f"{how}; {text}" if text else how
     reason = asked or reason
     return OperatorJudgement(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
@@ -226,17 +226,23 @@ def _judge_taken(
 
 def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, StoreEvolution] | None:
     """Return how the rows of a state change; None where that is not known."""
-    if operator.kind.startswith(_NAMED_BY_USER):
-        saved = {store.name: store for store in taken.stores}
+    if operator.node.kind.startswith(_NAMED_BY_USER):
+        saved = {store.name: store for store in taken.state.stores}
         same_keys = all(
             _columns(saved[store.name].key_schema) == _columns(store.key_schema)
-            for store in operator.stores
+            for store in operator.node.stores
             if store.name in saved
         )
-        return evolution_by_name(taken.stores, operator.stores) if same_keys else None
-    if taken.regrouped or operator.kind not in BY_MEANING or not means_something(taken.meaning):
+        return evolution_by_name(taken.state.stores, operator.node.stores) if same_keys else None
+    if (
+        taken.regrouped
+        or operator.node.kind not in BY_MEANING
+        or not means_something(taken.facts.meaning)
+    ):
         return None
-    return evolution_by_meaning(taken.stores, operator.stores, taken.meaning, operator.meaning)
+    return evolution_by_meaning(
+        taken.state.stores, operator.node.stores, taken.facts.meaning, operator.node.meaning
+    )
 
 
 def _nulls_known(kind: str, saved: Sequence[StoreInfo], base: SavedQueryFacts | None) -> bool:
@@ -282,7 +288,7 @@ def refuse(
     Parameters
     ----------
     executors
-        The verdicts of :data:`~flinkish.restore.plan.verdicts.FOR_THE_ENGINE` that can be executed.
+        The verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can be executed.
     """
     stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:
@@ -363,7 +369,7 @@ def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
         why = "the identity of its columns is unknown"
         if plan.taken is not None and plan.taken.regrouped:
             why = "it must be rewritten for this Spark too: first restore the unchanged program"
-        elif plan.operator.kind in BY_MEANING:
+        elif plan.operator.node.kind in BY_MEANING:
             why += ": a savepoint of the unchanged program, taken with this flinkish, records it"
     return f"the state must be {what}: {why}"
 
@@ -372,3 +378,13 @@ def _columns(schema: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
     if schema is None:
         return None
     return [(str(field["name"]).casefold(), field["type"]) for field in schema.get("fields", ())]
+
+
+#: Verdicts that the state-migration engine carries out.
+FOR_THE_ENGINE = frozenset({Verdict.MIGRATE, Verdict.RESCALE})
+
+
+def worst_first(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
+    """Return the changes with the most severe verdicts first, else in their order."""
+    order = list(Verdict)
+    return tuple(sorted(changes, key=lambda change: -order.index(change.verdict)))

@@ -41,11 +41,11 @@ def check_left_out(
     """
     outcome = RestoreOutcome.NOTE if agreed else RestoreOutcome.CONSENT
     advice = "" if agreed else _CONSENT
-    found = next((each for each in left_out if each.query == name), None)
-    if found is not None:
+    query = next((each for each in left_out if each.query == name), None)
+    if query is not None:
         text = f"query '{name}' of the saved job is not in the savepoint: "
-        text += f"{found.reason}; it starts empty"
-        if not found.pending:
+        text += f"{query.reason}; it starts empty"
+        if not query.pending:
             return Check("left-out", RestoreOutcome.NOTE, text)
         return Check("left-out", outcome, text, advice)
     if complete:

@@ -73,13 +73,13 @@ def match_operators(
     taken: dict[int, SavedOperator | None] = {}
     notes: list[str] = []
     for operator in operators:
-        found = _find(operator, index, uid_map)
-        if found is not None and operator.uid is None and not same_kind(operator, found):
-            found = None  # a generated id is only a place in the plan
-        taken[operator.ordinal] = found
+        match = _find(operator, index, uid_map)
+        if match is not None and operator.uid is None and not same_kind(operator, match):
+            match = None  # a generated id is only a place in the plan
+        taken[operator.node.ordinal] = match
     if own is not None and _gained_uids(operators, taken, own):
         by_id = {op.operator_id_v3: op for op in own.operators}
-        taken = {op.ordinal: by_id[op.generated_id] for op in operators}
+        taken = {op.node.ordinal: by_id[op.generated_id] for op in operators}
         notes.append(
             f"query '{new.name}' had no uids when it was saved: its state was matched by "
             "the operator ids of that time"
@@ -113,14 +113,15 @@ class _Index:
         UsageError
             Several operators have the name, and nothing says which one is meant.
         """
-        found = named_operators(self._own, old) or named_operators(self._others, old)
-        if len(found) > 1:
+        matches = named_operators(self._own, old) or named_operators(self._others, old)
+        if len(matches) > 1:
             raise UsageError(
                 "the uid map is ambiguous: several operators of the savepoint are named "
-                f"{old!r}, in the queries " + ", ".join(str(op.query) for op in found),
-                hint=f"name it with its query: --uid-map {found[0].query}/{found[0].ordinal}=NEW",
+                f"{old!r}, in the queries " + ", ".join(str(op.query) for op in matches),
+                hint="name it with its query: "
+                f"--uid-map {matches[0].query}/{matches[0].state.ordinal}=NEW",
             )
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def _id(self, operator: SavedOperator) -> str | None:
         v2 = self._hasher is HasherVersion.V2
@@ -140,7 +141,7 @@ def named_operators(operators: Sequence[SavedOperator], old: str) -> list[SavedO
 def _is_at(operator: SavedOperator, address: str) -> bool:
     query = f"{operator.query}/"
     names = (
-        operator.uid, operator.operator_id_v2, operator.operator_id_v3, str(operator.ordinal)
+        operator.uid, operator.operator_id_v2, operator.operator_id_v3, str(operator.state.ordinal)
     )  # fmt: skip
     return address.startswith(query) and address[len(query) :] in names
 
@@ -167,9 +168,9 @@ def _find(operator: NewOperator, index: _Index, uid_map: Mapping[str, str]) -> S
     own_id = operator.lookup_ids[-1]
     for wanted in operator.lookup_ids:
         # The user sets a uid hash like a uid, so it may be the id of an operator in any query.
-        found = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
-        if found is not None:
-            return found
+        match = index.by_id(wanted, anywhere=operator.uid is not None or wanted != own_id)
+        if match is not None:
+            return match
     return None
 
 
@@ -179,7 +180,7 @@ def _has_ids(query: SavedQueryFacts) -> bool:
 
 def same_kind(new: NewOperator, saved: SavedOperator) -> bool:
     """Return whether both operators are of one kind, as far as the saved kind is known."""
-    return saved.kind is None or new.kind == saved.kind
+    return saved.state.kind in (None, new.node.kind)
 
 
 def _gained_uids(
@@ -207,14 +208,14 @@ def _refuse_shared(
 ) -> None:
     owners: dict[tuple[str | None, int], NewOperator] = {}
     for operator in operators:
-        found = taken.get(operator.ordinal)
-        if found is None:
+        saved = taken.get(operator.node.ordinal)
+        if saved is None:
             continue
-        other = owners.setdefault((found.query, found.ordinal), operator)
+        other = owners.setdefault((saved.query, saved.state.ordinal), operator)
         if other is not operator:
             raise Incompatible(
                 f"{other.describe()} and {operator.describe()} both take the state of "
-                f"{found.describe()}",
+                f"{saved.describe()}",
                 hint="remove the uid hash or the --uid-map of one of them",
             )
 
@@ -223,14 +224,14 @@ def _by_position(
     operators: Sequence[NewOperator], own: SavedQueryFacts, uid_map: Mapping[str, str]
 ) -> OperatorMatches:
     """Match a checkpoint of plain Spark, which has only kinds (Spark 4.x) and positions."""
-    saved = sorted(own.operators, key=lambda op: op.ordinal)
-    wanted = sorted(operators, key=lambda op: op.ordinal)
-    fits = [op.ordinal for op in saved] == [op.ordinal for op in wanted] and all(
+    saved = sorted(own.operators, key=lambda op: op.state.ordinal)
+    wanted = sorted(operators, key=lambda op: op.node.ordinal)
+    fits = [op.state.ordinal for op in saved] == [op.node.ordinal for op in wanted] and all(
         same_kind(new, old) for new, old in zip(wanted, saved, strict=True)
     )
     if not fits:
-        had = ", ".join(f"{op.ordinal} {op.kind or '?'}" for op in saved)
-        has = ", ".join(f"{op.ordinal} {op.kind}" for op in wanted) or "none"
+        had = ", ".join(f"{op.state.ordinal} {op.state.kind or '?'}" for op in saved)
+        has = ", ".join(f"{op.node.ordinal} {op.node.kind}" for op in wanted) or "none"
         raise Incompatible(
             f"the checkpoint's operators ({had}) differ from the program's ({has}), and "
             "it does not identify them",
@@ -242,5 +243,5 @@ def _by_position(
             "a uid map needs operator ids, which this checkpoint does not have",
             hint="omit --uid-map",
         )
-    taken = {new.ordinal: old for new, old in zip(wanted, saved, strict=True)}
+    taken = {new.node.ordinal: old for new, old in zip(wanted, saved, strict=True)}
     return OperatorMatches(dict(taken))

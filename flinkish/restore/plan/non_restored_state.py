@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import NonRestoredState
+from flinkish.messages.plan import RestorePlan, Verdict
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.matching import named_operators
-from flinkish.restore.source.restore_inputs import (
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)
@@ -37,18 +34,24 @@ class NonRestored:
 
     def lines(self) -> list[str]:
         """Return a description of each part."""
-        found = []
+        lines = []
         for query in self.queries:
-            found += [op.describe() for op in query.operators] or [
+            lines += [op.describe() for op in query.operators] or [
                 f"the position of {query.describe()} (batch {query.batch_id}, no state)"
             ]
-        found += [op.describe() for op in self.operators]
-        return found + [source.describe() for source in self.sources]
+        lines += [op.describe() for op in self.operators]
+        return lines + [source.describe() for source in self.sources]
 
-    @property
-    def has_positions(self) -> bool:
-        """Whether a later query may have a source with a saved position."""
-        return bool(self.queries or self.sources)
+    def may_read(self, name: str) -> bool:
+        """Return whether a later query may have a source of this name, and go on from there.
+
+        It is what was saved of one that is left, or ``QUERY/`` and anything.
+        """
+        if any(within(name, query.key) is not None for query in self.queries):
+            return True
+        unknown = any(query.sources is None for query in self.queries)
+        sources = [*self.sources, *(s for q in self.queries for s in q.sources or ())]
+        return unknown or any(s.signature is None or s.answers_to(name) for s in sources)
 
     def may_give(self, old: str) -> bool:
         """Return whether a later query may take what ``--uid-map`` calls by this name."""
@@ -58,8 +61,11 @@ class NonRestored:
     def may_be_of(self, name: str) -> bool:
         """Return whether a later query may have an operator of this name that takes saved state.
 
-        One that was saved without a uid may have any name by now.
+        One that was saved without a uid may have any name by now. ``QUERY/NAME`` may be one if the
+        query is left as a whole.
         """
+        if any(within(name, query.key) is not None for query in self.queries):
+            return True
         ids = {each for op in self._every for each in (op.operator_id_v2, op.operator_id_v3)}
         return name in ids or any(op.uid in (None, name) for op in self._every)
 
@@ -90,28 +96,86 @@ def _facts(operator: SavedOperator) -> dict[str, object]:
         "query": operator.query,
         "uid": operator.uid,
         "operator_id": operator.operator_id_v3,
-        "kind": operator.kind,
-        "rows": operator.rows,
-        "bytes": operator.bytes,
+        "kind": operator.state.kind,
+        "rows": operator.facts.rows,
+        "bytes": operator.state.bytes,
     }
 
 
-def find_non_restored(saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPlan]) -> NonRestored:
+@dataclass(frozen=True)
+class Taken:
+    """The parts of a savepoint that queries of the job's earlier drivers took.
+
+    Attributes
+    ----------
+    queries
+        Queries that were taken as a whole.
+    operators, sources
+        The query and the ordinal of each operator, the query and the entry of each source.
+    """
+
+    queries: frozenset[QueryKey] = frozenset()
+    operators: frozenset[tuple[QueryKey, int]] = frozenset()
+    sources: frozenset[tuple[QueryKey, int]] = frozenset()
+
+
+#: For a job that starts for the first time.
+NOTHING_TAKEN = Taken()
+
+
+def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
+    """Return what the queries of earlier drivers took, by their recorded plans.
+
+    Parameters
+    ----------
+    plans
+        The plan of each query; None where its newest run was not restored.
+    """
+    whole: set[QueryKey] = set()
+    operators: set[tuple[QueryKey, int]] = set()
+    sources: set[tuple[QueryKey, int]] = set()
+    for name, plan in plans.items():
+        if plan is None:
+            # Its first run may have been: it took the query of its name, or a plain checkpoint's.
+            whole |= {name, None}
+            continue
+        # What a plan of all queries drops was agreed to; that of one query only shows it.
+        passed = None if plan.complete else Verdict.DROPPED.value
+        states = [row.origin for row in plan.operators if row.verdict != passed]
+        operators |= {(o.query, o.ordinal) for o in states if o and o.ordinal is not None}
+        lines = [row.origin for row in plan.sources if row.verdict != passed]
+        sources |= {(o.query, o.entry) for o in lines if o and o.entry is not None}
+        # A query whose plan could not be read takes all of the saved one.
+        read = {op.query for op in plan.operators} | {source.query for source in plan.sources}
+        begun = [row for row in plan.queries if row.from_batch is not None]
+        whole |= {row.origin for row in begun if row.name not in read}
+    return Taken(frozenset(whole), frozenset(operators), frozenset(sources))
+
+
+def find_non_restored(
+    saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPlan], before: Taken = NOTHING_TAKEN
+) -> NonRestored:
     """Return what ``plans``, those of the queries started so far, do not take.
 
     A query from which nothing is taken counts as a whole. Of another query its operators count and,
     if the savepoint describes them, its sources.
+
+    Parameters
+    ----------
+    before
+        What the job's earlier drivers took.
     """
-    operators: set[tuple[QueryKey, int]] = set()
-    sources: set[tuple[QueryKey, int]] = set()
+    saved = [query for query in saved if query.key not in before.queries]
+    operators = set(before.operators)
+    sources = set(before.sources)
     for plan in plans:
         if plan.base is None:
             continue
         for op in plan.operators or ():
             if op.taken is not None:
-                operators.add((op.taken.query, op.taken.ordinal))
+                operators.add((op.taken.query, op.taken.state.ordinal))
         if plan.operators is None:
-            operators |= {(plan.base.key, op.ordinal) for op in plan.base.operators}
+            operators |= {(plan.base.key, op.state.ordinal) for op in plan.base.operators}
         if plan.positions is None:
             sources |= {(plan.base.key, s.entry) for s in plan.base.sources or ()}
         else:
@@ -123,7 +187,7 @@ def find_non_restored(saved: Sequence[SavedQueryFacts], plans: Sequence[QueryPla
     return NonRestored(
         queries=tuple(query for query in saved if query.key not in touched),
         operators=tuple(
-            op for q in rest for op in q.operators if (op.query, op.ordinal) not in operators
+            op for q in rest for op in q.operators if (op.query, op.state.ordinal) not in operators
         ),
         sources=tuple(
             s for q in rest for s in q.sources or () if (s.query, s.entry) not in sources

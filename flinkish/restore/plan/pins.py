@@ -7,7 +7,6 @@ override the session's values (``OffsetSeqMetadata.setSessionConf``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from flinkish.checkpoint.format.pins import (
@@ -23,6 +22,7 @@ from flinkish.checkpoint.format.pins import (
     PROVIDERS,
     backend_of,
 )
+from flinkish.messages.plan import PinRow
 
 _STREAMING: Final = "spark.sql.streaming."
 #: Readable names of the settings that users set.
@@ -37,34 +37,6 @@ _NAMES = {
     PIN_AGGREGATION_FORMAT: "state format of aggregations",
     PIN_GROUP_FORMAT: "state format of grouped functions",
 }
-
-
-@dataclass(frozen=True)
-class PinPlan:
-    """One pinned setting that differs from the requested value.
-
-    Attributes
-    ----------
-    verdict
-        ``rescale`` where the state would have to be rewritten for the requested value, ``migrate``
-        where it is written for the requested value anyway (the backend of canonical state), and
-        ``pinned`` where the savepoint's value stays in force.
-    """
-
-    key: str
-    name: str
-    pinned: str
-    asked: str
-    verdict: str
-    advice: str = ""
-
-    @property
-    def text(self) -> str:
-        """A description such as ``shuffle partitions: pinned 200, requested 64: rescale``."""
-        outcome = "stays as pinned" if self.verdict == "pinned" else self.verdict
-        return (
-            f"{self.name}: pinned {_short(self.pinned)}, requested {_short(self.asked)}: {outcome}"
-        )
 
 
 def asked_provider(pins: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
@@ -88,13 +60,14 @@ def formats_for(provider: str | None, pins: Mapping[str, str]) -> dict[str, str]
     return {PIN_JOIN_FORMAT: "2"} if hdfs and pins.get(PIN_JOIN_FORMAT) in ("3", "4") else {}
 
 
-def pin_plans(
+def pin_rows(
+    query: str,
     pins: Mapping[str, str],
     settings: Mapping[str, str],
     partitions: int | None,
     *,
     canonical: bool = False,
-) -> tuple[PinPlan, ...]:
+) -> tuple[PinRow, ...]:
     """Return the pinned settings for which the session or the user requests another value.
 
     Parameters
@@ -107,7 +80,7 @@ def pin_plans(
     canonical
         Whether the savepoint's state is canonical: it has no backend yet.
     """
-    found = []
+    rows = []
     provider = asked_provider(pins, settings) if canonical else None
     formats = formats_for(provider, pins)
     for key, pinned in pins.items():
@@ -118,17 +91,24 @@ def pin_plans(
             asked = str(partitions)
             if asked != pinned:
                 advice = f"omit -p, or use -p {pinned}"
-                found.append(PinPlan(key, _NAMES[key], pinned, asked, "rescale", advice))
+                rows.append(_row(query, key, pinned, asked, "rescale", advice))
         elif key == PIN_PROVIDER and asked is not None and asked == provider:
-            found.append(PinPlan(key, _NAMES[key], pinned, asked, "migrate"))
+            rows.append(_row(query, key, pinned, asked, "migrate"))
         elif key in formats:
-            found.append(PinPlan(key, _NAMES[key], pinned, formats[key], "migrate"))
+            rows.append(_row(query, key, pinned, formats[key], "migrate"))
         elif asked is not None and asked.lower() != pinned.lower():
             advice = "request it with -p to have the state rescaled" * (
                 key == PIN_SHUFFLE_PARTITIONS
             )
-            found.append(PinPlan(key, _NAMES.get(key, key), pinned, asked, "pinned", advice))
-    return tuple(found)
+            rows.append(_row(query, key, pinned, asked, "pinned", advice))
+    return tuple(rows)
+
+
+def _row(query: str, key: str, pinned: str, asked: str, verdict: str, advice: str = "") -> PinRow:
+    name = _NAMES.get(key, key)
+    outcome = "stays as pinned" if verdict == "pinned" else verdict
+    text = f"{name}: pinned {_short(pinned)}, requested {_short(asked)}: {outcome}"
+    return PinRow(query, key, name, pinned, asked, verdict, text, advice)
 
 
 def _short(value: str) -> str:

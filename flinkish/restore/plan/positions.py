@@ -10,19 +10,21 @@ it was paired with.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from flinkish.connectors.sources import (
+    RESET,
+    SET,
+    NewSource,
+    QueryKey,
+    SavedSource,
+    reset_flag,
+    within,
+)
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.source.restore_inputs import (
-    NewQuery,
-    NewSource,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def match_sources(
     UsageError
         A name in ``reset`` fits more than one source.
     """
-    afresh = reset_entries(reset, new, several_queries=len(saved) > 1)
+    afresh = reset_entries(reset, new, [query.key for query in saved])
     origins = _origins(own, saved, taken)
     if own is not None and origins == [own] and (own.sources is None or new.sources is None):
         if afresh:
@@ -127,25 +129,29 @@ def match_sources(
     return SourceMatches(positions, notes, matched, afresh)
 
 
-#: The options that name sources, and what becomes of those.
-RESET, SET = "--reset-source", "--set-offsets"
+#: What becomes of the sources that the options name.
 _BECOMES = {RESET: "should start from scratch", SET: "should get other offsets"}
 
 
 def reset_entries(
-    names: Collection[str], new: NewQuery, *, several_queries: bool = False, option: str = RESET
+    names: Collection[str],
+    new: NewQuery,
+    saved: Collection[QueryKey] = (),
+    *,
+    option: str = RESET,
 ) -> frozenset[int]:
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
-    number of its line in the offset log. A DataFrame that is used twice is one source with two
-    lines, and the name stands for both. Names of other queries' sources are left to
-    :func:`check_reset`.
+    number of its line in the offset log; behind ``QUERY/`` it is one of that query alone. A
+    DataFrame that is used twice is one source with two lines, and the name stands for both. Names
+    of other queries' sources are left to :func:`check_reset`.
 
     Parameters
     ----------
-    several_queries
-        Whether the savepoint has more than one query, so that a number does not identify a source.
+    saved
+        The queries of the savepoint. If there are several, a number alone does not identify a
+        source.
     option
         The option that names them: :data:`RESET` or :data:`SET`.
 
@@ -154,48 +160,64 @@ def reset_entries(
     UsageError
         A name fits more than one source, or a number is ambiguous.
     """
-    found: set[int] = set()
+    entries: set[int] = set()
     for name in names:
-        fitting = _named(name, new.sources or ())
+        fitting = _named(name, new.sources or (), saved)
         number = name.isdigit() and all(s.uid != name for s in fitting)
-        if fitting and (len({s.directory for s in fitting}) > 1 or (number and several_queries)):
+        if fitting and (len({s.directory for s in fitting}) > 1 or (number and len(saved) > 1)):
             why = "is a number in each of the queries" if number else "fits more than one source"
             raise UsageError(
                 f"the source {name!r}, which {_BECOMES[option]}, {why}",
                 hint=f"name one of: {_listed([new])}; with {option}",
             )
-        found |= {source.entry for source in fitting}
-    return frozenset(found)
+        entries |= {source.entry for source in fitting}
+    return frozenset(entries)
 
 
 def check_reset(
-    names: Collection[str], queries: Sequence[NewQuery], *, option: str = RESET
+    names: Collection[str],
+    queries: Sequence[NewQuery],
+    saved: Collection[QueryKey] = (),
+    left: Collection[QueryKey] = (),
+    *,
+    option: str = RESET,
 ) -> None:
     """Raise UsageError when an option names a source that no query of the program reads.
 
     Parameters
     ----------
     queries
-        All queries that the program starts.
+        All queries that the program has started.
+    saved
+        The queries of the savepoint.
+    left
+        Those of them that the program may start later.
     """
     for name in names:
-        if not any(_named(name, query.sources or ()) for query in queries):
+        if not any(_named(name, query.sources or (), saved) for query in queries):
+            query = next((key for key in left if key is not None), None)
+            later = "" if query is None else f"; for a query that starts later: {query}/{name}"
             raise UsageError(
                 f"the program has no source {name!r}, which {_BECOMES[option]}",
-                hint=f"{option} names one of its sources: {_listed(queries) or 'none'}",
+                hint=f"{option} names one of its sources: {_listed(queries) or 'none'}{later}",
             )
 
 
-def _named(name: str, sources: Sequence[NewSource]) -> list[NewSource]:
+def _named(
+    name: str, sources: Sequence[NewSource], saved: Collection[QueryKey] = ()
+) -> list[NewSource]:
     """Return the sources that a name fits: by uid, else by signature, number, or part of it."""
+    exact = [s for s in sources if s.uid == name] or [s for s in sources if s.signature == name]
+    if exact:
+        return exact
+    own = [s for s in sources if within(name, s.query) is not None]
+    if own:
+        return _named(str(within(name, own[0].query)), own)
+    if any(within(name, key) is not None for key in saved):
+        return []
     number = [s for s in sources if name == str(s.entry)] if name.isdigit() else []
     part = [s for s in sources if name in s.signature] if name and not name.isdigit() else []
-    return (
-        [s for s in sources if s.uid == name]
-        or [s for s in sources if s.signature == name]
-        or number
-        or part
-    )
+    return number or part
 
 
 def _listed(queries: Sequence[NewQuery]) -> str:
@@ -204,18 +226,6 @@ def _listed(queries: Sequence[NewQuery]) -> str:
         for query in queries
         for source in query.sources or ()
     )
-
-
-def reset_flag(source: NewSource) -> str:
-    """Return the option that lets a source start afresh, quoted for a shell where necessary."""
-    return name_option(RESET, source)
-
-
-def name_option(option: str, source: NewSource, more: str = "") -> str:
-    """Return an option that names a source, quoted for a shell where necessary."""
-    name = (source.uid or source.signature) + more
-    plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
-    return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
 
 
 def check_inputs(
@@ -236,7 +246,7 @@ def check_inputs(
         for ordinal, operator in taken.items():
             if saved is None or operator is None or saved.query != operator.query:
                 continue
-            before = {i for o, i in saved.inputs if o == operator.ordinal}
+            before = {i for o, i in saved.inputs if o == operator.state.ordinal}
             now = {i for o, i in source.inputs if o == ordinal}
             if before and now and not before & now:
                 raise Incompatible(
@@ -330,8 +340,8 @@ class _Finder:
             s for s in everything if s.query in near or not (s.is_named or source.is_named)
         ]
         for wanted in source.lookup_ids:
-            given = source.uid is not None or wanted != own_id
-            for saved in reachable if given else ():
+            is_explicit = source.uid is not None or wanted != own_id
+            for saved in reachable if is_explicit else ():
                 v2 = self._hasher is HasherVersion.V2
                 if (saved.operator_id_v2 if v2 else saved.operator_id_v3) == wanted:
                     return saved

@@ -82,7 +82,7 @@ def _saved_mode(sink: Mapping[str, Any]) -> str | None:
 def _output_mode(new: NewQuery, saved: SavedQueryFacts) -> Iterator[Check]:
     before = str(saved.sink.get("output_mode") or "append").lower()
     now = str(new.sink.output_mode or "append").lower()
-    aggregates = any(op.kind in _AGGREGATIONS for op in new.operators or ())
+    aggregates = any(op.node.kind in _AGGREGATIONS for op in new.operators or ())
     if before == now or not aggregates or not saved.sink:
         return
     if now == "complete" and saved.watermark_ms:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import FlinkishError
-from flinkish.messages.plan import Check, RestoreOutcome, Verdict
+from flinkish.messages.plan import Check, PinRow, RestoreOutcome, Verdict
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.pins import PinPlan
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.plan.source_row import SourcePlan
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 
@@ -67,7 +66,7 @@ class QueryRestore:
     rewrite: StateRewrite | None = None
     sources: tuple[SourcePlan, ...] = ()
     sink: SinkPlan | None = None
-    pins: tuple[PinPlan, ...] = ()
+    pins: tuple[PinRow, ...] = ()
     checks: tuple[Check, ...] = ()
     refusal: FlinkishError | None = None
     writes: Mapping[str, str | None] = field(default_factory=dict)
@@ -76,14 +75,14 @@ class QueryRestore:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for the user: what happens, and what needs attention."""
-        found = list(self.plan.notes) if self.plan is not None else []
+        notes = list(self.plan.notes) if self.plan is not None else []
         for row in self.sources:
             if row.verdict in ("changed", "set"):
-                found.append(f"query '{self.name}': {row.text}")
-        told = (*SINK_MODES, "unreadable")
-        if self.sink is not None and self.sink.verdict in told:
-            found.append(f"query '{self.name}': {self.sink.text}")
-        found += [f"query '{self.name}': {pin.text}" for pin in self.pins]
+                notes.append(f"query '{self.name}': {row.text}")
+        noted = (*SINK_MODES, "unreadable")
+        if self.sink is not None and self.sink.verdict in noted:
+            notes.append(f"query '{self.name}': {self.sink.text}")
+        notes += [f"query '{self.name}': {pin.text}" for pin in self.pins]
         grave = (RestoreOutcome.WARNING, RestoreOutcome.NOTE)
-        found += [check.text for check in self.checks if check.outcome in grave]
-        return tuple(found)
+        notes += [check.text for check in self.checks if check.outcome in grave]
+        return tuple(notes)

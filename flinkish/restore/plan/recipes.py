@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.recipe import (
     EmptyState,
@@ -13,7 +14,6 @@ from flinkish.restore.recipe import (
     TakenSource,
     TakenState,
 )
-from flinkish.restore.source.restore_inputs import QueryKey, SavedSource
 
 
 def recipe_for(
@@ -56,13 +56,14 @@ def recipe_for(
     if not plan.unchanged:
         states = {}
         for verdict in plan.operators or ():
-            ordinal, taken = verdict.operator.ordinal, verdict.taken
+            ordinal, taken = verdict.operator.node.ordinal, verdict.taken
             if taken is None:
                 states[ordinal] = empty[ordinal]
             else:
                 new_schema = verdict.new_schema and not rewritten
-                kind = verdict.operator.kind if verdict.other_kind else None
-                states[ordinal] = TakenState(origin(taken.query), taken.ordinal, new_schema, kind)
+                kind = verdict.operator.node.kind if verdict.other_kind else None
+                saved = taken.state.ordinal
+                states[ordinal] = TakenState(origin(taken.query), saved, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
     given, moved = offsets or {}, moves or {}
     # Unchanged sources have no positions of their own: they go on with the base's log.

@@ -13,6 +13,11 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.offsets import Target, parse_target
+from flinkish.connectors.registry import sink_connector
+from flinkish.connectors.source_plan import SourceFacts, SourcePlan
+from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSource
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
@@ -25,27 +30,27 @@ from flinkish.restore.plan.history import (
     saved_shift,
 )
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
-from flinkish.restore.plan.kafka_reading import BrokerAnswer
-from flinkish.restore.plan.kafka_replay import check_replay
-from flinkish.restore.plan.kafka_sink import judge_kafka_sink, sink_format
 from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.matching import check_uid_map
-from flinkish.restore.plan.new_offsets import Target, parse_target
-from flinkish.restore.plan.non_restored_state import NonRestored, find_non_restored
-from flinkish.restore.plan.pins import pin_plans
-from flinkish.restore.plan.positions import RESET, SET, reset_entries
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    NonRestored,
+    Taken,
+    find_non_restored,
+)
+from flinkish.restore.plan.pins import pin_rows
+from flinkish.restore.plan.positions import reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.plan.source_row import BrokerFacts, FileReading, SourcePlan, kind_of
+from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
+from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
+from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.recipe import EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSource, QueryKey, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 DEFAULT_SETTINGS = PlanningSettings()
@@ -84,24 +89,24 @@ class RestoreEnvironment(Protocol):
             The entries of the sources whose files were moved, and are there.
         """
 
-    def files(
-        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
-    ) -> FileReading | None:
-        """Return where the files are that a file source has read; None if it is none."""
+    def source(
+        self,
+        new: NewQuery,
+        source: NewSource,
+        saved: SavedSource,
+        offer: RestorableQuery,
+        at_ms: int | None = None,
+    ) -> SourceAnswer | None:
+        """Return what is there of what a source reads, and its offsets at a time if asked for.
+
+        None if nobody is asked for such a source, or nobody answers.
+        """
 
     def materialisation(self, offer: RestorableQuery, recipe: Recipe) -> Incompatible | None:
         """Return why no checkpoint can be made of a recipe, or None.
 
         Raises Corrupt, UnsupportedFormat or StorageError for logs that cannot be read.
         """
-
-    def broker(
-        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
-    ) -> BrokerAnswer:
-        """Return what the broker of a Kafka source has of its topics, and its offsets at a time."""
-
-    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-        """Return what the table that a source reads has of it; None if it reads none."""
 
 
 class RestorePlanner:
@@ -116,8 +121,11 @@ class RestorePlanner:
         options: RestoreOptions,
         environment: RestoreEnvironment,
         settings: PlanningSettings = DEFAULT_SETTINGS,
+        before: Taken = NOTHING_TAKEN,
     ) -> None:
         self.offers = offers
+        #: What earlier drivers of the job took of the savepoint.
+        self.before = before
         self.options = options
         self.settings = settings
         self._environment = environment
@@ -185,7 +193,7 @@ class RestorePlanner:
             new,
             plan.base if plan.own else None,
             plan.sources,
-            self._broker_facts(new, plan, targets),
+            self._source_facts(new, plan, targets),
         )
         moved = {row.new.entry for row in rows if row.new is not None and row.move is not None}
         checks = [
@@ -195,19 +203,23 @@ class RestorePlanner:
         checks += [check for row in rows for check in row.checks]
         if offer.planned_fault:
             checks.append(Check("planned-batch", RestoreOutcome.WARNING, offer.planned_fault))
-        found = QueryRestore(
+        restore = QueryRestore(
             new.name,
             plan,
             identity,
             sources=rows,
-            pins=pin_plans(
-                plan.base.pins, new.settings, settings.parallelism, canonical=offer.canonical
+            pins=pin_rows(
+                new.name,
+                plan.base.pins,
+                new.settings,
+                settings.parallelism,
+                canonical=offer.canonical,
             ),
             checks=tuple(checks),
         )
         refusal = refuse(plan.operators or (), settings.executors) or _blocked(rows, checks)
         if refusal is not None:
-            return replace(found, refusal=refusal)
+            return replace(restore, refusal=refusal)
         origins = {key: each.origin for key, each in self.offers.by_key.items()}
         rewrite = rewrite_of(
             plan,
@@ -228,10 +240,17 @@ class RestorePlanner:
                 if r.new is not None and r.elsewhere
             },
         )
+        takes = rewrite is None and recipe.can_take_planned_state
+        recipe = replace(recipe, takes_planned_state=takes)
         sink = self._environment.sink(new, offer, recipe, identity, self._sink_ahead)
         if sink is not None and sink.blocks:
             refusal = _sink_ahead(sink, rewrite, recipe, settings)
-        recipe = replace(recipe, rebase_to=sink.rebase_to if sink is not None else None)
+        takes = takes and sink is not None and sink.reason == SINK_HAS_PLANNED
+        recipe = replace(
+            recipe,
+            rebase_to=sink.rebase_to if sink is not None else None,
+            takes_planned_state=takes,
+        )
         if rewrite is None:  # if state is rewritten, the engine changes the pins
             recipe = replace(recipe, pins=offer.fit.formats)
         elif refusal is None:
@@ -244,15 +263,15 @@ class RestorePlanner:
             refusal = self._environment.materialisation(offer, permitted) or refusal
         if sink is not None and sink.keeps_query_id:
             identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
-        kafka = (
+        repeats = (
             self._written_again(new, plan, offer, recipe),
             None if offer.live else check_replay(new, recipe, settings.spark),
         )
-        found = self._with_history(found, new, offer, recipe, identity)
+        restore = self._with_history(restore, new, offer, recipe, identity)
         return replace(
-            found,
+            restore,
             identity=identity,
-            checks=(*found.checks, *(check for check in kafka if check is not None)),
+            checks=(*restore.checks, *(check for check in repeats if check is not None)),
             sink=sink,
             recipe=None if refusal is not None else recipe,
             rewrite=rewrite,
@@ -282,42 +301,34 @@ class RestorePlanner:
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
-        found: dict[int, Target] = {}
-        several = len(self.offers.queries) > 1
+        targets: dict[int, Target] = {}
+        saved = list(self.offers.by_key)
         for name, target in self._set_offsets:
-            for entry in reset_entries([name], new, several_queries=several, option=SET):
-                if entry in found or entry in plan.sources.reset:
+            for entry in reset_entries([name], new, saved, option=SET):
+                if entry in targets or entry in plan.sources.reset:
                     raise UsageError(
                         f"the source {name!r}, which is to get other offsets, is named twice",
                         hint=f"name it once, with {SET} or with {RESET}",
                     )
-                found[entry] = target
-        return found
+                targets[entry] = target
+        return targets
 
-    def _broker_facts(
+    def _source_facts(
         self, new: NewQuery, plan: QueryPlan, targets: Mapping[int, Target]
-    ) -> BrokerFacts:
-        """Return what is known of brokers and tables that sources with a position read."""
-        answers: dict[int, BrokerAnswer] = {}
-        tables: dict[int, SourceAnswer] = {}
-        files: dict[int, FileReading] = {}
+    ) -> SourceFacts:
+        """Return what is known of what sources with a position read."""
+        answers: dict[int, SourceAnswer] = {}
         pairs = zip(new.sources or (), plan.sources.matched or _in_order(new, plan), strict=False)
         for source, saved in pairs:
             if saved is None:
                 continue
-            if plan.sources.matched is None and kind_of(source.signature) != "file":
-                continue
-            if kind_of(source.signature) == "kafka":
-                target = targets.get(source.entry)
-                at_ms = None if target is None else target.time_ms
-                answers[source.entry] = self._environment.broker(source, saved, at_ms)
-            elif kind_of(source.signature) == "file":
-                offer = self.offers.by_key[saved.query]
-                reading = self._environment.files(new, source, saved, offer)
-                files |= {} if reading is None else {source.entry: reading}
-            elif (table := self._environment.table(new, source, saved)) is not None:
-                tables[source.entry] = table
-        return BrokerFacts(answers, self.options, targets, tables, files)
+            target = targets.get(source.entry)
+            at_ms = None if target is None else target.time_ms
+            offer = self.offers.by_key[saved.query]
+            answer = self._environment.source(new, source, saved, offer, at_ms)
+            if answer is not None:
+                answers[source.entry] = answer
+        return SourceFacts(answers, self.options, targets)
 
     def _without_state(self, new: NewQuery, plan: QueryPlan) -> QueryRestore:
         """Return the plan of a query that the savepoint does not have."""
@@ -351,12 +362,12 @@ class RestorePlanner:
     def _written_again(
         self, new: NewQuery, plan: QueryPlan, offer: RestorableQuery, recipe: Recipe
     ) -> Check | None:
-        """Return what a Kafka sink gets again; a running job would end with what it has planned."""
+        """Return what a sink gets again; a running job would end with what it has planned."""
         runs: list[OtherRun] = []
-        if plan.own and not offer.live and (new.sink.format or "").lower() == "kafka":
+        if plan.own and not offer.live and sink_connector(new.sink.format).repeats_batches:
             runs += self._environment.other_runs(offer.query_id)
             runs += self._environment.runs_under_other_ids(offer.query_id)
-        return judge_kafka_sink(
+        return judge_repeats(
             new.name,
             new.sink.format,
             sink_format(offer.query.sink),
@@ -371,7 +382,7 @@ class RestorePlanner:
 
     def non_restored(self) -> NonRestored:
         """Return the parts of the savepoint that no query has taken so far."""
-        return find_non_restored(self.offers.queries, self.query_plans())
+        return find_non_restored(self.offers.queries, self.query_plans(), self.before)
 
     def _left_behind(self) -> NonRestored:
         """Return the non-restored state, without queries refused before operators were matched."""
@@ -396,8 +407,8 @@ class RestorePlanner:
             Whether the program has started all its queries, so that non-restored state counts.
         """
         left = self._left_behind() if complete else NonRestored()
-        found = restore_plan(self.queries, left, self.options, self.settings.executors)
-        return replace(found, complete=complete)
+        plan = restore_plan(self.queries, left, self.options, self.settings.executors)
+        return replace(plan, complete=complete)
 
 
 def _in_order(new: NewQuery, plan: QueryPlan) -> list[SavedSource]:
@@ -455,12 +466,4 @@ def _blocked(rows: Sequence[SourcePlan], checks: Sequence[Check]) -> FlinkishErr
     if refused:
         texts = "; ".join(check.text for check in refused)
         return Incompatible(texts, hint=refused[0].advice, reasons=[c.id for c in refused])
-    stuck = [row for row in rows if row.blocks]
-    if stuck:
-        texts = "; ".join(row.text for row in stuck)
-        advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
-        reasons = [row.reason for row in stuck]
-        if any(row.verdict == "incompatible" for row in stuck):
-            return Incompatible(texts, hint=advice, reasons=reasons)
-        return ConsentNeeded(texts, hint=advice, reasons=reasons)
-    return None
+    return blocked(rows)

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import StateChange, Verdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan import schema_messages

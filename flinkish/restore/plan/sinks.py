@@ -38,10 +38,12 @@ sink that is ahead has it already, as the batch after the savepoint's.
 * Without state, or where it is computed all the same (Iceberg), skipping it is right: a sink that
   has this batch and no later one is not ahead, and a rebase gives the planned batch the number of
   the sink's newest one: it is not written twice.
+* A crashed query still has the state of that batch on disk: tasks commit it before the sink commits
+  the batch. A restore from its checkpoint takes that state along where nothing else changes, and
+  goes on as Spark itself would.
 * Else it must be computed, so it must not be skipped: a rebase gives it the number after the sink's
-  newest, and its rows are written twice like those of the other batches. (A crashed query that
-  Spark restarts itself still has the state of that batch on disk. A savepoint has not: it holds
-  only the state of the committed batch.)
+  newest, and its rows are written twice like those of the other batches. (A savepoint holds only
+  the state of the committed batch.)
 """
 
 from __future__ import annotations
@@ -50,10 +52,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flinkish.restore.plan.table_commits import Drift, RollbackTarget, listed
+from flinkish.connectors.table_commits import Drift, RollbackTarget, listed
 
 SinkMode = Literal["rebase", "accept", "rollback"]
 _ALL: tuple[SinkMode, ...] = ("rebase", "accept", "rollback")
+#: The stable id of a sink that has the planned batch.
+SINK_HAS_PLANNED = "sink-has-planned"
 SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreadable"]
 
 
@@ -160,6 +164,8 @@ class Continuation:
     replays_planned
         Whether the new checkpoint has a planned batch
         (:attr:`~flinkish.restore.recipe.Recipe.replays_planned`).
+    has_planned_state
+        Whether the new checkpoint also gets the state that this batch has written already.
     job_at
         The newest batch that the running job had planned when the position was known, if the sink
         is the job's own: up to there, the sink is ahead only because the job goes on.
@@ -171,6 +177,7 @@ class Continuation:
     goes_back: bool = False
     in_use: bool = False
     replays_planned: bool = False
+    has_planned_state: bool = False
     job_at: int | None = None
 
 
@@ -226,13 +233,14 @@ def judge_sink(
         return _judge_new_id(position, query, mode, where)
     has_planned = query.replays_planned and newest == saved + 1
     breaks = query.stateful and not position.computes_skipped
-    if has_planned and not breaks:
+    if has_planned and (query.has_planned_state or not breaks):
+        state = ", and the state that it has written is taken" if breaks else ""
         return _plan(
             position,
             "as-is",
-            "sink-has-planned",
+            SINK_HAS_PLANNED,
             f"{where} has batch {newest}, which was not committed and is replayed with the same "
-            "input: the sink skips it",
+            f"input: the sink skips it{state}",
         )
     skipped = f"{where} has batch {newest}, but the query resumes after batch {saved}"
     if mode == "rebase":
@@ -253,7 +261,7 @@ def judge_sink(
     if mode == "accept" and not breaks:
         return _plan(position, "accept", "sink-ahead", f"{lost}, as accepted")
     if breaks:
-        reason = "sink-has-planned" if has_planned else "sink-ahead-state"
+        reason = SINK_HAS_PLANNED if has_planned else "sink-ahead-state"
         lost += ", and the query would then fail, because skipped batches write no state"
         return _ahead(position, query, reason, lost, ("rebase", "rollback"))
     return _ahead(position, query, "sink-ahead", lost, _ALL)

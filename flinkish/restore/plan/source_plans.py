@@ -7,25 +7,17 @@ the source still reads what the position was taken in, and whether Spark can con
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from flinkish.restore.plan.file_positions import judge_unknown
-from flinkish.restore.plan.positions import SourceMatches, reset_flag
-from flinkish.restore.plan.source_answers import answered, without_offsets
-from flinkish.restore.plan.source_row import (
-    NO_FACTS,
-    BrokerFacts,
-    SourcePlan,
-    change_of,
-    kind_of,
-)
-from flinkish.restore.source.restore_inputs import (
-    NewQuery,
-    NewSource,
-    QueryKey,
-    SavedQueryFacts,
-    SavedSource,
-)
+from flinkish.connectors.answers import not_set
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.registry import source_connector
+from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
+from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, kind_of, reset_flag
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.restore.plan.positions import SourceMatches
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
 #: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that is empty in a new driver
@@ -39,7 +31,7 @@ def source_plans(
     new: NewQuery,
     own: SavedQueryFacts | None,
     matches: SourceMatches,
-    facts: BrokerFacts = NO_FACTS,
+    facts: SourceFacts = NO_FACTS,
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
 
@@ -54,15 +46,10 @@ def source_plans(
     paired = matches.matched
     if paired is None:
         known = own is None or own.sources is not None
-        return tuple(
-            without_offsets(source, None)
-            if source.entry in facts.targets
-            else judge_unknown(_unpaired(source, own, known), facts.files.get(source.entry), facts)
-            for source in sources
-        )
+        return tuple(_judged_unpaired(_unpaired(each, own, known), facts) for each in sources)
     key = None if own is None else own.key
     rows = [
-        answered(_row(source, old, key, reset=source.entry in matches.reset), facts)
+        _judged(_row(source, old, key, reset=source.entry in matches.reset), source, facts)
         for source, old in zip(sources, paired, strict=True)
     ]
     used = {(old.query, old.entry) for old in paired if old is not None}
@@ -70,6 +57,64 @@ def source_plans(
     fresh = [source for source, old in zip(sources, paired, strict=True) if old is None]
     rows += [_dropped(s, fresh) for s in left or () if (s.query, s.entry) not in used]
     return tuple(rows)
+
+
+def is_changed_file_source(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether a file source reads another path than it did, or by other options.
+
+    Both are records of sources, as savepoints have them.
+    """
+    if kind_of(now.get("signature")) != "file" or before.get("signature") is None:
+        return False
+    return any(before.get(key) != now.get(key) for key in ("signature", "options"))
+
+
+def rows_in_place(
+    new: NewQuery, saved: Sequence[SavedSource], answers: Mapping[int, SourceAnswer]
+) -> tuple[SourcePlan, ...]:
+    """Return a row for each changed source of a query that continues in its own checkpoint.
+
+    Parameters
+    ----------
+    saved
+        The positions there, one for each source of ``new``.
+    answers
+        What is known of the sources that have changed, by their entry.
+    """
+    facts = SourceFacts(answers=answers)
+    return tuple(
+        _judged(_row(source, old, old.query, reset=False), source, facts)
+        for source, old in zip(new.sources or (), saved, strict=True)
+        if source.entry in answers
+    )
+
+
+def blocked(rows: Sequence[SourcePlan]) -> FlinkishError | None:
+    """Return the refusal for sources, or None."""
+    stuck = [row for row in rows if row.blocks]
+    if not stuck:
+        return None
+    texts = "; ".join(row.text for row in stuck)
+    advice = "; ".join(dict.fromkeys(row.advice for row in stuck))
+    reasons = [row.reason for row in stuck]
+    if any(row.verdict == "incompatible" for row in stuck):
+        return Incompatible(texts, hint=advice, reasons=reasons)
+    return ConsentNeeded(texts, hint=advice, reasons=reasons)
+
+
+def _judged(row: SourcePlan, source: NewSource, facts: SourceFacts) -> SourcePlan:
+    saved, answer = row.saved, facts.answers.get(source.entry)
+    connector = source_connector(source.signature, "" if saved is None else saved.offset)
+    if answer is None and saved is not None:
+        answer = connector.unasked(source, saved)
+    return connector.judge(row, answer, facts.targets.get(source.entry), facts.options)
+
+
+def _judged_unpaired(row: SourcePlan, facts: SourceFacts) -> SourcePlan:
+    if row.new is None or row.new.entry in facts.targets:
+        return not_set(row)
+    connector = source_connector(row.new.signature)
+    return connector.judge_unpaired(row, facts.answers.get(row.new.entry), facts.options)
 
 
 def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> SourcePlan:
@@ -141,42 +186,10 @@ def _row(source: NewSource, saved: SavedSource | None, key: QueryKey, *, reset: 
     if now in NOT_REPLAYABLE:
         return _not_replayable(source, saved)
     if saved.signature is not None and saved.signature != source.signature:
-        return _other_input(source, saved, now)
+        return source_connector(source.signature, saved.offset).changed(source, saved)
     place = saved.query, saved.entry, saved.directory
     if place != (key, source.entry, source.directory):
         where = "" if saved.query in {key, None} else f" of query '{saved.query}'"
         text = f"{source.describe()} resumes from line {saved.entry} of the offset log{where}"
         return SourcePlan(source, saved, "moved", "moved-source", text)
     return SourcePlan(source, saved, "as-is", "same-source", f"{source.describe()} resumes")
-
-
-def _other_input(source: NewSource, saved: SavedSource, kind: str) -> SourcePlan:
-    """Return the row of a source of the same kind that reads something else now."""
-    change = change_of(source, saved)
-    advice = f"or start it from scratch and keep the state: {reset_flag(source)}"
-    if kind == "file":
-        return SourcePlan(
-            source,
-            saved,
-            "changed",
-            "path-changed",
-            f"{change}: files are identified by their paths, so every file there is new "
-            "and will be read, including copies of files already read",
-            f"make sure that it contains only new files, {advice}",
-        )
-    if kind == "kafka":
-        return SourcePlan(
-            source,
-            saved,
-            "changed",
-            "topics-changed",
-            f"{change}: new topics are read from their beginning",
-        )
-    return SourcePlan(
-        source,
-        saved,
-        "changed",
-        "input-changed",
-        f"{change}: it resumes from the old position {saved.offset} in it",
-        f"make sure that this position has the same meaning there, {advice}",
-    )

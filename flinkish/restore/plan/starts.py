@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from flinkish.errors import ConsentNeeded, StorageError
+from flinkish.connectors.registry import source_connector
+from flinkish.connectors.sources import kind_of
+from flinkish.errors import ConsentNeeded, FlinkishError, StorageError, quoted
 from flinkish.messages.calls import KnownWriter
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
-from flinkish.restore.plan.source_row import kind_of
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (
@@ -129,15 +130,10 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
     Parameters
     ----------
     options
-        Those of :data:`~flinkish.restore.source.restore_inputs.SOURCE_OPTIONS`.
+        Those that matter to a restore.
     """
     kind = kind_of(signature)
-    if kind == "kafka":  # by default it begins with what comes
-        given = {name.lower(): value.strip().lower() for name, value in options.items()}
-        starts = [given.get(f"starting{what}") for what in ("offsets", "timestamp")]
-        starts.append(given.get("startingoffsetsbytimestamp"))
-        return any(start not in (None, "latest") for start in starts)
-    return not kind.startswith(_GONE)
+    return not kind.startswith(_GONE) and source_connector(signature).is_read_again(options)
 
 
 def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
@@ -282,6 +278,19 @@ def _twice(written: EarlierRun) -> str:
         f"{written.describe()} has written the batches up to {written.batch} of the same input to "
         f"{written.checkpoint}, and {what}"
     )
+
+
+def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
+    """Return a refusal whose hint also names the command that takes the options in it.
+
+    Parameters
+    ----------
+    location
+        The checkpoint or savepoint that was to be resumed by a command without these options.
+    """
+    command = f"flinkish run -s {quoted(location)}"
+    refusal.hint = f"{refusal.hint} (options of {command}, with the program)"
+    return refusal
 
 
 def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.state_semantics import (
     ONLY,
     WATERMARK_DELAY,
@@ -139,7 +139,7 @@ def _named(
     begins = dict(enumerate(initial)) if len(initial) == len(columns) else {}
     # An aggregate with several buffers has the same name for each of them.
     several = {c.name for i, c in known.items() if buffers and known.get(i + 1) == c}
-    found: list[StateColumn] = []
+    named: list[StateColumn] = []
     seen: dict[str, int] = {}
     for i, entry in enumerate(listed):
         column = known.get(i)
@@ -153,7 +153,7 @@ def _named(
             name += " of Spark"  # a join's `matched` is not the input's
         # State formats may hold a column twice (the keys of a session in its value).
         number = seen[name] = seen.get(name, 0) + 1
-        found.append(
+        named.append(
             StateColumn(
                 name=name + (f"#{number}" if number > 1 else ""),
                 shown=shown,
@@ -169,7 +169,7 @@ def _named(
                 initial=begins.get(i) if column is not None else None,
             )
         )
-    return found
+    return named
 
 
 def same_columns(saved: Sequence[StateColumn], new: Sequence[StateColumn]) -> dict[str, str]:
@@ -179,19 +179,19 @@ def same_columns(saved: Sequence[StateColumn], new: Sequence[StateColumn]) -> di
     where there are as many of them as before, else those in the same place.
     """
     before, after = {c.name for c in saved}, {c.name for c in new}
-    found = {c.name: c.name for c in saved if c.name in after}
+    same = {c.name: c.name for c in saved if c.name in after}
     left = [c for c in saved if c.name not in after]
     right = [c for c in new if c.name not in before]
     for source in dict.fromkeys(map(_source, left)):
         olds = [c for c in left if _source(c) == source]
         news = [c for c in right if _source(c) == source]
         if source is not None and len(olds) == len(news):
-            found |= {old.name: now.name for old, now in zip(olds, news, strict=True)}
+            same |= {old.name: now.name for old, now in zip(olds, news, strict=True)}
     for old, now in zip(saved, new, strict=False):
-        free = old in left and now in right and old.name not in found
-        if free and now.name not in found.values() and _source(old) == _source(now) is not None:
-            found[old.name] = now.name
-    return found
+        free = old in left and now in right and old.name not in same
+        if free and now.name not in same.values() and _source(old) == _source(now) is not None:
+            same[old.name] = now.name
+    return same
 
 
 def _source(column: StateColumn) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.state_semantics import Initial, StateSemantics
 from flinkish.restore.plan.state_columns import StateColumns, columns_of, same_columns
 
@@ -75,15 +75,15 @@ def evolution_by_meaning(
         None where it is not known which column is which.
     """
     before = {store.name: store for store in saved}
-    found: dict[str, StoreEvolution] = {}
+    evolutions: dict[str, StoreEvolution] = {}
     for store in new:
         if store.name not in before:
             return None
         evolved = _store(before[store.name], store, saved_meaning, new_meaning)
         if evolved is None:
             return None
-        found[store.name or DEFAULT_STORE] = evolved
-    return found
+        evolutions[store.name or DEFAULT_STORE] = evolved
+    return evolutions
 
 
 def unchanged_rows(new: Sequence[StoreInfo]) -> dict[str, StoreEvolution]:

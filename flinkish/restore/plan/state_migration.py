@@ -62,7 +62,7 @@ def rewrite_of(
     """
     plans = plan.operators or ()
     evolved = {
-        each.operator.ordinal: each.evolution
+        each.operator.node.ordinal: each.evolution
         for each in plans
         if each.verdict is Verdict.MIGRATE and each.evolution
     }
@@ -78,7 +78,7 @@ def rewrite_of(
     chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
     # The engine reads schemas that are there, so those that Spark would write anew it writes too.
     anew = {
-        each.operator.ordinal: unchanged_rows(each.operator.stores)
+        each.operator.node.ordinal: unchanged_rows(each.operator.node.stores)
         for each in plans
         if each.new_schema
     }
@@ -87,5 +87,5 @@ def rewrite_of(
 
 def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
     # One partition is never the user's choice: see judge_operator.
-    saved = plan.taken.partitions if plan.taken is not None else 1
+    saved = plan.taken.state.partitions if plan.taken is not None else 1
     return partitions is not None and saved not in (1, partitions)

@@ -72,11 +72,11 @@ def resolve_typed_states(
     Corrupt
         The snapshot of a serializer is damaged; the error names state, operator and class.
     """
-    saved = taken.meaning.serializers if taken.meaning is not None else {}
+    saved = taken.facts.meaning.serializers if taken.facts.meaning is not None else {}
     there = {
         name
-        for store in taken.stores
-        for name, _ in typed_columns(operator.kind, store.name, store.value_schema)
+        for store in taken.state.stores
+        for name, _ in typed_columns(operator.node.kind, store.name, store.value_schema)
     }
     changes: list[StateChange] = []
     resolved: dict[str, ResolvedState] = {}
@@ -87,12 +87,12 @@ def resolve_typed_states(
             continue
         place = StatePlace(name.removesuffix(MAP_KEY), operator.uid or operator.name)
         try:
-            found = resolve_serializer(name, saved[name], serializer, place, rules)
+            state = resolve_serializer(name, saved[name], serializer, place, rules)
         except Incompatible as error:
             changes.append(_refused(name, error))
             continue
-        resolved[name] = found
-        changes += _told(name, found, serializer)
+        resolved[name] = state
+        changes += _told(name, state, serializer)
     return TypedStates(tuple(changes), resolved)
 
 
@@ -122,8 +122,8 @@ def resolve_serializer(
     """
     loader = ModuleLoader(place, rules.modules)
     stored = [from_text(each) for each in snapshots]
-    found = resolve_state(stored, serializer, loader, eager=rules.is_eager)
-    if name.endswith(MAP_KEY) and found.verdict is not TypeVerdict.AS_IS:
+    state = resolve_state(stored, serializer, loader, eager=rules.is_eager)
+    if name.endswith(MAP_KEY) and state.verdict is not TypeVerdict.AS_IS:
         raise Incompatible(
             f"{place} cannot be restored: the keys of the map would be written "
             f"differently ({serializer.type_name} now), and Spark finds its entries by "
@@ -131,7 +131,7 @@ def resolve_serializer(
             hint="restore the type of the keys, or declare the map under another name",
             place=str(place),
         )
-    return found
+    return state
 
 
 def _told(
@@ -195,10 +195,10 @@ def with_recodes(
         That of the stores whose columns change.
     """
     result = dict(evolution)
-    for store in operator.stores:
+    for store in operator.node.stores:
         recodes: dict[tuple[str, ...], Callable[[bytes], bytes]] = {
             path: Rewriter(each.rewriting)
-            for name, path in typed_columns(operator.kind, store.name, store.value_schema)
+            for name, path in typed_columns(operator.node.kind, store.name, store.value_schema)
             if (each := resolved.get(name)) is not None and each.rewriting is not None
         }
         if recodes:

@@ -13,12 +13,12 @@ from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.restore.source.restore_source import (
     RestorableQuery,
     RestoreSource,
     of_record,
     open_restore_source,
+    origin_of,
 )
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
 
@@ -49,7 +49,15 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
         A checkpoint or the savepoint cannot be read.
     """
     found = RestoreSource(
-        {query.name: _open_query(query, job.facts.get(query.name), job) for query in job.queries},
+        {
+            query.name: open_query(
+                query,
+                job.facts.get(query.name),
+                running=job.running,
+                directory=job.working_directory,
+            )
+            for query in job.queries
+        },
         is_savepoint=False,
         spark_version=job.spark_version,
         left_out=job.left_out,
@@ -87,15 +95,37 @@ def _began_with(job: JobOrigin, *, drops: bool) -> RestoreSource | None:
         ) from gone
 
 
-def _open_query(query: QueryStatus, facts: QueryFacts | None, job: JobOrigin) -> RestorableQuery:
+def open_query(
+    query: QueryStatus,
+    facts: QueryFacts | None,
+    *,
+    running: bool = False,
+    directory: str | None = None,
+) -> RestorableQuery:
+    """Open the newest committed batch of a query.
+
+    Parameters
+    ----------
+    facts
+        What its driver knew of it.
+    running
+        Whether it goes on in its checkpoint.
+    directory
+        The working directory of its job.
+
+    Raises
+    ------
+    NoCommittedBatch, FilesVanished, Corrupt, UnsupportedFormat, StorageError
+        As for :func:`open_job`.
+    """
     source = query_source(query, facts)
     cut = newest_cut(query.checkpoint_dir)
     check_operators(source, cut)
     record = query_record(source, query.name, cut, len(cut.files), cut.files.bytes)
-    record = replace(record, sink=_absolute(record.sink, job.working_directory))
-    origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+    record = replace(record, sink=_absolute(record.sink, directory))
+    origin = origin_of(cut, running=running)
     offer = of_record(record, origin, canonical=False)
-    return replace(offer, live=job.running, planned_fault=cut.planned_fault)
+    return replace(offer, live=running, planned_fault=cut.planned_fault)
 
 
 def newest_cut(root: str, read: Callable[[str], Cut] = read_whole_cut) -> Cut:

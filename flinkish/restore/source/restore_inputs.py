@@ -11,99 +11,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.state_semantics import StateSemantics
+from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, within
+from flinkish.operators.identity import PlannedNode
+from flinkish.savepoint.format.contents import OperatorRecord
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.snapshots import DEFAULT_MODULES
 from flinkish.units import size_text
 
-#: The key of a saved query.
-QueryKey = str | None
-#: The options of a Kafka source that decide what becomes of its position, and how its broker is
-#: asked. Passwords are among them: they stay in the driver, and out of what objects print.
-KAFKA_OPTIONS = (
-    *("subscribe", "subscribePattern", "assign", "failOnDataLoss"),
-    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-    *("kafka.bootstrap.servers", "kafka.security.protocol", "kafka.isolation.level"),
-    *("kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.ssl.key.password"),
-    *("kafka.ssl.truststore.type", "kafka.ssl.truststore.location"),
-    *("kafka.ssl.truststore.certificates", "kafka.ssl.endpoint.identification.algorithm"),
-    *("kafka.ssl.keystore.type", "kafka.ssl.keystore.location"),
-)
-
-#: The options of a Delta source that say which table it reads, and what it does with changes.
-DELTA_OPTIONS = (
-    *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
-    *("readChangeFeed", "skipChangeCommits"),
-)
-#: The options of an Iceberg source that decide what becomes of its position.
-ICEBERG_OPTIONS = (
-    *("streaming-skip-delete-snapshots", "streaming-skip-overwrite-snapshots"),
-    "stream-from-timestamp",
-)
-#: The options of a file source that a savepoint records: they decide which files wait, and stay.
-LASTING_OPTIONS = (
-    *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
-    "sourceArchiveDir",
-)
-#: The options of a file source that decide which files it reads, and which of them are new.
-FILE_OPTIONS = ("path", "fileNameOnly", "recursiveFileLookup", *LASTING_OPTIONS)
-#: The options of a source that a restore looks at, by its format.
-SOURCE_OPTIONS = {
-    "delta": DELTA_OPTIONS,
-    "file": FILE_OPTIONS,
-    "iceberg": ICEBERG_OPTIONS,
-    "kafka": KAFKA_OPTIONS,
-}
-
-
-def plain_signature(signature: str | None) -> str | None:
-    """Return what a saved source reads as the driver says it now.
-
-    Savepoints had Spark's own name of every Kafka source in it: ``kafka[KafkaTable, subscribe=a]``.
-    """
-    return None if signature is None else signature.replace("kafka[KafkaTable, ", "kafka[", 1)
-
-
-def is_spark_name(uid: str | None, directory: str) -> bool:
-    """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
-
-    Spark keeps such a source in a directory of that name. It means something in its query only,
-    while a uid of flinkish is one of the job.
-    """
-    return uid is not None and uid == directory and not uid.isdigit()
-
 
 @dataclass(frozen=True)
-class SavedOperator(Identified):
+class SavedOperator(OperatorRecord):
     """One stateful operator of a saved query.
 
     Attributes
     ----------
-    kind, rows
-        None if they are not known.
-    stores
-        Its state stores with their schemas.
-    meaning
-        The meaning of the stores' columns.
     rewritten
-        The reason why ``stores`` are not the savepoint's, but those after the engine's rewrite;
-        empty without a rewrite.
+        The reason why the stores of its state are not the savepoint's, but those after the engine's
+        rewrite; empty without a rewrite.
     regrouped
         Whether that rewrite makes other rows of the saved ones, so that their columns cannot change
         in the same pass.
     """
 
     query: QueryKey
-    ordinal: int
-    kind: str | None
-    partitions: int
-    bytes: int
-    rows: int | None = None
-    identity: OperatorIdentity = UNKNOWN
-    stores: tuple[StoreInfo, ...] = ()
-    meaning: StateSemantics | None = None
     rewritten: str = ""
     regrouped: bool = False
 
@@ -122,58 +52,11 @@ class SavedOperator(Identified):
         elif self.operator_id_v3 is not None:
             name = f"operator {self.operator_id_v3} without uid"
         else:
-            name = f"operator {self.ordinal} without uid"
-        rows = "rows unknown" if self.rows is None else f"{self.rows:,} rows"
+            name = f"operator {self.state.ordinal} without uid"
+        rows = "rows unknown" if self.facts.rows is None else f"{self.facts.rows:,} rows"
         query = "" if self.query is None else f", query '{self.query}'"
-        return f"{name} ({self.kind or 'kind unknown'}, {rows}, {size_text(self.bytes)}{query})"
-
-
-@dataclass(frozen=True)
-class SavedSource(Identified):
-    """The saved position of one source.
-
-    Attributes
-    ----------
-    entry
-        The line of the offset log, from 0.
-    directory
-        Its directory below ``sources/``.
-    offset
-        The text of that line.
-    signature
-        A description of what the source reads.
-    inputs
-        Pairs of ordinal and input, for operators with several inputs: the input through which the
-        source reaches them (a join's left is 0).
-    topics
-        The record of the topics of a Kafka source (``flinkish.restore.plan.kafka_identity``), as
-        the savepoint has it.
-    options
-        The :data:`LASTING_OPTIONS` of a file source, by their names in lower case; None where the
-        savepoint does not have them.
-    """
-
-    query: QueryKey
-    entry: int
-    directory: str
-    offset: str
-    identity: OperatorIdentity = UNKNOWN
-    signature: str | None = None
-    inputs: tuple[tuple[int, int], ...] = ()
-    topics: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    options: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def is_named(self) -> bool:
-        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
-        return is_spark_name(self.uid, self.directory)
-
-    def describe(self) -> str:
-        """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
-        name = repr(self.uid) if self.uid is not None else (self.signature or f"{self.entry}")
-        return f"the position of source {name}" + (
-            "" if self.query is None else f" (query '{self.query}')"
-        )
+        kind, size = self.state.kind or "kind unknown", size_text(self.state.bytes)
+        return f"{name} ({kind}, {rows}, {size}{query})"
 
 
 @dataclass(frozen=True)
@@ -218,64 +101,29 @@ class NewOperator:
         operator's own id.
     generated_id
         The id that it would have without its uid (v3).
-    partitions, stores, meaning
-        The state that it will keep.
     serializers
         The program's serializers of its typed states, by the name of their column.
+    query
+        The name of the query.
     """
 
-    ordinal: int
-    kind: str
+    node: PlannedNode
     name: str
     lookup_ids: tuple[str, ...]
     generated_id: str
     uid: str | None = None
-    partitions: int = 0
-    stores: tuple[StoreInfo, ...] = ()
-    meaning: StateSemantics = field(default_factory=StateSemantics)
     serializers: Mapping[str, TypeSerializer[Any]] = field(default_factory=dict)
+    query: str = ""
 
     def answers_to(self, name: str) -> bool:
-        """Return whether a name of the user's is its uid, its name or its id."""
-        return name in (self.uid, self.name, *self.lookup_ids)
+        """Return whether a name of the user's is its uid, its name or its id, behind ``QUERY/``."""
+        meant = {name, within(name, self.query) or name}
+        return not meant.isdisjoint((self.uid, self.name, *self.lookup_ids))
 
     def describe(self) -> str:
         """Return a text for messages: ``uid 'dedup' (dedupe)``."""
         name = f"uid '{self.uid}'" if self.uid is not None else f'"{self.name}" without uid'
-        return f"{name} ({self.kind})"
-
-
-@dataclass(frozen=True)
-class NewSource:
-    """One source of a starting query.
-
-    Attributes
-    ----------
-    feeds
-        The ordinals of the operators that it feeds.
-    inputs
-        As in :class:`SavedSource`.
-    options
-        Those of :data:`SOURCE_OPTIONS` that the program gives to it.
-    """
-
-    entry: int
-    directory: str
-    signature: str
-    lookup_ids: tuple[str, ...]
-    uid: str | None = None
-    feeds: tuple[int, ...] = ()
-    inputs: tuple[tuple[int, int], ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def is_named(self) -> bool:
-        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
-        return is_spark_name(self.uid, self.directory)
-
-    def describe(self) -> str:
-        """Return a text for messages."""
-        return f"source '{self.uid}'" if self.uid is not None else f"source {self.signature}"
+        return f"{name} ({self.node.kind})"
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import Cut
+from flinkish.checkpoint.discovery import find_checkpoints
+from flinkish.checkpoint.wholeness import planned_state, read_whole_cut
+from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
+from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.plain_checkpoints import adopt_cuts
-from flinkish.restore.source.restore_inputs import (
-    QueryKey,
-    SavedOperator,
-    SavedQueryFacts,
-    SavedSource,
-    plain_signature,
-)
+from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.source.spark_compat import SparkFit
-from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QueryRecord, identity_of
+from flinkish.savepoint.format.contents import (
+    FORMAT_CANONICAL,
+    QueryRecord,
+)
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 
 
@@ -120,20 +120,19 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
             for index, record in enumerate(savepoint.queries)
         },
         is_savepoint=True,
-        spark_version=savepoint.header.spark_version,
-        left_out=savepoint.header.left_out,
-        complete=savepoint.header.complete,
+        spark_version=savepoint.header.job.spark_version,
+        left_out=savepoint.header.job.left_out,
+        complete=savepoint.header.job.complete,
     )
 
 
 def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     operators = tuple(
-        SavedOperator(key, op.ordinal, op.kind, op.partitions, op.bytes, stores=op.stores)
-        for op in cut.operators
+        SavedOperator(state, OperatorFacts(state.ordinal), key) for state in cut.operators
     )
     return RestorableQuery(
         SavedQueryFacts(key, cut.batch_id, operators, pins=cut.pins, watermark_ms=cut.watermark_ms),
-        SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),
+        origin_of(cut),
         cut.query_id,
         cut.checkpoint_format,
         cut.pins,
@@ -141,22 +140,18 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     )
 
 
+def origin_of(cut: Cut, *, running: bool = False) -> SourceCheckpoint:
+    """Return a cut of a checkpoint as the origin of a restore.
+
+    A ``running`` query ends with the batch that it has planned, so that none is replayed.
+    """
+    state = () if running else planned_state(cut)
+    return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id, planned_state=state)
+
+
 def of_record(record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool) -> RestorableQuery:
     """Return the query of a record; ``origin`` has its files."""
-    operators = tuple(
-        SavedOperator(
-            query=record.name,
-            ordinal=op.ordinal,
-            kind=op.kind,
-            partitions=op.partitions,
-            bytes=op.bytes,
-            rows=op.rows,
-            identity=op.identity,
-            stores=op.stores,
-            meaning=op.meaning,
-        )
-        for op in record.operators
-    )
+    operators = tuple(SavedOperator(op.state, op.facts, record.name) for op in record.operators)
     return RestorableQuery(
         SavedQueryFacts(
             record.name,
@@ -191,7 +186,7 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
             directory=str(entry["directory"]),
             offset=offset,
             identity=identity_of(entry),
-            signature=plain_signature(entry.get("signature")),
+            signature=entry["signature"],
             inputs=tuple((int(o), int(i)) for o, i in entry.get("inputs") or ()),
             topics=entry.get("topics") or {},
             options=_texts(entry.get("options")),
@@ -203,3 +198,16 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
 def _texts(found: Any) -> dict[str, str] | None:
     """Return texts by their names; None for what a savepoint does not have."""
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else None
+
+
+def adopt_cuts(path: str) -> dict[str | None, Cut]:
+    """Return the cuts of the plain Spark checkpoints at ``path``, by query name.
+
+    ``path`` is one checkpoint (the key is None) or a directory of several, one for each query name.
+
+    Raises
+    ------
+    SavepointNotFound
+        ``path`` is neither. Errors of ``read_whole_cut`` are passed on.
+    """
+    return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.compat.model import Rewrite
 from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
@@ -70,13 +70,14 @@ def fit_query(
     to_format_1 = checkpoint_format > 1 and unread
     operators = []
     for operator in query.operators:
-        kind = operator.kind or ""
+        state = operator.state
+        kind = state.kind or ""
         why = [f"checkpoint format {checkpoint_format} becomes 1"] if to_format_1 else []
         if formats and kind == _JOIN:
             why.insert(0, f"join state format {old_join} becomes {_NEW_JOIN_FORMAT}")
-            stores = _stores_of_format_2(operator.stores)
-            regrouped = stores != operator.stores
-            operator = replace(operator, stores=stores, regrouped=regrouped)
+            stores = _stores_of_format_2(state.stores)
+            regrouped = stores != state.stores
+            operator = replace(operator, state=replace(state, stores=stores), regrouped=regrouped)
         if Rewrite.LISTS in needed and kind.startswith(_TRANSFORM):
             why.append("lists get the form that it reads")
         operators.append(_rewritten(operator, why, named))

@@ -187,15 +187,15 @@ def _with_file_time(entry: CatalogEntry, now: float) -> CatalogEntry:
 def _with_targets(entries: Sequence[CatalogEntry]) -> list[CatalogEntry]:
     """Record the target of every link, and of every further mount of a directory."""
     homes: dict[str, str] = {}
-    found = []
+    completed = []
     for entry in sorted(entries, key=_homes_first):
         keys = place_keys(entry.path)
         home = next((homes[key] for key in keys if key in homes), None)
         if home is None and is_link(entry.path):
             home = os.path.realpath(entry.path)
         homes.update(dict.fromkeys(keys, home or entry.path))
-        found.append(replace(entry, leads_to=home))
-    return found
+        completed.append(replace(entry, leads_to=home))
+    return completed
 
 
 def _homes_first(entry: CatalogEntry) -> tuple[bool, bool, bool, str]:
@@ -246,7 +246,7 @@ def find_damage(entry: CatalogEntry) -> FlinkishError | None:
 
 def look_at(paths: Sequence[str]) -> tuple[Unfinished, ...]:
     """Examine directories without ``_metadata``; every file of them is listed."""
-    return tuple(found for _, found in _by_storage(_look, paths))
+    return tuple(unfinished for _, unfinished in _by_storage(_look, paths))
 
 
 def _by_storage(

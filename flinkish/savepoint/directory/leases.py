@@ -80,7 +80,7 @@ def find_leases(target: str) -> tuple[FoundLease, ...]:
 
 def read_leases(target: str) -> tuple[LeaseRecord, ...]:
     """Return all readable leases of a directory, oldest first, including stale ones."""
-    return tuple(found.record for found in find_leases(target) if found.record is not None)
+    return tuple(lease.record for lease in find_leases(target) if lease.record is not None)
 
 
 def remove(target: str, name: str) -> bool:

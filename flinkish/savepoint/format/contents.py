@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
-from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
-from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
-from flinkish.operators.state_semantics import StateSemantics
+from flinkish.operators.identity import Identified, OperatorFacts, OperatorIdentity
 
 FORMAT_NATIVE = "native"
 #: State as Avro files (:mod:`flinkish.engine.stores.canonical`).
@@ -18,14 +16,11 @@ FORMAT_CANONICAL = "canonical"
 
 
 @dataclass(frozen=True)
-class Header:
-    """The savepoint as a whole: job, time, trigger, and the versions that wrote it."""
+class SavepointJob:
+    """The job that a savepoint is taken of, with the versions that run it."""
 
     job_id: str
-    job_name: str
-    created: float
-    trigger: str  # savepoint | stop | cancel | offline | migrate
-    format: str = FORMAT_NATIVE
+    name: str
     spark_version: str | None = None
     python_version: str | None = None
     flinkish_version: str | None = None
@@ -34,6 +29,8 @@ class Header:
     program: str | None = None
     #: Location of the savepoint or checkpoint that the job was started from.
     restored_from: str | None = None
+    #: The user who takes the savepoint, ``user@host``; a savepoint does not record it.
+    owner: str | None = None
     #: Queries of the job that the savepoint does not have.
     left_out: tuple[LeftOut, ...] = ()
     #: Whether the program had started all its queries, as far as could be known.
@@ -41,20 +38,26 @@ class Header:
 
 
 @dataclass(frozen=True)
-class OperatorRecord(Identified):
-    """One stateful operator: its identity, as far as known, and the structure of its state."""
+class Header:
+    """The savepoint as a whole."""
 
-    ordinal: int
-    kind: str | None
-    partitions: int
-    bytes: int
-    files: int
-    stores: tuple[StoreInfo, ...] = ()
-    identity: OperatorIdentity = UNKNOWN
-    rows: int | None = None
-    meaning: StateSemantics | None = None
-    #: Digest of all rows as the engine last wrote them, independent of their partitions.
-    state_digest: str | None = None
+    job: SavepointJob
+    created: float
+    trigger: str  # savepoint | stop | cancel | offline | migrate
+    format: str = FORMAT_NATIVE
+
+
+@dataclass(frozen=True)
+class OperatorRecord(Identified):
+    """One stateful operator: its state, and what the driver knew of it."""
+
+    state: StateOnDisk
+    facts: OperatorFacts
+
+    @property
+    def identity(self) -> OperatorIdentity:  # type: ignore[override]  # read-only, as if frozen
+        """Its identity, as far as it is known."""
+        return self.facts.identity
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class QueryRecord:
     bytes: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileRecord:
     """One file of a savepoint.
 
@@ -98,60 +101,6 @@ class FileRecord:
     digest: str
     held: str | None = None
     stamp: str | None = None
-
-
-@dataclass(frozen=True)
-class SavepointJob:
-    """The job that a savepoint is taken of."""
-
-    job_id: str
-    name: str
-    spark_version: str | None = None
-    python_version: str | None = None
-    flinkish_version: str | None = None
-    host: str | None = None
-    program: str | None = None
-    restored_from: str | None = None
-    #: The user who takes it: ``user@host``.
-    owner: str | None = None
-    left_out: tuple[LeftOut, ...] = ()
-    complete: bool = True
-
-
-@dataclass(frozen=True)
-class OperatorFacts(Identified):
-    """Facts about an operator that the driver knows and the checkpoint does not contain."""
-
-    ordinal: int
-    kind: str | None = None
-    identity: OperatorIdentity = UNKNOWN
-    rows: int | None = None
-    meaning: StateSemantics | None = None
-    state_digest: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return as plain data what does not change while the query runs: all but the rows."""
-        meaning = None if self.meaning is None else self.meaning.to_json()
-        return {
-            "ordinal": self.ordinal,
-            "kind": self.kind,
-            **asdict(self.identity),
-            "meaning": meaning,
-            "state_digest": self.state_digest,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> OperatorFacts:
-        """Convert the result of :meth:`to_json` back; ignore keys of a newer flinkish."""
-        known = {k: v for k, v in data.items() if k in OperatorFacts.__dataclass_fields__}
-        if known.get("meaning") is not None:
-            known["meaning"] = StateSemantics.from_json(known["meaning"])
-        return OperatorFacts(**known, identity=identity_of(data))
-
-
-def identity_of(data: Mapping[str, Any]) -> OperatorIdentity:
-    """Return the identity that is stored in the fields of an operator or a source."""
-    return OperatorIdentity(**{each.name: data.get(each.name) for each in fields(OperatorIdentity)})
 
 
 @dataclass(frozen=True)
@@ -175,55 +124,3 @@ class QuerySource:
     rows_batch: int | None = None
     #: The checkpoint that ``checkpoint`` was made from, if that is only an intermediate copy.
     origin: str | None = None
-
-
-@dataclass(frozen=True)
-class SavepointInfo:
-    """A finished savepoint.
-
-    ``duration`` is in seconds. ``linked``, ``shared`` and ``copied`` are the numbers of data files
-    that are hard links, are held by an earlier savepoint, or were copied; ``moved_bytes`` are the
-    bytes copied.
-    """
-
-    path: str
-    job_id: str
-    created: float
-    format: str
-    trigger: str
-    bytes: int
-    files: int
-    duration: float
-    linked: int
-    copied: int
-    queries: tuple[SavedQuery, ...]
-    shared: int = 0
-    moved_bytes: int = 0
-
-    def to_record(self, request_id: str | None = None) -> SavepointRecord:
-        """Return the record for the registry; ``request_id`` names the request that caused it."""
-        return SavepointRecord(
-            path=self.path,
-            job_id=self.job_id,
-            created=self.created,
-            format=self.format,
-            bytes=self.bytes,
-            files=self.files,
-            duration=self.duration,
-            queries=tuple(asdict(query) for query in self.queries),
-            trigger=self.trigger,
-            request_id=request_id,
-        )
-
-    def to_result(self) -> SavepointResult:
-        """Return the result that the command line shows."""
-        return SavepointResult(
-            path=self.path,
-            format=self.format,
-            bytes=self.bytes,
-            files=self.files,
-            shared_files=self.shared,
-            moved_bytes=self.moved_bytes,
-            duration=round(self.duration, 3),
-            queries=self.queries,
-        )

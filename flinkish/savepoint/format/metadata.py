@@ -9,7 +9,7 @@ The footer seals the file: it has counts, and the SHA-256 of every byte before t
 file that is truncated at any length, or changed in any significant way, is refused.
 
 Anyone who can write into the directory can write such a file, so nothing in it is trusted. Its
-schema must be one that flinkish has written (:mod:`~flinkish.savepoint.format.schemas`), its codec
+schema must be that of its format version (:mod:`~flinkish.savepoint.format.schemas`), its codec
 null or deflate, and it must be a regular file. Limits (:mod:`~flinkish.savepoint.format.limits`): 4
 GiB in total, 64 KiB for the container's header, 32 MiB for a block and 128 MiB for all blocks with
 the header and queries (after decompression), 16 MiB for a string, 500,000 operators, stores,
@@ -46,16 +46,14 @@ from flinkish.savepoint.format.records import (
     query_to_avro,
 )
 from flinkish.savepoint.format.schemas import (
+    FORMAT_VERSION,
     KINDS,
     NAMESPACE,
     SCHEMA,
     fingerprint,
-    is_newer,
-    known_schemas,
 )
 
 FILE_NAME = "_metadata"
-FORMAT_VERSION = 1
 #: Features that a savepoint may require and this version supports.
 FEATURES: frozenset[str] = frozenset({"shared-files", "canonical-state"})
 #: Required by a savepoint with files that are held by earlier savepoints.
@@ -368,7 +366,6 @@ class _Blocks:
         self._query_bytes = 0
         self._unpacked = 0
         self._items = 0
-        self._decode: Decode
 
     def __enter__(self) -> _Blocks:
         return self
@@ -400,8 +397,7 @@ class _Blocks:
         self._owner.features = _check_version(self._owner.path, header)
         if codec not in {"null", "deflate"}:
             raise Damaged(f"it is compressed by {codec[:20]!r}")
-        schema = _known_schema(self._owner.path, header.get("avro.schema", b""))
-        self._decode = union([_named(record) for record in schema])
+        _check_schema(header.get("avro.schema", b""))
         for block in container.blocks(sync, lambda data: DECOMPRESS[codec](data, limits.MAX_BLOCK)):
             if not 0 < block.count <= len(block.data):  # a record has at least one byte
                 raise Damaged(f"a block of {block.count} records in {len(block.data)} bytes")
@@ -435,7 +431,7 @@ class _Blocks:
         left = limits.MAX_ITEMS - self._items
         cursor = Cursor(block.data, max_items=left, max_text=limits.MAX_TEXT)
         for _ in range(block.count):
-            kind, record = self._decode(cursor)
+            kind, record = _DECODE(cursor)
             if of_one in {"File", "Footer"} and kind != of_one:
                 raise Damaged(f"a {kind} is among others")
             yield kind, record
@@ -450,29 +446,24 @@ def _named(record: Mapping[str, Any]) -> Decode:
     return then(compile_schema(record), lambda fields: (name, fields))
 
 
-def _known_schema(path: str, text: bytes) -> list[dict[str, Any]]:
-    """Return the writer's schema if it is known; otherwise raise Damaged or UnsupportedFormat."""
+#: Reads a record of any kind as its name and its fields.
+_DECODE = union([_named(record) for record in SCHEMA])
+
+
+def _check_schema(text: bytes) -> None:
+    """Raise Damaged if a file's schema is not that of the format."""
     try:
-        known, newer = _look_up(text)
+        is_ours = _is_ours(text)
     except (ValueError, RecursionError):
         raise Damaged("it has no schema") from None
-    if newer:
-        raise UnsupportedFormat(
-            f"{path} has records that this flinkish does not know",
-            hint="use the flinkish that wrote it, or a newer one",
-        )
-    if known is None:
+    if not is_ours:
         raise Damaged("its schema is not a savepoint's")
-    return known
 
 
-# The savepoints of a directory have one schema, or two: parsed once, not once a savepoint.
+# The savepoints of a directory have one schema, in one or two spellings: parsed once for all.
 @lru_cache(maxsize=4)
-def _look_up(text: bytes) -> tuple[list[dict[str, Any]] | None, bool]:
-    """Return the known schema that ``text`` writes, and whether it is of a newer flinkish."""
-    schema = json.loads(text)
-    schema_entry = known_schemas().get(fingerprint(schema))
-    return schema_entry, schema_entry is None and is_newer(schema)
+def _is_ours(text: bytes) -> bool:
+    return fingerprint(json.loads(text)) == fingerprint(SCHEMA)
 
 
 def _check_version(path: str, header: Mapping[str, bytes]) -> frozenset[str]:

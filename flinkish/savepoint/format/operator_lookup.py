@@ -32,13 +32,15 @@ def find_operator(savepoint: OpenSavepoint, text: str) -> tuple[QueryRecord, Ope
         if len(matches) == 1:
             return (*matches[0], state)
         if matches:
-            addresses = " or ".join(address(query.name, o.uid, o.ordinal) for query, o in matches)
+            addresses = " or ".join(
+                address(query.name, o.uid, o.state.ordinal) for query, o in matches
+            )
             raise UsageError(
                 f"several operators of the savepoint are {uid!r}, of the queries "
                 + ", ".join(query.name for query, _ in matches),
                 hint=f"name it with its query: {addresses}",
             )
-    names = ", ".join(sorted(_names(o)[0] if _names(o) else str(o.ordinal) for _, o in every))
+    names = ", ".join(sorted(_names(o)[0] if _names(o) else str(o.state.ordinal) for _, o in every))
     uid = text.partition("/")[0]
     raise UsageError(
         f"the savepoint has no operator {uid!r}; it has: {names or 'none with state'}",
@@ -66,9 +68,9 @@ def _meant(every: list[_Found], word: str) -> list[_Found]:
             (q, o)
             for q, o in every
             if word.startswith(f"{q.name}/")
-            and word[len(q.name) + 1 :] in (*_names(o), str(o.ordinal))
+            and word[len(q.name) + 1 :] in (*_names(o), str(o.state.ordinal))
         ]
-        or [(q, o) for q, o in every if word == str(o.ordinal)]
+        or [(q, o) for q, o in every if word == str(o.state.ordinal)]
     )
 
 

@@ -18,7 +18,8 @@ from flinkish.messages.restore_options import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.file_table import FileTable
-from flinkish.savepoint.format.metadata import FILE_NAME, FORMAT_VERSION, Metadata
+from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
+from flinkish.savepoint.format.schemas import FORMAT_VERSION
 from flinkish.units import counted
 
 #: Levels of :func:`check_files`.
@@ -184,11 +185,12 @@ def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
     """Yield the state partitions that an operator must have and the savepoint was taken without."""
     for query in savepoint.queries:
         for operator in query.operators:
-            keys = [each.key_schema for each in operator.stores if each.key_schema is not None]
-            expected = state_layout.expected_partitions(query.pins, keys, operator.partitions)
-            if operator.partitions < expected:
-                path = f"{query.directory}/{STATE}/{operator.ordinal}/{operator.partitions}"
-                reason = f"is missing: the state has {operator.partitions} of {expected} partitions"
+            state = operator.state
+            keys = [each.key_schema for each in state.stores if each.key_schema is not None]
+            expected = state_layout.expected_partitions(query.pins, keys, state.partitions)
+            if state.partitions < expected:
+                path = f"{query.directory}/{STATE}/{state.ordinal}/{state.partitions}"
+                reason = f"is missing: the state has {state.partitions} of {expected} partitions"
                 yield BadFile(path, reason)
 
 
@@ -227,16 +229,16 @@ def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
     return {
         "savepoint": {
             "path": savepoint.path,
-            "job_id": header.job_id,
-            "job_name": header.job_name,
+            "job_id": header.job.job_id,
+            "job_name": header.job.name,
             "created": iso_time(header.created),
             "trigger": header.trigger,
-            "spark_version": header.spark_version,
-            "python_version": header.python_version,
-            "flinkish_version": header.flinkish_version,
-            "host": header.host,
-            "program": header.program,
-            "restored_from": header.restored_from,
+            "spark_version": header.job.spark_version,
+            "python_version": header.job.python_version,
+            "flinkish_version": header.job.flinkish_version,
+            "host": header.job.host,
+            "program": header.job.program,
+            "restored_from": header.job.restored_from,
             "relocatable": savepoint.is_relocatable,
             "holders": list(savepoint.holders),
             "format": header.format,
@@ -244,9 +246,9 @@ def describe(savepoint: OpenSavepoint) -> dict[str, Any]:
             "queries": [_describe_query(query) for query in savepoint.queries],
             "left_out": [
                 {"query": each.query, "reason": each.reason, "pending": each.pending}
-                for each in header.left_out
+                for each in header.job.left_out
             ],
-            "complete": header.complete,
+            "complete": header.job.complete,
             "files": savepoint.files,
             "bytes": savepoint.bytes,
         }
@@ -300,24 +302,25 @@ def _offset(text: str) -> Any:
 
 
 def _describe_operator(operator: OperatorRecord) -> dict[str, Any]:
+    state, facts = operator.state, operator.facts
     return {
         "uid": operator.uid,
         "operator_id": operator.operator_id,
         "operator_id_v2": operator.operator_id_v2,
         "operator_id_v3": operator.operator_id_v3,
-        "kind": operator.kind,
-        "ordinal": operator.ordinal,
-        "partitions": operator.partitions,
-        "rows": operator.rows,
-        "bytes": operator.bytes,
-        "files": operator.files,
-        "state_digest": operator.state_digest,
+        "kind": state.kind,
+        "ordinal": state.ordinal,
+        "partitions": state.partitions,
+        "rows": facts.rows,
+        "bytes": state.bytes,
+        "files": state.files,
+        "state_digest": facts.state_digest,
         "stores": [
             {
                 "name": store.name,
                 "key_schema": store.key_schema,
                 "value_schema": store.value_schema,
             }
-            for store in operator.stores
+            for store in state.stores
         ],
     }

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
-from flinkish.checkpoint.format.schema_files import parse_struct
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo, parse_struct
+from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import OperatorFacts, identity_of
 from flinkish.operators.state_semantics import Column, StateSemantics
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.contents import (
@@ -23,7 +23,7 @@ from flinkish.savepoint.format.contents import (
     Header,
     OperatorRecord,
     QueryRecord,
-    identity_of,
+    SavepointJob,
 )
 from flinkish.savepoint.format.schemas import HEADER, OPERATOR, QUERY
 
@@ -36,9 +36,10 @@ class Damaged(ValueError):
 
 def header_to_avro(header: Header) -> dict[str, Any]:
     """Convert a header into its Avro record."""
-    data = {f["name"]: getattr(header, f["name"]) for f in HEADER["fields"]}
-    data["left_out"] = [asdict(each) for each in header.left_out]
-    return data
+    job = header.job
+    known = {**vars(job), **vars(header), "job_name": job.name}
+    known["left_out"] = [asdict(each) for each in job.left_out]
+    return {each["name"]: known[each["name"]] for each in HEADER["fields"]}
 
 
 def header_from_avro(record: Mapping[str, Any]) -> Header:
@@ -46,8 +47,11 @@ def header_from_avro(record: Mapping[str, Any]) -> Header:
     # A comparison with NaN is false.
     if not 0 <= record["created"] <= limits.MAX_TIME:
         raise Damaged(f"it was created at the time {record['created']}")
-    left_out = tuple(LeftOut(**each) for each in record.get("left_out", ()))
-    return Header(**{**record, "left_out": left_out})
+    job = dict(record)
+    whole = {name: job.pop(name) for name in ("created", "trigger", "format")}
+    job["name"] = job.pop("job_name")
+    job["left_out"] = tuple(LeftOut(**each) for each in record["left_out"])
+    return Header(SavepointJob(**job), **whole)
 
 
 def query_to_avro(query: QueryRecord) -> dict[str, Any]:
@@ -62,16 +66,18 @@ def query_to_avro(query: QueryRecord) -> dict[str, Any]:
 
 
 def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
-    data = {f["name"]: getattr(operator, f["name"]) for f in OPERATOR["fields"]}
+    state, facts = operator.state, operator.facts
+    known = {**vars(facts), **vars(facts.identity), **vars(state)}
+    data = {each["name"]: known[each["name"]] for each in OPERATOR["fields"]}
     data["stores"] = [
         {
             "name": store.name,
             "key_schema": None if store.key_schema is None else json.dumps(store.key_schema),
             "value_schema": None if store.value_schema is None else json.dumps(store.value_schema),
         }
-        for store in operator.stores
+        for store in state.stores
     ]
-    data["meaning"] = operator.meaning and json.dumps(operator.meaning.to_json())
+    data["meaning"] = facts.meaning and json.dumps(facts.meaning.to_json())
     return data
 
 
@@ -95,16 +101,23 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
     _in_range(record, "partitions", 0, limits.MAX_PARTITIONS)
     _in_range(record, "files", 0, _INT64)
     _in_range(record, "bytes", 0, _INT64)
-    data = dict(record)
-    data["stores"] = tuple(
+    stores = tuple(
         StoreInfo(store["name"], _schema(store["key_schema"]), _schema(store["value_schema"]))
-        for store in data["stores"]
+        for store in record["stores"]
     )
-    meaning = data.get("meaning")
-    data["meaning"] = None if meaning is None else _meaning(_json(meaning))
-    for part in fields(OperatorIdentity):
-        data.pop(part.name, None)
-    return OperatorRecord(**data, identity=identity_of(record))
+    counts = (record["partitions"], record["bytes"], record["files"])
+    meaning = record["meaning"]
+    return OperatorRecord(
+        StateOnDisk(record["ordinal"], record["kind"], *counts, stores),
+        OperatorFacts(
+            record["ordinal"],
+            record["kind"],
+            identity_of(record),
+            record["rows"],
+            None if meaning is None else _meaning(_json(meaning)),
+            record["state_digest"],
+        ),
+    )
 
 
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
@@ -114,7 +127,7 @@ def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
 
 
 def _in_range(record: Mapping[str, Any], name: str, least: int, most: int) -> None:
-    value = record.get(name)
+    value = record[name]
     if value is not None and not least <= value <= most:
         raise Damaged(f"it says {name} is {value}")
 
@@ -141,7 +154,7 @@ def _meaning(data: Any) -> StateSemantics:
     snapshots = (text for each in meaning.serializers.values() for text in each)
     settings = (
         text
-        for each in meaning.settings or ()
+        for each in meaning.settings
         for text in (each.setting, each.value, each.part, each.expression)
     )
     texts = (

@@ -1,20 +1,18 @@
-"""The Avro schema of ``_metadata``, and the schemas of earlier versions of flinkish.
+"""The Avro schema of ``_metadata``: version 1 of its format.
 
-The schema of a file must be one of these, so comparing it is enough. Its fingerprint is the SHA-256
-of its JSON with sorted keys and only the parts that matter for the bytes. A new field is added at
-the end of its record, and with its record to ``_YOUNGER``. Files without the field stay readable.
-Earlier versions of flinkish refuse a file that has it as one of a newer version.
+A version has exactly one schema, so comparing fingerprints is enough to know a file's. Whoever
+changes a record raises :data:`FORMAT_VERSION` and keeps the schema of the version before, because
+savepoints of all versions stay readable.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
+#: The version that is written, and the newest that can be read.
+FORMAT_VERSION = 1
 NAMESPACE = "flinkish.savepoint"
 _NULL_STRING = ["null", "string"]
 _NULL_LONG = ["null", "long"]
@@ -100,19 +98,9 @@ SCHEMA: list[dict[str, Any]] = [
 #: Names of the records, indexed by their branch in the union.
 KINDS = tuple(record["name"] for record in SCHEMA)
 
-#: Fields added since format version 1, newest last; each entry was added by one version.
-_YOUNGER: tuple[frozenset[tuple[str, str]], ...] = (
-    frozenset({("Operator", "meaning")}),
-    frozenset(
-        {("Header", "program"), ("Header", "restored_from"), ("File", "held"), ("File", "stamp")}
-    ),
-    frozenset({("Operator", "state_digest")}),
-    frozenset({("Header", "left_out"), ("Header", "complete")}),
-)
-
 
 def fingerprint(schema: Any) -> str:
-    """Return the SHA-256 (hex) that identifies a schema."""
+    """Return the SHA-256 (hex) of a schema's JSON: only what matters for the bytes, keys sorted."""
     text = json.dumps(_bare(schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -129,46 +117,3 @@ def _bare(schema: Any) -> Any:
     if isinstance(schema.get("fields"), list):
         kept["fields"] = _bare(schema["fields"])
     return kept
-
-
-@cache
-def known_schemas() -> dict[str, list[dict[str, Any]]]:
-    """Return all schemas that any version of flinkish has written, by fingerprint."""
-    return {fingerprint(schema): schema for schema in _versions()}
-
-
-def _versions() -> Iterator[list[dict[str, Any]]]:
-    for age in range(len(_YOUNGER) + 1):
-        absent = frozenset().union(*_YOUNGER[age:])
-        yield _without(SCHEMA, absent)
-
-
-def _without(schema: Any, absent: frozenset[tuple[str, str]]) -> Any:
-    if isinstance(schema, list):
-        return [_without(branch, absent) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = copy.copy(schema)
-    if found["type"] == "record":
-        found["fields"] = [
-            {**field, "type": _without(field["type"], absent)}
-            for field in schema["fields"]
-            if (schema["name"], field["name"]) not in absent
-        ]
-    elif found["type"] == "array":
-        found["items"] = _without(schema["items"], absent)
-    return found
-
-
-def is_newer(schema: Any) -> bool:
-    """Return whether an unknown schema extends the current one: a newer flinkish wrote it."""
-    if not isinstance(schema, list) or len(schema) < len(SCHEMA):
-        return False
-    for ours, theirs in zip(SCHEMA, schema, strict=False):
-        fields = theirs.get("fields") if isinstance(theirs, dict) else None
-        if not isinstance(fields, list) or theirs.get("name") != ours["name"]:
-            return False
-        names = {str(f.get("name")) for f in fields if isinstance(f, dict)}
-        if not names >= {f["name"] for f in ours["fields"]}:
-            return False
-    return True

@@ -63,14 +63,14 @@ def generations(
     needed = _needs(catalog, places, known)
     keys = _job_keys(entries, places, known)
     scope = _scope(entries, keys, known, jobs)
-    found = [
+    all_generations = [
         Candidate(
             entry.path,
             keys[entry.path],
             entry.header.created,
             tuple(needed.get(entry.path, ())),
             written=entry.written,
-            run=entry.header.job_id,
+            run=entry.header.job.job_id,
             batches={query.query_id: query.batch_id for query in entry.queries},
             taken_here=any(key in taken_here for key in places[entry.path]),
             has_all=_has_all_queries(entry.header),
@@ -79,7 +79,7 @@ def generations(
         if keys[entry.path] in scope
     ]
     clock = time.time() if now is None else now
-    return _without_copies(_with_running(found, known.running, clock), entries)
+    return _without_copies(_with_running(all_generations, known.running, clock), entries)
 
 
 def _has_all_queries(header: Header) -> bool:
@@ -87,8 +87,8 @@ def _has_all_queries(header: Header) -> bool:
 
     A savepoint of checkpoints without a job has the queries that the user named.
     """
-    pending = any(each.pending for each in header.left_out)
-    return header.complete and not pending and header.trigger != TRIGGER_OFFLINE
+    pending = any(each.pending for each in header.job.left_out)
+    return header.job.complete and not pending and header.trigger != TRIGGER_OFFLINE
 
 
 def _by_place(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _needs(
 
 
 def _is_foreign(entry: CatalogEntry, known: Known) -> bool:
-    return known.jobs is not None and entry.header.job_id not in known.jobs
+    return known.jobs is not None and entry.header.job.job_id not in known.jobs
 
 
 def _job_keys(
@@ -131,10 +131,10 @@ def _job_keys(
             continue
         for query in entry.queries:
             parents[root(f"query {query.query_id}")] = root(_job(entry))
-        origin = _home(homes, entry.header.restored_from)
+        origin = _home(homes, entry.header.job.restored_from)
         if (
             origin is not None
-            and origin.header.job_name == entry.header.job_name
+            and origin.header.job.name == entry.header.job.name
             and not _is_foreign(origin, known)
         ):
             parents[root(_job(entry))] = root(_job(origin))
@@ -142,7 +142,7 @@ def _job_keys(
 
 
 def _job(entry: CatalogEntry) -> str:
-    return f"job {entry.header.job_id}"
+    return f"job {entry.header.job.job_id}"
 
 
 def _home(homes: Mapping[str, CatalogEntry], location: str | None) -> CatalogEntry | None:
@@ -160,12 +160,12 @@ def _scope(
     """Return the keys of the jobs that are decided on."""
     if jobs is None:
         return set(keys.values())
-    asked = [entry for entry in entries if entry.header.job_id in jobs]
-    names = {entry.header.job_name for entry in asked if not _is_foreign(entry, known)}
+    asked = [entry for entry in entries if entry.header.job.job_id in jobs]
+    names = {entry.header.job.name for entry in asked if not _is_foreign(entry, known)}
     namesakes = [
         entry
         for entry in entries
-        if entry.header.job_name in names and not _is_foreign(entry, known)
+        if entry.header.job.name in names and not _is_foreign(entry, known)
     ]
     return {keys[entry.path] for entry in (*asked, *namesakes)}
 
@@ -193,10 +193,10 @@ def _without_copies(
     copies: dict[str, list[Candidate]] = {}
     for each in candidates:
         copies.setdefault(seals.get(each.path, each.path), []).append(each)
-    found = []
+    distinct = []
     for same in copies.values():
         same.sort(key=lambda each: (not each.taken_here, each.path))
         needed = dict.fromkeys(reason for each in same for reason in each.needed)
         candidate = replace(same[0], needed=tuple(needed))
-        found.append(Generation(candidate, tuple(each.path for each in same)))
-    return tuple(found)
+        distinct.append(Generation(candidate, tuple(each.path for each in same)))
+    return tuple(distinct)

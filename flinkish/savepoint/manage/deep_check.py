@@ -112,7 +112,7 @@ def _check_operator(
     unread: list[str],
 ) -> int:
     """Decode the rows of an operator, compare their number with the record, and return it."""
-    where = f"{query.directory}/{STATE}/{operator.ordinal}"
+    where = f"{query.directory}/{STATE}/{operator.state.ordinal}"
     counts: dict[str, int] = {}
     rows = 0
     whole = False
@@ -121,13 +121,13 @@ def _check_operator(
         for store in _stores(savepoint, index, query, operator, ids):
             with _noting(bad, f"{where}/{store.directory}"):
                 try:
-                    found = count_rows(store.files, store.shapes)
+                    row_counts = count_rows(store.files, store.shapes)
                 except UnsupportedState as error:
                     unread.append(f"{where}: {error}")
                     return rows
-                for name, count in _named(store.name, found).items():
+                for name, count in _named(store.name, row_counts).items():
                     counts[name] = counts.get(name, 0) + count
-                rows += found.total
+                rows += row_counts.total
         whole = len(bad) == before
     reason = wrong_count(operator, query, counts) if whole else None
     if reason is not None:
@@ -159,10 +159,10 @@ def wrong_count(
     depends on their kind. A RocksDB count of 0 is not compared, because counting may be disabled
     (``stateStore.rocksdb.trackTotalNumberOfRows``).
     """
-    recorded = operator.rows
+    recorded = operator.facts.rows
     if recorded is None or (recorded <= 0 and query.backend == "rocksdb"):
         return None
-    stores = {store.name for store in operator.stores}
+    stores = {store.name for store in operator.state.stores}
     joined = [name for name in stores if name.endswith(_JOIN_ROWS)]
     if stores <= {DEFAULT_STORE}:
         rows = sum(counts.values())
@@ -201,7 +201,7 @@ def _stores(
     ids: Mapping[int, tuple[tuple[str, ...], ...]],
 ) -> Iterator[_Store]:
     """Yield every store of every partition of an operator."""
-    prefix = f"{STATE}/{operator.ordinal}/"
+    prefix = f"{STATE}/{operator.state.ordinal}/"
     stores: dict[tuple[int, str], dict[str, FileRecord]] = {}
     schemas: dict[str, list[FileRecord]] = {}
     for record in savepoint.iter_files():
@@ -224,7 +224,7 @@ def _stores(
         yield _Store(
             name,
             directory,
-            _store_files(savepoint, query, records, _ids(ids, operator.ordinal, partition)),
+            _store_files(savepoint, query, records, _ids(ids, operator.state.ordinal, partition)),
             shapes.get(name, {}),
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from flinkish.savepoint.format.contents import Header, OperatorRecord, QueryRecord
 from flinkish.savepoint.format.reader import iso_time
+from flinkish.savepoint.format.records import header_to_avro
 
 ADDED, REMOVED, CHANGED, SAME = "added", "removed", "changed", "same"
 #: Properties by which two operators are matched, best first.
@@ -21,7 +22,7 @@ _IDENTITIES: tuple[tuple[str, Callable[[OperatorRecord], object]], ...] = (
     ("operator id v3", lambda operator: operator.operator_id_v3),
     ("operator id v2", lambda operator: operator.operator_id_v2),
     ("uid", lambda operator: operator.uid),
-    ("ordinal", lambda operator: operator.ordinal),
+    ("ordinal", lambda operator: operator.state.ordinal),
 )
 _HEADER_FACTS = (
     "job_id",
@@ -50,7 +51,7 @@ def compare(
     and only facts that differ are included. The location of a savepoint is not compared.
     """
     header = [
-        *_facts(_HEADER_FACTS, vars(a[0]), vars(b[0])),
+        *_facts(_HEADER_FACTS, header_to_avro(a[0]), header_to_avro(b[0])),
         *_fact("created", iso_time(a[0].created), iso_time(b[0].created)),
     ]
     left, right = ({query.name: query for query in side[1]} for side in (a, b))
@@ -138,14 +139,14 @@ def match_operators(
     pairs: dict[int, tuple[OperatorRecord, str]] = {}
     for word, identity in _IDENTITIES:
         for operator in left:
-            if operator.ordinal in pairs or identity(operator) is None:
+            if operator.state.ordinal in pairs or identity(operator) is None:
                 continue
             partner = next((o for o in right if identity(o) == identity(operator)), None)
             if partner is not None:
-                pairs[operator.ordinal] = partner, word
+                pairs[operator.state.ordinal] = partner, word
                 right.remove(partner)
     for operator in left:
-        partner_and_word = pairs.get(operator.ordinal)
+        partner_and_word = pairs.get(operator.state.ordinal)
         if partner_and_word is None:
             yield operator, None, None
         else:
@@ -178,7 +179,9 @@ def _lonely(operator: OperatorRecord, change: str) -> Facts:
         "change": change,
         "matched_by": None,
         "facts": [],
-        "stores": [{"name": s.name, "change": change, "columns": []} for s in operator.stores],
+        "stores": [
+            {"name": s.name, "change": change, "columns": []} for s in operator.state.stores
+        ],
     }
 
 
@@ -186,17 +189,17 @@ def _identity(operator: OperatorRecord) -> Facts:
     return {
         "uid": operator.uid,
         "operator_id": operator.operator_id,
-        "kind": operator.kind,
-        "ordinal": operator.ordinal,
+        "kind": operator.state.kind,
+        "ordinal": operator.state.ordinal,
     }
 
 
 def _parts(operator: OperatorRecord) -> Facts:
-    return {name: getattr(operator, name) for name in _OPERATOR_FACTS}
+    return {**vars(operator.state), "uid": operator.uid, "rows": operator.facts.rows}
 
 
 def _compare_stores(a: OperatorRecord, b: OperatorRecord) -> Iterator[Facts]:
-    left, right = ({store.name: store for store in op.stores} for op in (a, b))
+    left, right = ({store.name: store for store in op.state.stores} for op in (a, b))
     for name in {**left, **right}:
         if name not in left or name not in right:
             change = ADDED if name not in left else REMOVED

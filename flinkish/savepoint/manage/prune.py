@@ -104,12 +104,12 @@ class Pruned:
     @property
     def errors(self) -> tuple[FlinkishError, ...]:
         """Errors of savepoints that could not be removed."""
-        return tuple(found.error for found in self.savepoints if found.error is not None)
+        return tuple(outcome.error for outcome in self.savepoints if outcome.error is not None)
 
     @property
     def bytes(self) -> int:
         """Bytes of all removed files."""
-        return sum(found.bytes for found in self.savepoints)
+        return sum(outcome.bytes for outcome in self.savepoints)
 
 
 def prune(
@@ -168,13 +168,13 @@ def prune(
                 outcomes[index] = replace(each, reasons=(why,))
         # The oldest goes first, so that an interruption leaves a sensible selection.
         gone: set[str] = set()
-        done = [
+        outcomes_after = [
             _carry_out(outcome, dry_run, names, gone, catalog) for outcome in reversed(outcomes)
         ]
-    seen = {outcome.savepoint.path for outcome in done} | {each.path for each in damaged}
+    seen = {outcome.savepoint.path for outcome in outcomes_after} | {each.path for each in damaged}
     return Pruned(
         location,
-        tuple(reversed(done)),
+        tuple(reversed(outcomes_after)),
         catalog.unreadable,
         tuple(damaged),
         tuple(
@@ -271,12 +271,14 @@ def _carry_out(
     tell = gone.append if names else None
     path, known = outcome.savepoint.path, before if dry_run else ()
     try:
-        done = dispose(path, dry_run=dry_run, follow=False, tell=tell, gone=known, siblings=catalog)
+        disposed = dispose(
+            path, dry_run=dry_run, follow=False, tell=tell, gone=known, siblings=catalog
+        )
     except FlinkishError as error:
         return replace(outcome, error=error, gone=tuple(gone))
     before.update(gone)
     return replace(
-        outcome, removed=not dry_run, bytes=done.bytes, shared=done.kept, gone=tuple(gone)
+        outcome, removed=not dry_run, bytes=disposed.bytes, shared=disposed.kept, gone=tuple(gone)
     )
 
 
@@ -310,8 +312,10 @@ def collect_garbage(
         writers |= {r.job_id[:6] for r in live if r.kind is leases.Kind.WRITE and r.job_id}
         named = {storage.base_name(record.path) for record in live if record.path}
         lists = orphans.read_lists(location, catalog)
-        found = orphans.with_lists(location, look_at(catalog.unfinished), lists)
-        judged = _extended(judge_garbage(found, catalog, writers, named, clock), catalog, lists)
+        unfinished = orphans.with_lists(location, look_at(catalog.unfinished), lists)
+        judged = _extended(
+            judge_garbage(unfinished, catalog, writers, named, clock), catalog, lists
+        )
         gone: set[str] = set()
         return tuple(
             outcome
@@ -369,7 +373,7 @@ def _extended(
     # A directory whose files others use is itself no longer a user of other files.
     dead = {storage.base_name(o.found.path) for o in judged if o.reason in (None, _USED)}
     there = {*catalog.unfinished}
-    done: list[GarbageOutcome] = []
+    extended: list[GarbageOutcome] = []
     for outcome in judged:
         unfinished = outcome.found
         # Lists in a directory that is removed as a whole need no separate removal.
@@ -387,8 +391,8 @@ def _extended(
                     unfinished, files=len(unused) + len(kept), bytes=sum(unused.values())
                 )
                 outcome = replace(outcome, found=unfinished, reason=None, only=tuple(unused))
-        done.append(replace(outcome, lists=kept))
-    return done
+        extended.append(replace(outcome, lists=kept))
+    return extended
 
 
 def _same(target: str, location: str) -> bool:

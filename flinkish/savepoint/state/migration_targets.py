@@ -76,7 +76,7 @@ def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[Planned
 
 
 def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
-    saved = {operator.ordinal: operator for operator in query.operators}
+    saved = {operator.state.ordinal: operator for operator in query.operators}
     record = saved.get(move.operator.ordinal)
     changes = []
     for store in move.stores:
@@ -90,7 +90,7 @@ def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
         query=query.name,
         uid=record.uid if record is not None else None,
         ordinal=move.ordinal,
-        kind=record.kind if record is not None else move.operator.name,
+        kind=record.state.kind if record is not None else move.operator.name,
         partitions=(move.operator.partitions, move.partitions),
         backend=(move.operator.backend, move.backend),
         shuffled=move.shuffled,
@@ -145,7 +145,7 @@ def changes_of(
                 "writes it",
             ) from error
         result.setdefault(operator.ordinal, {})[place] = FamilyChange(value=value)
-    names = {operator.ordinal: operator.kind for operator in query.operators}
+    names = {operator.state.ordinal: operator.state.kind for operator in query.operators}
     return {
         ordinal: TargetState(changes=result.get(ordinal, {}), name=names.get(ordinal))
         for ordinal in {*names, *result}

@@ -38,10 +38,10 @@ class SavedDirectory:
     recorded: FileTable = field(default_factory=FileTable, repr=False)
 
     def names(self, path: str) -> list[str]:
-        found = set(StorageDirectory(self.root).names(path))
+        names = set(StorageDirectory(self.root).names(path))
         prefix = f"{path}/" if path else ""
-        found |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
-        return sorted(found)
+        names |= {p[len(prefix) :].partition("/")[0] for p in self.held if p.startswith(prefix)}
+        return sorted(names)
 
     def _location(self, path: str) -> str:
         return self.held.get(path) or storage.join(self.root, path)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.engine.errors import StateFormatError
+from flinkish.engine.rows.types import parse_type
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.directories import StateSource
+from flinkish.engine.tables.decoding import KEY, VALUE, ColumnDecoder
 from flinkish.engine.tables.frames import NoSuchState, StateTable, find_table, read_table
 from flinkish.engine.tables.plain_rows import plain_rows
 from flinkish.errors import UsageError
@@ -17,7 +20,10 @@ from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
-from flinkish.savepoint.state.typed_tables import typed_table
+from flinkish.state.declared import MAP_KEY, from_text
+from flinkish.state.places import MAP_KEY_PATH, typed_columns
+from flinkish.state.plain import plain_state, plain_type
+from flinkish.state.snapshots import StatePlace
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,8 @@ class SavedState:
             "batch_id": self.query.batch_id,
             "uid": self.operator.uid,
             "operator_id": self.operator.operator_id,
-            "kind": self.operator.kind,
-            "ordinal": self.operator.ordinal,
+            "kind": self.operator.state.kind,
+            "ordinal": self.operator.state.ordinal,
             "partitions": self.table.operator.partitions,
             "state": self.table.name,
         }
@@ -63,9 +69,9 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
     source = saved_directory(savepoint, query)
     with in_our_words(query.name):
         operators = read_checkpoint(source, query.batch_id).operators
-        engine = next((o for o in operators if o.ordinal == operator.ordinal), None)
+        engine = next((o for o in operators if o.ordinal == operator.state.ordinal), None)
         if engine is None:
-            raise StateFormatError(f"state/{operator.ordinal}", None, "the state is missing")
+            raise StateFormatError(f"state/{operator.state.ordinal}", None, "the state is missing")
         try:
             table = find_table(engine, state or None)
         except NoSuchState as error:
@@ -77,9 +83,9 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
                 else f"the operator {uid!r} has several states: {names}",
                 hint=f"name one: {uid}/{error.names[0]}",
             ) from error
-    serializers = operator.meaning.serializers if operator.meaning is not None else {}
+    serializers = operator.facts.meaning.serializers if operator.facts.meaning is not None else {}
     if serializers and not raw:
-        table = typed_table(table, operator.kind, serializers, operator.uid or text)
+        table = typed_table(table, operator.state.kind, serializers, operator.uid or text)
     return SavedState(query, operator, source, table)
 
 
@@ -105,3 +111,36 @@ def show_rows(state: SavedState, limit: int, partition: int | None = None) -> Sh
         every = itertools.chain.from_iterable(map(plain_rows, batches))
         rows = tuple(itertools.islice(every, limit))
         return ShownRows(rows, more=next(every, None) is not None)
+
+
+def typed_table(
+    table: StateTable, kind: str | None, serializers: Mapping[str, Sequence[str]], operator: str
+) -> StateTable:
+    """Return a table that shows the values of its typed states.
+
+    A column of bytes that only the program can read stays as it is. ``kind`` is Spark's name of the
+    operator, ``operator`` its uid, for errors; ``serializers`` are the savepoint's snapshots
+    (:class:`~flinkish.operators.state_semantics.StateSemantics`). Raises Corrupt if a snapshot is
+    damaged.
+    """
+    return replace(table, decoders=tuple(_decoders(table, kind, serializers, operator)))
+
+
+def _decoders(
+    table: StateTable, kind: str | None, serializers: Mapping[str, Sequence[str]], operator: str
+) -> Iterator[ColumnDecoder]:
+    for name, path in typed_columns(kind, table.name, table.family.value):
+        place = StatePlace(name, operator)
+        if name in serializers:
+            values = plain_state([from_text(each) for each in serializers[name]], place)
+            if values is not None:
+                yield _decoder((VALUE, *path), values.json, values.read)
+        # Spark finds entries by the bytes of their keys, which have one form only.
+        for snapshot in serializers.get(name + MAP_KEY, ())[-1:]:
+            keys = plain_type(from_text(snapshot), place)
+            if keys is not None:
+                yield _decoder((KEY, *MAP_KEY_PATH), keys.json, keys.read)
+
+
+def _decoder(path: tuple[str, ...], json: Any, read: Callable[[bytes], Any]) -> ColumnDecoder:
+    return ColumnDecoder(path, parse_type(json), read)

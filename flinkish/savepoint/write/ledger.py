@@ -18,6 +18,7 @@ from itertools import islice
 from flinkish import storage
 from flinkish.checkpoint.fileset import ListedFile
 from flinkish.errors import FlinkishError
+from flinkish.savepoint.format.contents import FileRecord
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
 from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint, savepoint_directory
 
@@ -38,26 +39,12 @@ _UNIQUE = re.compile(r".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:sst|log
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """A file in place: see :class:`flinkish.savepoint.format.contents.FileRecord`."""
-
-    path: str
-    size: int
-    stamp: str
-    digest: str
-    held: str | None = None
-    linked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Totals:
-    """Numbers of files by how they were put in place, and their bytes."""
+    """The files in place and their bytes, those that another savepoint holds, and bytes copied."""
 
     files: int
     bytes: int
-    linked: int
     shared: int
-    copied: int
     moved_bytes: int
 
 
@@ -132,11 +119,14 @@ class Ledger:
         sql = "SELECT 1 FROM placed WHERE query = ? AND path = ?"
         return self._db.execute(sql, (query, path)).fetchone() is not None
 
-    def add(self, query: int, attempt: int, files: Iterable[LedgerEntry]) -> None:
-        """Record files that are now in place."""
+    def add(self, attempt: int, files: Iterable[tuple[FileRecord, bool]]) -> None:
+        """Record files that are now in place, each with whether it is a link."""
         self._db.executemany(
             "INSERT OR REPLACE INTO placed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            ((query, f.path, f.size, f.stamp, f.digest, f.held, f.linked, attempt) for f in files),
+            (
+                (f.query, f.path, f.size, f.stamp, f.digest, f.held, is_link, attempt)
+                for f, is_link in files
+            ),
         )
 
     def drop_others(self, query: int, attempt: int) -> Iterator[str]:
@@ -157,16 +147,16 @@ class Ledger:
             )
             yield from (row[0] for row in rows)
 
-    def files(self, query: int) -> Iterator[LedgerEntry]:
+    def files(self, query: int) -> Iterator[FileRecord]:
         """Yield all files of a query, sorted by path."""
         cursor = self._db.execute(
-            "SELECT path, size, stamp, digest, held, linked FROM placed WHERE query = ?"
+            "SELECT query, path, size, digest, held, stamp FROM placed WHERE query = ?"
             " ORDER BY path",
             (query,),
         )
         while rows := cursor.fetchmany(_ROWS):
-            for path, size, stamp, digest, held, linked in rows:
-                yield LedgerEntry(path, size, stamp, digest, held, bool(linked))
+            for number, path, size, digest, held, stamp in rows:
+                yield FileRecord(number, path, size, digest, held, stamp)
 
     def held(self) -> Iterator[str]:
         """Yield the sorted locations of all files that other savepoints hold."""
@@ -176,10 +166,9 @@ class Ledger:
 
     def totals(self, query: int | None = None) -> Totals:
         """Return the totals of one query, or of all queries."""
-        own = "held IS NULL AND NOT linked"
         row = self._db.execute(
-            f"SELECT count(*), total(size), total(linked), total(held IS NOT NULL), total({own}),"
-            f" total(CASE WHEN {own} THEN size ELSE 0 END) FROM placed"
+            "SELECT count(*), total(size), total(held IS NOT NULL),"
+            " total(CASE WHEN held IS NULL AND NOT linked THEN size ELSE 0 END) FROM placed"
             " WHERE ?1 IS NULL OR query = ?1",
             (query,),
         ).fetchone()
@@ -199,7 +188,7 @@ def newest_of_job(directory: str, job_id: str) -> OpenSavepoint | None:
             header, _ = Metadata.peek(storage.join(directory, name, FILE_NAME))
         except FlinkishError:
             return None
-        return (header.created, name) if header.job_id == job_id else None
+        return (header.created, name) if header.job.job_id == job_id else None
 
     times = [time for time in storage.in_flight(directory, created, names) if time is not None]
     for _, name in sorted(times, reverse=True):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flinkish.checkpoint.cut import Cut
 from flinkish.errors import Corrupt
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.format.contents import (
-    OperatorFacts,
     OperatorRecord,
     QueryRecord,
     QuerySource,
@@ -16,8 +18,7 @@ from flinkish.savepoint.format.contents import (
 def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
     """Return a job's query as its driver would pass it to the writer, from the registry's facts.
 
-    Only the row counts are missing. ``facts`` is None if the driver ran a flinkish that did not
-    record them.
+    Only the row counts are missing. ``facts`` is None if the driver ended before it recorded them.
     """
     if facts is None:
         return QuerySource(query.name, query.checkpoint_dir, run_id=query.run_id)
@@ -58,22 +59,11 @@ def query_record(
     # which changes nothing (Spark reports it under the number of the next batch).
     counted = query.rows_batch is None or query.rows_batch >= cut.batch_id
     operators = []
-    for operator in cut.operators:
-        fact = facts.get(operator.ordinal, OperatorFacts(operator.ordinal))
-        operators.append(
-            OperatorRecord(
-                ordinal=operator.ordinal,
-                kind=operator.kind or fact.kind,
-                partitions=operator.partitions,
-                bytes=operator.bytes,
-                files=operator.files,
-                stores=operator.stores,
-                identity=fact.identity,
-                rows=fact.rows if counted else None,
-                meaning=fact.meaning,
-                state_digest=fact.state_digest,
-            )
-        )
+    for state in cut.operators:
+        fact = facts.get(state.ordinal, OperatorFacts(state.ordinal))
+        kind = state.kind or fact.kind
+        fact = replace(fact, kind=kind, rows=fact.rows if counted else None)
+        operators.append(OperatorRecord(replace(state, kind=kind), fact))
     return QueryRecord(
         name=query.name,
         directory=directory,

@@ -1,7 +1,7 @@
 """Transfer of files into a savepoint: one batch here, many at once by a FileTransferer.
 
-A :class:`Transfer` and its :class:`TransferOutcome` are plain data, so the executors of a cluster
-can do the same work as the threads of this process.
+A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so the
+executors of a cluster can do the same work as the threads of this process.
 """
 
 from __future__ import annotations
@@ -23,16 +23,6 @@ _BATCH_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
-    """A file to bring to ``target``, with its listed size and stamp (to detect a replacement)."""
-
-    source: str
-    target: str
-    size: int
-    stamp: str
-
-
-@dataclass(frozen=True, slots=True)
 class TransferOutcome:
     """The result of a transfer; ``lost`` is the reason for a missing file: gone, or replaced."""
 
@@ -46,7 +36,7 @@ class FileTransferer(Protocol):
     """Performs transfers."""
 
     def carry(
-        self, transfers: Iterable[Transfer], *, total_bytes: int
+        self, transfers: Iterable[storage.Placing], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
         """Yield the outcomes in the order of the transfers.
 
@@ -55,13 +45,12 @@ class FileTransferer(Protocol):
         """
 
 
-def transfer_all(batch: Sequence[Transfer]) -> list[TransferOutcome]:
+def transfer_all(batch: Sequence[storage.Placing]) -> list[TransferOutcome]:
     """Put several files in place and determine their digests; raise StorageError on failure."""
-    placings = [storage.Placing(job.source, job.target, job.stamp, job.size) for job in batch]
-    return list(map(_outcome, batch, storage.place_all(placings)))
+    return list(map(_outcome, batch, storage.place_all(batch)))
 
 
-def _outcome(job: Transfer, placed: storage.PlacedFile | OSError) -> TransferOutcome:
+def _outcome(job: storage.Placing, placed: storage.PlacedFile | OSError) -> TransferOutcome:
     if isinstance(placed, storage.PlacedFile):
         try:
             digest = placed.digest or digests.of_checkpoint_file(
@@ -77,7 +66,7 @@ class ThreadedTransferer:
     """Transfers files in this process with bounded concurrency; on local disks with few threads."""
 
     def carry(
-        self, transfers: Iterable[Transfer], *, total_bytes: int
+        self, transfers: Iterable[storage.Placing], *, total_bytes: int
     ) -> Iterator[TransferOutcome]:
         iterator = iter(transfers)
         first = next(iterator, None)
@@ -95,16 +84,16 @@ class ThreadedTransferer:
         yield from _locally(everything)
 
 
-def _chained(first: Transfer, rest: Iterator[Transfer]) -> Iterator[Transfer]:
+def _chained(first: storage.Placing, rest: Iterator[storage.Placing]) -> Iterator[storage.Placing]:
     yield first
     yield from rest
 
 
 def _batches(
-    transfers: Iterator[Transfer], size: int, limit: int | None
-) -> Iterator[list[Transfer]]:
+    transfers: Iterator[storage.Placing], size: int, limit: int | None
+) -> Iterator[list[storage.Placing]]:
     """Group consecutive transfers into batches of at most ``size`` files and ``limit`` bytes."""
-    batch: list[Transfer] = []
+    batch: list[storage.Placing] = []
     total = 0
     for job in transfers:
         if batch and (len(batch) >= size or (limit and total + job.size > limit)):
@@ -116,8 +105,8 @@ def _batches(
         yield batch
 
 
-def _locally(transfers: Iterator[Transfer]) -> Iterator[TransferOutcome]:
-    """Transfer local files: fewer than one batch in this thread, more in a pool of threads.
+def _locally(transfers: Iterator[storage.Placing]) -> Iterator[TransferOutcome]:
+    """storage.Placing local files: fewer than one batch in this thread, more in a pool of threads.
 
     A link takes microseconds, less than passing it to a thread, so threads get whole batches. A few
     files are linked at once, because Spark may trim the files of a small state within milliseconds.

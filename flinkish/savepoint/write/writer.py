@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from flinkish import storage
@@ -29,7 +29,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
-from flinkish.messages.savepoints import SavedQuery
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import new_name
 from flinkish.savepoint.directory.dispose import release_holder
@@ -41,14 +41,12 @@ from flinkish.savepoint.format.contents import (
     Header,
     QueryRecord,
     QuerySource,
-    SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.format.metadata import CANONICAL_STATE, SHARED_FILES, MetadataWriter
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.ledger import (
     Ledger,
-    LedgerEntry,
     in_directory,
     newest_of_job,
     remember,
@@ -57,7 +55,6 @@ from flinkish.savepoint.write.query_records import check_operators, query_record
 from flinkish.savepoint.write.transfer import (
     FileTransferer,
     ThreadedTransferer,
-    Transfer,
     TransferOutcome,
 )
 
@@ -84,7 +81,7 @@ def write_savepoint(
     full: bool = False,
     transferer: FileTransferer | None = None,
     format_: str = FORMAT_NATIVE,
-) -> SavepointInfo:
+) -> SavepointSummary:
     """Take a savepoint of ``job`` in the directory ``target``, which is created if missing.
 
     On any error the unfinished directory is removed. ``trigger`` is ``savepoint``, ``stop``,
@@ -136,7 +133,7 @@ def write_savepoint(
         totals = ledger.totals()
     finally:
         ledger.close()
-    return SavepointInfo(
+    return SavepointSummary(
         path=path,
         job_id=job.job_id,
         created=created,
@@ -144,11 +141,9 @@ def write_savepoint(
         trigger=trigger,
         bytes=totals.bytes,
         files=totals.files,
-        duration=time.monotonic() - started,
-        linked=totals.linked,
-        copied=totals.copied,
+        duration=round(time.monotonic() - started, 3),
         queries=tuple(SavedQuery(r.name, r.batch_id, r.query_id) for r in taken),
-        shared=totals.shared,
+        shared_files=totals.shared,
         moved_bytes=totals.moved_bytes,
     )
 
@@ -160,8 +155,8 @@ def _seal(path: str, ledger: Ledger, header: Header, queries: Sequence[QueryReco
         features.append(CANONICAL_STATE)
     with MetadataWriter(path, header, queries, features=features) as metadata:
         for index in range(len(queries)):
-            for f in ledger.files(index):
-                metadata.add(FileRecord(index, f.path, f.size, f.digest, f.held, f.stamp))
+            for file in ledger.files(index):
+                metadata.add(file)
         metadata.commit()
 
 
@@ -170,21 +165,13 @@ def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> He
 
     import flinkish
 
-    return Header(
-        job_id=job.job_id,
-        job_name=job.name,
-        created=created,
-        trigger=trigger,
-        format=format_,
-        spark_version=job.spark_version,
+    known = replace(
+        job,
         python_version=job.python_version or platform.python_version(),
         flinkish_version=job.flinkish_version or flinkish.__version__,
         host=job.host or os.uname().nodename,
-        program=job.program,
-        restored_from=job.restored_from,
-        left_out=job.left_out,
-        complete=job.complete,
     )
+    return Header(known, created, trigger, format_)
 
 
 def query_directory(index: int, name: str) -> str:
@@ -342,29 +329,30 @@ class _SavepointBuilder:
 
     def _place(self, attempt: _Attempt) -> None:
         cut = attempt.cut
-        done, placed_bytes = 0, 0
+        placed, placed_bytes = 0, 0
         sent: list[ListedFile] = []
 
-        def transfers() -> Iterator[Transfer]:
-            nonlocal done, placed_bytes
+        def transfers() -> Iterator[storage.Placing]:
+            nonlocal placed, placed_bytes
             for file in cut.files.entries():
                 if self._is_there(attempt, file):
-                    done, placed_bytes = done + 1, placed_bytes + file.size
+                    placed, placed_bytes = placed + 1, placed_bytes + file.size
                 else:
                     sent.append(file)
                     yield self._transfer(attempt, file)
 
         outcomes = self._transferer.carry(transfers(), total_bytes=cut.files.bytes)
-        batch: list[LedgerEntry] = []
+        batch: list[tuple[FileRecord, bool]] = []
         for outcome in outcomes:
-            batch.append(self._record_outcome(attempt, sent.pop(0), outcome))
-            done, placed_bytes = done + 1, placed_bytes + outcome.size
+            record = self._record_outcome(attempt, sent.pop(0), outcome)
+            batch.append((record, outcome.linked))
+            placed, placed_bytes = placed + 1, placed_bytes + outcome.size
             if len(batch) >= _BATCH:
-                self._ledger.add(attempt.index, attempt.number, batch)
+                self._ledger.add(attempt.number, batch)
                 batch = []
-                self._report(done, placed_bytes, cut)
-        self._ledger.add(attempt.index, attempt.number, batch)
-        self._report(done, placed_bytes, cut)
+                self._report(placed, placed_bytes, cut)
+        self._ledger.add(attempt.number, batch)
+        self._report(placed, placed_bytes, cut)
 
     def _remove_unknown(self, attempt: _Attempt) -> None:
         """Remove files that an abandoned attempt wrote and did not record."""
@@ -387,22 +375,23 @@ class _SavepointBuilder:
         earlier = self._ledger.find_earlier(attempt.cut.query_id, file)
         if earlier is None:
             return False
-        placed = LedgerEntry(file.path, file.size, file.stamp, digest=earlier[0], held=earlier[1])
-        self._ledger.add(attempt.index, attempt.number, [placed])
+        digest, held = earlier
+        record = FileRecord(attempt.index, file.path, file.size, digest, held, file.stamp)
+        self._ledger.add(attempt.number, [(record, False)])
         return True
 
-    def _transfer(self, attempt: _Attempt, file: ListedFile) -> Transfer:
+    def _transfer(self, attempt: _Attempt, file: ListedFile) -> storage.Placing:
         final = storage.join(attempt.target, file.path)
         directory = storage.parent(final)
         if directory not in self._made:
             storage.make_directory(directory)
             self._made.add(directory)
         source = storage.join(attempt.cut.root, file.path)
-        return Transfer(source, final, file.size, file.stamp)
+        return storage.Placing(source, final, file.stamp, file.size)
 
     def _record_outcome(
         self, attempt: _Attempt, file: ListedFile, outcome: TransferOutcome
-    ) -> LedgerEntry:
+    ) -> FileRecord:
         if outcome.lost == "gone":
             source = storage.join(attempt.cut.root, file.path)
             # An error of os.link does not say which of the two paths is missing.
@@ -413,9 +402,7 @@ class _SavepointBuilder:
             raise missing(attempt.cut.root, attempt.cut.batch_id, source, newest_committed_batch)
         if outcome.lost is not None:
             raise _changed(attempt.cut, f"{file.path} was {outcome.lost}")
-        return LedgerEntry(
-            file.path, outcome.size, file.stamp, outcome.digest, linked=outcome.linked
-        )
+        return FileRecord(attempt.index, file.path, outcome.size, outcome.digest, stamp=file.stamp)
 
     def _check_whole(self, attempt: _Attempt) -> None:
         """Check the ends of the files that are now in place: Spark may have trimmed the old ones.

@@ -215,9 +215,9 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _invalid(f"it has more than {MAX_DEPTH} nested types")
-        made = self._node(schema)
+        node = self._node(schema)
         self.depth -= 1
-        return made
+        return node
 
     def _node(self, schema: Any) -> Node:
         if isinstance(schema, list):
@@ -235,27 +235,27 @@ class _Parser:
 
     def _new(self, kind: str, name: str, schema: Mapping[str, Any]) -> Node:
         aliases = _strings(schema.get("aliases", ()), f"the aliases of {name}")
-        made: Named
+        named: Named
         if kind == "fixed":
             size = schema["size"]
             if type(size) is not int or size < 0:
                 raise _invalid(f"{name} has the size {size!r}")
-            made = Fixed(kind, name, aliases, size, _scalar(kind, schema))
+            named = Fixed(kind, name, aliases, size, _scalar(kind, schema))
         elif kind == "enum":
             symbols = _strings(schema["symbols"], f"the symbols of {name}")
             default = schema.get("default")
             if default is not None and default not in symbols:
                 raise _invalid(f"the default {default!r} of {name} is not one of its symbols")
-            made = Enum(kind, name, aliases, symbols, default)
+            named = Enum(kind, name, aliases, symbols, default)
         elif kind == "record":
-            made = record = Record(kind, name, aliases)
-            self.named[name] = made  # its fields may be of its own type
+            named = record = Record(kind, name, aliases)
+            self.named[name] = named  # its fields may be of its own type
             record.fields.extend(self._field(each) for each in schema["fields"])
             _check_fields(record)
         else:
             raise _invalid(f"{kind!r} is not a type that state can have")
-        self.named[name] = made
-        return made
+        self.named[name] = named
+        return named
 
     def _field(self, schema: Mapping[str, Any]) -> Field:
         name = schema["name"]

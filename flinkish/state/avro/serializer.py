@@ -198,18 +198,18 @@ def _is_plain(root: Node) -> bool:
 
 def _is_recursive(root: Node) -> bool:
     around: set[int] = set()
-    done: set[int] = set()
+    finished: set[int] = set()
 
     def visit(node: Node) -> bool:
         if id(node) in around:
             return True
-        if id(node) in done:
+        if id(node) in finished:
             return False
         around.add(id(node))
-        found = any(visit(each) for each in below(node))
+        is_recursive = any(visit(each) for each in below(node))
         around.discard(id(node))
-        done.add(id(node))
-        return found
+        finished.add(id(node))
+        return is_recursive
 
     return visit(root)
 

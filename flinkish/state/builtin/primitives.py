@@ -177,12 +177,12 @@ class DoubleSerializer(PrimitiveSerializer[float]):
         if not (whole or isinstance(value, float) or _is_numpy(value, "float", "int", "uint")):
             raise not_a(self.name, value)
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError:
             raise not_a(self.name, value) from None
-        if whole and found != value:
+        if whole and number != value:
             raise not_a(self.name, value)
-        return found
+        return number
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[float]:
         return DoubleSerializerSnapshot()
@@ -303,10 +303,10 @@ class DateTimeSerializer(PrimitiveSerializer[datetime]):
                 zone = timezone(timedelta(microseconds=offset))
             if flags & ~_FOLD != (_AWARE if zone else 0):
                 raise damaged(self.name, data)
-            found = _EPOCH + timedelta(microseconds=micros)
+            moment = _EPOCH + timedelta(microseconds=micros)
         except (struct.error, ValueError, OverflowError):
             raise damaged(self.name, data) from None
-        return found.replace(tzinfo=zone, fold=1 if flags & _FOLD else 0)
+        return moment.replace(tzinfo=zone, fold=1 if flags & _FOLD else 0)
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[datetime]:
         return DateTimeSerializerSnapshot()
@@ -330,12 +330,12 @@ class DecimalSerializer(PrimitiveSerializer[Decimal]):
 
     def deserialize(self, data: bytes) -> Decimal:
         try:
-            found = Decimal(data.decode("ascii"))
+            number = Decimal(data.decode("ascii"))
         except (UnicodeDecodeError, InvalidOperation):
             raise damaged(self.name, data) from None
-        if str(found).encode("ascii") != data:
+        if str(number).encode("ascii") != data:
             raise damaged(self.name, data)
-        return found
+        return number
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[Decimal]:
         return DecimalSerializerSnapshot()

@@ -78,16 +78,16 @@ def record_fields(cls: type) -> tuple[RecordField, ...]:
     former = dict(cls.__dict__.get(_FIELD_ALIASES, {}))
     if is_dataclass(cls):
         _refuse_init_vars(cls)
-        found = [_of_dataclass(each, hints, former.pop(each.name, ())) for each in _fields(cls)]
+        fields = [_of_dataclass(each, hints, former.pop(each.name, ())) for each in _fields(cls)]
     else:
-        found = [_of_tuple(cls, name, hints, former.pop(name, ())) for name in cls._fields]  # type: ignore[attr-defined]
+        fields = [_of_tuple(cls, name, hints, former.pop(name, ())) for name in cls._fields]  # type: ignore[attr-defined]
     if former:
         raise UsageError(
             f"{class_name(cls)} has aliases for {', '.join(former)}, but no such field",
             hint="name the field as it is called now, and give its former names as aliases",
         )
-    _check_aliases(cls, found)
-    return tuple(found)
+    _check_aliases(cls, fields)
+    return tuple(fields)
 
 
 def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:

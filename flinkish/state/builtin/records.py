@@ -91,10 +91,10 @@ class DataclassSerializer(TypeSerializer[T]):
 
     def arranged(self, serializers: dict[str, TypeSerializer[Any]]) -> DataclassSerializer[T]:
         """Return the same serializer with other serializers of its fields, in another order."""
-        made: DataclassSerializer[T] = object.__new__(DataclassSerializer)
-        made.cls, made.fields, made._late = self.cls, self.fields, self._late
-        made.serializers = serializers
-        return made
+        serializer: DataclassSerializer[T] = object.__new__(DataclassSerializer)
+        serializer.cls, serializer.fields, serializer._late = self.cls, self.fields, self._late
+        serializer.serializers = serializers
+        return serializer
 
     @property
     def type_name(self) -> str:
@@ -346,7 +346,7 @@ def _late(fields: Iterable[RecordField]) -> frozenset[str]:
 def _construct(cls: Any, late: frozenset[str], values: dict[str, Any]) -> Any:
     left = {name: values.pop(name) for name in late if name in values} if late else {}
     try:
-        made = cls(**values)
+        record = cls(**values)
     except Exception as error:
         raise Incompatible(
             f"{class_name(cls)} does not accept the values in the state: "
@@ -354,5 +354,5 @@ def _construct(cls: Any, late: frozenset[str], values: dict[str, Any]) -> Any:
             hint="make the class accept the values that it accepted when the state was written",
         ) from error
     for name, value in left.items():
-        object.__setattr__(made, name, value)  # the class may be frozen
-    return made
+        object.__setattr__(record, name, value)  # the class may be frozen
+    return record

@@ -101,17 +101,18 @@ def test_the_engine_reads_the_stores_that_a_savepoint_keeps(name: str, tmp_path:
     pins = parse_offsets((root / f"offsets/{state.batch}").read_bytes(), "offsets").pins
     for operator in state.operators:
         ids = operator.unique_ids
-        files = read_operator(
+        read = read_operator(
             str(root),
             operator.ordinal,
             version=operator.version,
             pins=pins,
             state_ids=None if ids is None else {operator.version: ids},
         )
-        assert files is not None
-        assert files.partitions == operator.partitions
-        assert files.kind == operator.name
-        assert files.stores == tuple(
+        assert read is not None
+        kept, _ = read
+        assert kept.partitions == operator.partitions
+        assert kept.kind == operator.name
+        assert kept.stores == tuple(
             store_info(store.name, family) for store in operator.stores for family in store.families
         )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.cli.completion_files import SHELLS, script
+from flinkish.cli.commands.completion import SHELLS, script
 from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState

@@ -85,7 +85,7 @@ def _words(cli: Command, *options: str) -> list[str]:
 
 
 def test_the_driver_gets_the_program_and_the_configuration(cli: Command) -> None:
-    _answers(cli, {"queries": [QUERY], "error": None})
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
     hasher = "execution.stream-graph-hasher.version"
     cli.ok(*_words(cli, "-p", "3", "-m", "local[9]", "-D", f"{hasher}=v2"))
     words, options = json.loads((cli.directory / "seen.json").read_text())
@@ -96,7 +96,7 @@ def test_the_driver_gets_the_program_and_the_configuration(cli: Command) -> None
 
 
 def test_text(cli: Command) -> None:
-    _answers(cli, {"queries": [QUERY, QUERY], "error": None})
+    _answers(cli, {"version": 1, "queries": [QUERY, QUERY], "error": None})
     result = cli.ok(*_words(cli))
     block = [
         "Query q",
@@ -110,7 +110,7 @@ def test_text(cli: Command) -> None:
 
 
 def test_json_has_the_contract_and_no_drawing(cli: Command) -> None:
-    _answers(cli, {"queries": [QUERY], "error": None})
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
     result = cli.ok(*_words(cli, "--json"))
     (query,) = result.json()["queries"]
     assert set(query) == {"name", "operators", "coverage", "notes"}
@@ -118,7 +118,7 @@ def test_json_has_the_contract_and_no_drawing(cli: Command) -> None:
 
 
 def test_dot(cli: Command) -> None:
-    _answers(cli, {"queries": [QUERY], "error": None})
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
     assert cli.ok(*_words(cli, "--dot")).out == (
         f"digraph operators {{\n  rankdir=LR;\n{QUERY['dot']}\n}}\n"
     )
@@ -127,14 +127,14 @@ def test_dot(cli: Command) -> None:
 
 
 def test_required_uids(cli: Command) -> None:
-    _answers(cli, {"queries": [QUERY], "error": None})
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
     result = cli(*_words(cli, "--require-uids"))
     assert (result.code, result.out) == (4, "")
     assert '1 stateful operator has no uid: "counts" (stateStoreSave, a.py:3)' in result.err
 
 
 def test_no_query_is_said(cli: Command) -> None:
-    _answers(cli, {"queries": [], "error": None})
+    _answers(cli, {"version": 1, "queries": [], "error": None})
     result = cli.ok(*_words(cli))
     assert result.out == ""
     assert "no streaming query" in result.err
@@ -142,7 +142,7 @@ def test_no_query_is_said(cli: Command) -> None:
 
 def test_an_error_of_the_driver_is_ours(cli: Command) -> None:
     error = {"id": "duplicate-uid", "code": 4, "message": "twice", "hint": "once"}
-    _answers(cli, {"queries": [], "error": error})
+    _answers(cli, {"version": 1, "queries": [], "error": error})
     assert cli(*_words(cli, "--json")).error()["message"] == "twice"
 
 
@@ -167,7 +167,7 @@ def test_debug_shows_the_driver_s_output(cli: Command) -> None:
 
 
 def test_nothing_is_left_behind(cli: Command, tmp_path: Path) -> None:
-    _answers(cli, {"queries": [QUERY], "error": None})
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
     before = {n for n in os.listdir("/tmp") if n.startswith("flinkish-info-")}
     cli.ok(*_words(cli))
     assert {n for n in os.listdir("/tmp") if n.startswith("flinkish-info-")} <= before

@@ -18,7 +18,7 @@ from flinkish.cli.app import run as run_click
 from flinkish.cli.commands.jobs_table import wanted_states
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointRecord
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry import fast_list
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -93,7 +93,7 @@ def jobs(registry: Registry) -> list[str]:
         ("/sp/newer-but-gone", 3.0, 4.0),
     ):
         registry.add_savepoint(
-            SavepointRecord(path, ids[2], created, "native", 1, 1, 0.1, disposed=disposed)
+            SavepointSummary(path, ids[2], created, "native", 1, 1, 0.1, disposed=disposed)
         )
     return ids
 
@@ -219,6 +219,12 @@ def test_json_says_that_there_is_no_registry(cli: Command, words: tuple[str, ...
     (cli.directory / "sp").mkdir()
     absent = cli.ok(*words, "--json").json()["absent_registry"]
     assert absent == f"sqlite:///{cli.directory}/state/flinkish/registry.db"
+
+
+def test_json_has_the_warnings(cli: Command) -> None:
+    (cli.directory / "sp").mkdir()
+    [warning] = cli.ok("savepoint", "prune", "sp", "--keep-last", "1", "--json").json()["warnings"]
+    assert "there is no registry at" in warning
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])

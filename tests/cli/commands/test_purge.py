@@ -12,6 +12,7 @@ import pytest
 from flinkish import Client
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.savepoints import SavedQuery
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.savepoint.directory.leases import Kind, Lease
 from tests.cli.conftest import Command
@@ -227,7 +228,7 @@ def test_the_record_stays_while_an_earlier_savepoint_is_there(cli: Command) -> N
     with cli.registry() as registry:
         cli.ok("savepoint", "import", path)
         (record,) = registry.savepoints()
-        saved = replace(record, queries=({"name": "q", "query_id": "id-a", "batch_id": 4},))
+        saved = replace(record, queries=(SavedQuery("q", 4, "id-a"),))
         registry.add_savepoint(saved)
     shown = cli.ok("purge", *OLD, "--yes").out
     assert "is of batch 4 of query 'q', which this job continued to batch 5" in shown

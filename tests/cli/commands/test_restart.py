@@ -112,7 +112,6 @@ def test_a_checkpoint_that_is_gone_is_named(cli: Command) -> None:
 
 
 def test_state_that_a_refused_start_left_behind_is_not_dropped(cli: Command) -> None:
-    """In place nothing is checked again."""
     left = NonRestoredState("no operator takes: uid 'y'").to_record()
     refused = cli("restart", add(cli, "a", "rides", failure=left, query=query(cli, None)))
     assert refused.code == 13
@@ -198,6 +197,15 @@ def test_from_a_savepoint_that_is_not_there(cli: Command) -> None:
     job = add(cli, "a", "rides")
     assert cli("restart", job, "--from", str(cli.directory / "nope")).code == 11
     assert cli.status(job)["state"] == "FAILED"
+
+
+def test_a_refusal_says_which_command_takes_its_options(cli: Command) -> None:
+    program = Launch(str(cli.program), ("refused",), spark_home=str(cli.spark_home))
+    job = add(cli, "a", "rides", launch=program)
+    path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
+    refused = cli("restart", job, "--from", path)
+    assert refused.code == 5
+    assert f"--accept-repeated-rows (options of flinkish run -s {path}" in refused.err
 
 
 def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> None:

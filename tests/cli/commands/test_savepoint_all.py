@@ -13,15 +13,16 @@ import pytest
 
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
-from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
-Saving = Callable[[str, str], SavepointInfo]
+Saving = Callable[[str, str], SavepointSummary]
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def save(tmp_path: Path) -> Saving:
     """Write a real savepoint of a job into ``sp`` (the stand-in of a driver writes empty ones)."""
     checkpoints: dict[str, CheckpointLikeness] = {}
 
-    def saving(job_id: str, name: str) -> SavepointInfo:
+    def saving(job_id: str, name: str) -> SavepointSummary:
         checkpoint = checkpoints.get(name)
         if checkpoint is None:
             likeness = CheckpointLikeness(tmp_path / f"checkpoint of {name}", backend="rocksdb")

@@ -41,7 +41,7 @@ def submitted(cli: Command, tmp_path: Path) -> Path:
         "import json, os, sys\n"
         f"open({str(tmp_path / 'words.json')!r}, 'w').write(json.dumps(sys.argv[1:]))\n"
         "path = os.environ['FLINKISH_CALL'] + '.answer'\n"
-        "open(path + '.new', 'w').write('{\"queries\": [], \"error\": null}')\n"
+        "open(path + '.new', 'w').write('{\"version\": 1, \"queries\": [], \"error\": null}')\n"
         "os.replace(path + '.new', path)\n"
     )
     cli.spark_home = make_spark(

@@ -17,7 +17,7 @@ from flinkish.driver.migration import file_transfer
 from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkTransferer, should_distribute
 from flinkish.errors import StorageError
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
-from flinkish.savepoint.write.transfer import ThreadedTransferer, Transfer, TransferOutcome
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from tests.support.checkpoints.recorded import unpack
 from tests.support.driver.executor_copy_program import FEW
 from tests.support.savepoint.places import place, put_tree, tree
@@ -44,11 +44,11 @@ def test_who_carries(
     assert found is expected
 
 
-def transfers(source: Path, target: Path) -> list[Transfer]:
+def transfers(source: Path, target: Path) -> list[storage.Placing]:
     target.mkdir()
     listing = storage.list_directory(str(source))
     return [
-        Transfer(str(source / name), str(target / name), entry.size(), entry.stamp())
+        storage.Placing(str(source / name), str(target / name), entry.stamp(), entry.size())
         for name, entry in sorted(listing.files.items())
     ]
 
@@ -87,7 +87,7 @@ def test_what_an_executor_is_refused_is_told_as_by_the_driver(spark: Any, tmp_pa
     (source / "a").write_bytes(b"a")
     (job,) = transfers(source, tmp_path / "target")
     (tmp_path / "file").write_bytes(b"")
-    bad = Transfer(job.source, str(tmp_path / "file" / "a"), job.size, job.stamp)
+    bad = storage.Placing(job.source, str(tmp_path / "file" / "a"), job.stamp, job.size)
     with pytest.raises(StorageError) as by_threads:
         list(ThreadedTransferer().carry([bad], total_bytes=1))
     with pytest.raises(StorageError) as by_executors:

@@ -9,6 +9,8 @@ import pytest
 from flinkish.driver.plan.looked_up_settings import LookedUp, fractions, parsing, writing
 from flinkish.operators.state_semantics import IGNORE_NULL_FIELDS, TIME_PARSER
 
+QUOTED_NULL = "spark.sql.legacy.nullValueWrittenAsQuotedEmptyStringCsv"
+BINARY = "spark.sql.binaryOutputStyle"
 JSON_FALLBACK = "spark.sql.legacy.json.enableDateTimeParsingFallback"
 CSV_FALLBACK = "spark.sql.legacy.csv.enableDateTimeParsingFallback"
 
@@ -56,13 +58,25 @@ def test_what_the_parsing_of_moments_depends_on(
     assert list(parsing(format, options, session, moments=False)) == []
 
 
-def test_nulls_in_json_are_written_by_the_session_or_an_option() -> None:
-    session = {IGNORE_NULL_FIELDS: "true"}.get
-    assert list(writing({}, session, nulls=True, moments=True)) == [
-        LookedUp(IGNORE_NULL_FIELDS, "true")
-    ]
-    assert list(writing({}, session, nulls=False, moments=False)) == []
-    assert list(writing({"ignorenullfields": "false"}, session, nulls=True, moments=False)) == []
+@pytest.mark.parametrize(
+    ("format", "options", "parts", "found"),
+    [
+        ("json", {}, {}, []),
+        ("json", {}, {"nulls": True}, [LookedUp(IGNORE_NULL_FIELDS, "true")]),
+        ("json", {"ignorenullfields": "false"}, {"nulls": True}, []),
+        ("json", {}, {"moments": True}, [LookedUp(TIME_PARSER, "LEGACY", certain=False)]),
+        ("xml", {"dateformat": "d"}, {"moments": True}, [LookedUp(TIME_PARSER, "LEGACY")]),
+        ("csv", {}, {"nulls": True}, [LookedUp(QUOTED_NULL, "false")]),
+        ("csv", {"nullvalue": "-"}, {"nulls": True}, []),
+        ("csv", {}, {"binary": True}, [LookedUp(BINARY, "HEX_DISCRETE")]),
+        ("json", {}, {"binary": True}, []),  # always Base64
+    ],
+)
+def test_what_the_writing_of_text_depends_on(
+    format: str, options: Mapping[str, str], parts: Mapping[str, bool], found: list[LookedUp]
+) -> None:
+    session = {IGNORE_NULL_FIELDS: "true", TIME_PARSER: "LEGACY", QUOTED_NULL: "false"}.get
+    assert list(writing(format, options, session, **parts)) == found
 
 
 @pytest.mark.parametrize(

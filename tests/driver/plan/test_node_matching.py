@@ -9,10 +9,11 @@ from flinkish.driver.plan.plan_extraction import assemble
 from flinkish.driver.plan.plan_nodes import LogicalNode, PhysicalOperator
 from flinkish.errors import Incompatible
 from flinkish.operators.hasher import HasherVersion
+from flinkish.operators.identity import PlannedNode
 
 
 def _physical(*kinds: str, links: dict[int, int] | None = None) -> list[PhysicalOperator]:
-    return [PhysicalOperator(i, k, 1, (links or {}).get(i), ()) for i, k in enumerate(kinds)]
+    return [PhysicalOperator(PlannedNode(i, k), (links or {}).get(i)) for i, k in enumerate(kinds)]
 
 
 def _chain(*names: str) -> list[LogicalNode]:

@@ -45,7 +45,7 @@ def _deduplicated(spark: Any, directory: str) -> Any:
 
 def _columns(planned: PlannedQuery) -> tuple[list[str], list[str]]:
     """The columns of the only operator's keys and values."""
-    ((store,),) = [op.stores for op in planned.operators]
+    ((store,),) = [op.node.stores for op in planned.operators]
     assert store.key_schema is not None
     assert store.value_schema is not None
     keys, values = store.key_schema["fields"], store.value_schema["fields"]
@@ -61,8 +61,10 @@ def test_a_plan_has_the_settings_and_the_session_has_not(
     planned = extract_plan(df, "append", None, settings=settings)
     assert {key: spark.conf.get(key, None) for key in settings} == before
     plain = extract_plan(df, "append", None)
-    assert [(op.kind, op.partitions) for op in planned.operators] == [("stateStoreSave", 5)]
-    assert [(op.kind, op.partitions) for op in plain.operators] == [("stateStoreSave", 2)]
+    assert [(op.node.kind, op.node.partitions) for op in planned.operators] == [
+        ("stateStoreSave", 5)
+    ]
+    assert [(op.node.kind, op.node.partitions) for op in plain.operators] == [("stateStoreSave", 2)]
     assert _columns(planned) == (["k", "ts"], ["k", "ts", "count"])  # format 1 has keys in values
     assert _columns(plain) == (["k", "ts"], ["count"])
     assert planned.sources == plain.sources
@@ -78,7 +80,7 @@ def test_the_provider_decides_what_is_written(spark: Any, input_dir: str, tmp_pa
     df = _joined(spark, input_dir)
     settings = {PROVIDER: ROCKSDB, JOIN_FORMAT: "3"}
     planned = extract_plan(df, "append", None, settings=settings)
-    assert any(path.startswith("_stateSchema/") for path in planned.operators[0].files)
+    assert any(path.startswith("_stateSchema/") for path in planned.operators[0].node.files)
     with configured(spark, settings):
         compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
     with configured(spark, settings):

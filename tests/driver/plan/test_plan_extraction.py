@@ -199,7 +199,7 @@ def empty_place(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_shapes_of_plans(spark: Any, empty_place: str, shape: str) -> None:
     program, expected = SHAPES[shape]
     planned = extract_plan(*program(spark, empty_place), None)
-    assert {op.uid: op.kind for op in planned.operators} == expected
+    assert {op.uid: op.node.kind for op in planned.operators} == expected
     for operator in planned.operators:
         assert operator.operator_id == uid_to_operator_id(str(operator.uid))
         assert planned.graph.by_key[operator.key].stateful
@@ -220,7 +220,7 @@ def test_shapes_are_planned_as_spark_runs_them(
 
 def test_uids_on_inputs_of_joins_have_their_ordinals(spark: Any, input_dir: str) -> None:
     planned = extract_plan(*_three_sides(spark, input_dir), None)
-    assert [(op.ordinal, op.uid) for op in planned.operators] == [(0, "second"), (1, "first")]
+    assert [(op.node.ordinal, op.uid) for op in planned.operators] == [(0, "second"), (1, "first")]
 
 
 def test_a_graph_has_what_the_program_says_and_no_more(spark: Any, input_dir: str) -> None:
@@ -252,7 +252,7 @@ def test_a_table_expression_used_twice_keeps_state_twice(
     text = "with c as (select distinct id, ts from planner_input) select * from c union all "
     df = spark.sql(f"{text} select * from c")
     planned = extract_plan(df, "append", None)
-    assert [op.kind for op in planned.operators] == ["stateStoreSave", "stateStoreSave"]
+    assert [op.node.kind for op in planned.operators] == ["stateStoreSave", "stateStoreSave"]
     assert len({op.operator_id for op in planned.operators}) == 2
     compare(planned, really_run(df, "append", tmp_path / "checkpoint"))
 
@@ -279,7 +279,7 @@ def test_a_running_query_has_the_planned_operators(
         query.processAllAvailable()
         assert query.isActive
         execution = stream_execution(query._jsq).lastExecution()
-        expected = tuple((op.ordinal, op.kind) for op in planned.operators)
+        expected = tuple((op.node.ordinal, op.node.kind) for op in planned.operators)
         assert executed_operators(df, execution) == expected
         assert executed_operators(spark, execution) == expected
     finally:
@@ -312,7 +312,7 @@ def test_the_optimizer_has_no_say_in_ids(spark: Any, input_dir: str, configure: 
     configure({"spark.sql.shuffle.partitions": "5"})
     after = extract_plan(*_using_join(spark, input_dir), None)
     assert _ids(before) == _ids(after)
-    assert [op.partitions for op in after.operators] == [5]
+    assert [op.node.partitions for op in after.operators] == [5]
 
 
 def test_the_hasher_decides_which_id_counts(spark: Any, input_dir: str) -> None:
@@ -362,7 +362,7 @@ def test_without_sparks_marks_every_node_is_a_step(
 ) -> None:
     configure({"spark.sql.analyzer.failAmbiguousSelfJoin": "false"})
     planned = extract_plan(*_using_join(spark, input_dir), None)
-    assert [(op.kind, op.uid) for op in planned.operators] == [("symmetricHashJoin", "join")]
+    assert [(op.node.kind, op.uid) for op in planned.operators] == [("symmetricHashJoin", "join")]
 
 
 def test_a_join_in_one_store_with_column_families(
@@ -373,7 +373,7 @@ def test_a_join_in_one_store_with_column_families(
     configure({**BACKENDS["rocksdb"], "spark.sql.streaming.join.stateFormatVersion": "3"})
     df, mode = _using_join(spark, input_dir)
     planned = extract_plan(df, mode, None)
-    assert "left-keyToNumValues" in {s.name for s in planned.operators[0].stores}
+    assert "left-keyToNumValues" in {s.name for s in planned.operators[0].node.stores}
     compare(planned, really_run(df, mode, tmp_path / "checkpoint"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.driver.plan.program_modules import snapshot_modules
+from flinkish.driver.plan.uid_rules import snapshot_modules
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, q
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.restore.plan.kafka_reading import BrokerAnswer
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed
@@ -22,7 +21,6 @@ from flinkish.restore.source.restore_inputs import NewQuery, NewSink
 from flinkish.restore.source.restore_source import open_restore_source
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
-from tests.support.restore.query_builders import reads, source
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
 
@@ -179,16 +177,6 @@ def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> Non
         assert plan is not None
         reasons.append(plan.reason)
     assert reasons == ["sink-ahead-state", "sink-has-planned"]
-
-
-def test_a_broker_is_asked_unless_that_is_switched_off() -> None:
-    program = reads("kafka[subscribe=a]", uid="in")
-    saved = source("kafka[subscribe=a]", offset='{"a":{"0":5}}')
-    offline = DriverRestoreEnvironment(lambda _: (), offline=True)
-    assert offline.broker(program, saved) == BrokerAnswer(None, "--offline")
-    online = DriverRestoreEnvironment(lambda _: ())
-    assert "bootstrap servers" in online.broker(program, saved).why
-    assert "not one of Kafka" in online.broker(program, source("file[/a]")).why
 
 
 def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:

@@ -75,8 +75,7 @@ def frame(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def depends(df: Any, mode: str = "update") -> list[Dependence]:
     """Return what the state of the program's only operator depends on, but for names."""
     (operator,) = extract_plan(df, mode, "q").operators
-    listed = operator.meaning.settings
-    assert listed is not None
+    listed = operator.node.meaning.settings
     return [each for each in listed if each.setting in (ANSI, TIME_PARSER, TIME_ZONE)]
 
 
@@ -149,8 +148,7 @@ def test_settings_that_expressions_look_up(spark: Any, frame: Any) -> None:
 
     def settings(key: Any) -> dict[str, tuple[str, bool]]:
         (operator,) = extract_plan(frame.groupBy(key).count(), "update", "q").operators
-        listed = operator.meaning.settings
-        assert listed is not None
+        listed = operator.node.meaning.settings
         return {x.setting: (x.value, x.certain) for x in listed if x.setting != CASE_SENSITIVE}
 
     session = spark.conf.get
@@ -160,6 +158,18 @@ def test_settings_that_expressions_look_up(spark: Any, frame: Any) -> None:
     assert json[IGNORE_NULL_FIELDS] == ("true", True)
     assert json[TIME_ZONE] == ("UTC", True)
     assert settings(F.to_json(F.struct("id")))[IGNORE_NULL_FIELDS] == ("true", True)
+    csv = settings(F.to_csv(F.struct("ts", F.col("s").cast("binary")), {"timeZone": "UTC"}))
+    assert csv["spark.sql.binaryOutputStyle"] == ("HEX_DISCRETE", True)
+    assert csv[TIME_PARSER] == (session(TIME_PARSER), False)
+    assert TIME_ZONE not in csv
+    if hasattr(F, "to_xml"):  # Spark 4
+        xml = settings(F.to_xml(F.struct("ts"))), settings(F.from_xml("s", "x timestamp")["x"])
+        assert [each[TIME_PARSER] for each in xml] == [(session(TIME_PARSER), False)] * 2
+        assert [each[TIME_ZONE] for each in xml] == [("UTC", True), ("UTC", False)]
+    cut = "spark.sql.legacy.truncateForEmptyRegexSplit"
+    cuts = "false" if hasattr(F, "to_xml") else "true"
+    assert settings(F.split("s", "", 2)) == {cut: (cuts, True)}
+    assert settings(F.split("s", "")) == settings(F.split("s", ",", 2)) == {}
     assert settings((wide * wide).cast("string"))[PRECISION_LOSS] == ("true", True)
     assert PRECISION_LOSS not in settings((fitting * fitting).cast("string"))
     assert settings(F.hour(F.to_timestamp("s")))[TIMESTAMP_TYPE] == ("TIMESTAMP_LTZ", False)

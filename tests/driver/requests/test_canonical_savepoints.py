@@ -97,7 +97,7 @@ def whole(path: str) -> OpenSavepoint:
     for query in savepoint.queries:
         assert query.operators
         for operator in query.operators:
-            assert operator.state_digest is not None
+            assert operator.facts.state_digest is not None
     assert list(Path(path).rglob("*.avro"))
     assert not list(Path(path).rglob("*.sst")), "and nothing but Avro files"
     return savepoint
@@ -148,7 +148,7 @@ def test_it_is_taken_of_joins_and_aggregations_and_resumed(
     assert live["format"] == "canonical"
     assert saved.final.state is JobState.FINISHED, saved.final.failure
     first, second = whole(live["path"]), whole(last["path"])
-    assert (first.header.trigger, first.header.restored_from) == ("savepoint", None)
+    assert (first.header.trigger, first.header.job.restored_from) == ("savepoint", None)
     assert second.header.trigger == "stop"
     for query, managed in zip(first.queries, job.runtime.queries(), strict=True):
         assert (query.query_id, query.checkpoint) == (managed.query_id, managed.checkpoint)

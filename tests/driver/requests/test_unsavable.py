@@ -124,7 +124,11 @@ def test_a_savepoint_waits_for_queries_that_the_program_has_yet_to_start(
     assert result.savepoint is not None
     saved = open_savepoint(result.savepoint.path)
     assert [query.name for query in saved.queries] == ["a", "b"]
-    assert (saved.header.left_out, saved.header.complete, result.complete) == ((), True, True)
+    assert (saved.header.job.left_out, saved.header.job.complete, result.complete) == (
+        (),
+        True,
+        True,
+    )
     if kind is RequestKind.SAVEPOINT:
         job.request(RequestKind.CANCEL)
     job.wait()
@@ -173,7 +177,7 @@ def test_a_query_without_input_is_left_out_and_named(
     job.wait_until(lambda: committed(job, "c1") is not None)
     taken = job.request(RequestKind.SAVEPOINT, target)
     assert names(taken) == ["c1"]
-    (left,) = open_savepoint(taken["savepoint"]["path"]).header.left_out
+    (left,) = open_savepoint(taken["savepoint"]["path"]).header.job.left_out
     assert (left.query, left.pending) == ("c4", True)
     assert "no input" in left.reason
     (tmp_path / "empty" / "1.json").write_text('{"value": 1}')

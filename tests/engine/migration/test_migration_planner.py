@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.checkpoint.format.pins import PIN_MERGE_OPERATOR
+from flinkish.engine.migration.checkpoint_migration import target_pins
 from flinkish.engine.migration.migration_planner import (
     TargetState,
     archive_version,
@@ -12,7 +13,6 @@ from flinkish.engine.migration.migration_planner import (
     hashes_interval_days,
     list_delimiter,
 )
-from flinkish.engine.migration.pins import target_pins
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.connectors.files.reading import Cleaned, FileReading
+from flinkish.connectors.source_plan import FileMove
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.materialize.source_logs import read_files, with_moved_files
-from flinkish.restore.plan.source_row import Cleaned, FileMove, FileReading
 from tests.restore.check.test_source_files import Saved, at
 from tests.support.restore.query_builders import source
 
@@ -90,7 +91,9 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     archive = saved.root / "archive"
     options = {"cleansource": "archive", "sourcearchivedir": str(archive)}
 
-    def cleaned(mode: str = "archive", gone_on: int | None = None) -> Cleaned | None:
+    def cleaned(
+        mode: str = "archive", gone_on: int | None = None, *, unlisted: str = ""
+    ) -> Cleaned | None:
         given = options | {"cleansource": mode}
         place = source(f"file[{saved.input}]", offset=at(3))
         url = saved.input.as_uri()
@@ -100,7 +103,8 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
             str(saved.input),
             url,
             given,
-            archive=archive.as_uri(),
+            archive=None if unlisted else archive.as_uri(),
+            unlisted=unlisted,
             gone_on=gone_on,
         )
         assert found is not None
@@ -113,6 +117,8 @@ def test_what_was_archived_since_is_not_read(saved: Saved) -> None:
     assert cleaned(gone_on=8) is None
     (there / "9.json").write_text("{}")
     assert cleaned() == Cleaned("archive", 1, archive.as_uri())
+    assert cleaned(unlisted="/there") == Cleaned("archive", unlisted="/there")
+    assert cleaned("delete", unlisted="/there") is None
     assert cleaned("off", gone_on=8) is None
     assert cleaned("delete") is None
     assert cleaned("delete", gone_on=8) == Cleaned("delete", gone_on=8)

@@ -15,6 +15,7 @@ import pytest
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.names import is_state_data
+from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, Incompatible, StorageError
 from flinkish.restore.materialize.empty_state import empty_archive, empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
@@ -24,6 +25,7 @@ from flinkish.restore.recipe import (
     SourceCheckpoint,
     TakenState,
 )
+from flinkish.restore.source.restore_source import origin_of
 from flinkish.savepoint.format.digests import SHA256, compute
 from flinkish.savepoint.format.file_table import FileTable
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
@@ -71,6 +73,46 @@ def test_a_checkpoint_of_its_own(name: str, tmp_path: Path) -> None:
     linked = sum(os.path.samefile(root / f, target / f) for f in cut.files)
     rewritten = len(cut.files) - linked
     assert rewritten == (1 if name.endswith(("tws", "join3")) else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("spark43-hdfs-agg", "delta"),
+        ("spark43-rocksdb-dedup", "zip"),
+        ("spark43-changelog-agg", "changelog"),
+    ],
+)
+def test_the_state_of_a_batch_that_was_killed_before_its_commit(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    """As Spark finds it in the checkpoint: with that commit the new checkpoint is whole."""
+    root = unpack(name, tmp_path)
+    whole = read_cut(str(root))
+    commit = root / f"commits/{whole.batch_id}"
+    content = commit.read_bytes()
+    commit.unlink()
+    origin = origin_of(read_cut(str(root)))
+    assert origin.planned_state
+    assert not origin_of(read_cut(str(root)), running=True).planned_state
+    recipe = Recipe((origin,), takes_planned_state=True)
+    make_checkpoint(recipe, str(tmp_path / "new"))
+    (tmp_path / f"new/commits/{whole.batch_id}").write_bytes(content)
+    again = read_whole_cut(str(tmp_path / "new"))
+    assert again.batch_id == whole.batch_id
+    assert again.operators == whole.operators
+    last = next(path for path in origin.planned_state if path.endswith(f".{kind}"))
+    (root / last).write_bytes(b"")
+    assert not origin_of(read_cut(str(root))).planned_state, "not whole"
+    assert not Recipe((origin,), rebase_to=99).can_take_planned_state
+
+
+def test_which_state_an_uncommitted_batch_wrote_is_unknown_where_files_have_ids(
+    tmp_path: Path,
+) -> None:
+    root = unpack("spark43-ids-join", tmp_path)
+    (root / f"commits/{read_cut(str(root)).batch_id}").unlink()
+    assert not origin_of(read_cut(str(root))).planned_state
 
 
 @pytest.mark.parametrize("name", ["spark43-rocksdb-tws", "spark43-changelog-join3"])

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from flinkish.connectors.sources import QueryKey
 from flinkish.errors import Incompatible
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import (
+    OperatorOrigin,
+    OperatorRow,
+    QueryRow,
+    RestorePlan,
+    SourceOrigin,
+    SourceRow,
+    Verdict,
+)
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
-from flinkish.restore.plan.non_restored_state import find_non_restored
+from flinkish.restore.plan.non_restored_state import find_non_restored, taken_before
 from flinkish.restore.plan.query_id import OtherRun, decide_query_id
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.recipe import (
@@ -19,7 +28,7 @@ from flinkish.restore.recipe import (
     TakenSource,
     TakenState,
 )
-from flinkish.restore.source.restore_inputs import NewQuery, QueryKey, SavedQueryFacts
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, new, old, reads, saved_query, source, starting
 
 
@@ -136,6 +145,36 @@ def test_queries_that_nothing_was_taken_of_are_left_as_a_whole() -> None:
     assert "'b'" in left.error().hint
     nothing = find_non_restored(saved, [])
     assert "query 'a' (batch 7, no state)" in nothing.error().message
+
+
+TAKEN = OperatorRow("q", "x", origin=OperatorOrigin("q", 0))
+DROPPED = OperatorRow("q", "y", verdict="dropped", origin=OperatorOrigin("q", 1))
+READ = SourceRow("q", entry=0, origin=SourceOrigin("q", 0))
+BEGUN = QueryRow("q", origin="q", from_batch=7)
+
+
+@pytest.mark.parametrize(
+    ("plans", "left"),
+    [
+        ({}, ["q", "b"]),
+        ({"q": RestorePlan(queries=(BEGUN,), operators=(TAKEN,), sources=(READ,))}, ["y", "b"]),
+        ({"q": RestorePlan(queries=(BEGUN,), operators=(TAKEN, DROPPED))}, ["y", "in", "b"]),
+        (
+            {"q": RestorePlan(operators=(TAKEN, DROPPED), sources=(READ,), complete=True)},
+            ["b"],
+        ),
+        ({"q": RestorePlan(queries=(BEGUN,))}, ["b"]),  # its plan could not be read
+        ({"q": None}, ["b"]),  # the program has started it once more
+        ({"new": RestorePlan(queries=(QueryRow("new"),))}, ["q", "b"]),
+    ],
+)
+def test_what_earlier_drivers_took_is_not_left(
+    plans: dict[str, RestorePlan | None], left: list[str]
+) -> None:
+    saved = [saved_query(old("x"), old("y", 1, AGG), sources=(source("in"),)), saved_query(key="b")]
+    found = find_non_restored(saved, [], taken_before(plans))
+    parts = [op.uid for op in found.operators] + [s.signature for s in found.sources]
+    assert parts + [query.key for query in found.queries] == left
 
 
 def test_an_added_source_starts_afresh() -> None:

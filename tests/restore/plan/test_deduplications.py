@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import ONLY, WATERMARK_DELAY, StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, ask, judge_operator, refuse
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.plan.judging import (
+    FOR_THE_ENGINE,
+    OperatorJudgement,
+    ask,
+    judge_operator,
+    refuse,
+)
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
 from tests.restore.plan.test_schema_compatibility import columns, struct
-from tests.support.restore.query_builders import new, old, saved_query
+from tests.support.restore.query_builders import changed, new, old, saved_query
 
 FOR_EVER, WITHIN = "dedupe", "dedupeWithinWatermark"
 VALUES = {FOR_EVER: struct("__dummy__ void"), WITHIN: struct("expiresAtMicros long!")}
@@ -30,7 +35,7 @@ def stores(kind: str, key: dict[str, Any]) -> tuple[StoreInfo, ...]:
 def saved(kind: str, key: str = "k string, n integer") -> SavedOperator:
     names = [each.split()[0] for each in key.split(", ")]
     meaning = StateSemantics({ONLY: columns(*names)})
-    return replace(old("seen", kind=kind), stores=stores(kind, struct(key)), meaning=meaning)
+    return changed(old("seen", kind=kind), stores=stores(kind, struct(key)), meaning=meaning)
 
 
 def starting(kind: str, key: str = "k string, n integer") -> NewOperator:
@@ -41,7 +46,7 @@ def starting(kind: str, key: str = "k string, n integer") -> NewOperator:
             field["metadata"] = {WATERMARK_DELAY: 2 * HOUR_MS}
     delay = 2 * HOUR_MS if kind == WITHIN else None
     meaning = StateSemantics({ONLY: columns(*names)}, delay_ms=delay)
-    return replace(new("seen", kind=kind), stores=stores(kind, schema), meaning=meaning)
+    return changed(new("seen", kind=kind), stores=stores(kind, schema), meaning=meaning)
 
 
 def judged(
@@ -106,6 +111,6 @@ def test_another_key_stays_refused() -> None:
 
 
 def test_a_plain_checkpoint_does_not_say_which_column_is_which() -> None:
-    found = judged(replace(saved(FOR_EVER), meaning=None), starting(WITHIN))
+    found = judged(changed(saved(FOR_EVER), meaning=None), starting(WITHIN))
     assert found.verdict is Verdict.MIGRATE
     assert not found.executable(FOR_THE_ENGINE)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import WATERMARK_DELAY, Column, StateSemantics
 from flinkish.restore.plan.schema_compatibility import JOIN, compare_states

@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import ONLY, Initial, StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask, judge_operator, refuse
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
+from flinkish.restore.plan.judging import (
+    FOR_THE_ENGINE,
+    OperatorJudgement,
+    advice_for,
+    ask,
+    judge_operator,
+    refuse,
+)
 from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from tests.restore.plan.test_schema_compatibility import columns, struct
-from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query
+from tests.support.restore.query_builders import AGG, DEDUP, changed, new, old, saved_query
 
 
 def _stores(value: str) -> tuple[StoreInfo, ...]:
@@ -27,12 +33,12 @@ def _meaning(*sums: str) -> StateSemantics:
 
 def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q") -> SavedOperator:
     operator = old("agg", ordinal, AGG, query=query)
-    return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+    return changed(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
 
 
 def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator:
     operator = new("agg", ordinal, AGG)
-    return replace(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+    return changed(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
 
 
 ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
@@ -47,13 +53,13 @@ CASES: dict[
     "another query": (starting(), saved(query="p"), BASE, None, "renumbered other-query"),
     "no base": (starting(), saved(), None, None, "renumbered other-ordinal"),
     "another kind": (
-        replace(starting(), kind=DEDUP),
+        changed(starting(), kind=DEDUP),
         saved(),
         BASE,
         None,
         "incompatible other-kind",
     ),
-    "kind not known": (starting(), replace(saved(), kind=None), BASE, None, "as-is same-state"),
+    "kind not known": (starting(), changed(saved(), kind=None), BASE, None, "as-is same-state"),
     "other sum": (
         starting("a long", "sum(w)"),
         saved(),
@@ -72,7 +78,7 @@ CASES: dict[
     "more partitions": (starting(), saved(), BASE, 4, "rescale partitions-changed"),
     "one partition is nobody's choice": (
         starting(),
-        replace(saved(), partitions=1),
+        changed(saved(), partitions=1),
         BASE,
         4,
         "as-is same-state",
@@ -141,7 +147,7 @@ def test_what_an_executor_can_carry_out_is_not_refused() -> None:
 
 def test_state_whose_columns_are_not_known_is_not_rewritten() -> None:
     """Two sums are both called `sum` in the state of an aggregation: names say too little there."""
-    nobodys = replace(saved(), meaning=None)
+    nobodys = changed(saved(), meaning=None)
     for taken, why in (
         (nobodys, "a savepoint of the unchanged program, taken with this flinkish, records it"),
         (
@@ -221,8 +227,8 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
     wide = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True}]}
 
     def plan(kind: str, version: str) -> OperatorJudgement:
-        saved = replace(old("x", kind=kind), stores=(StoreInfo("default", strict, strict),))
-        program = replace(new("x", kind=kind), stores=(StoreInfo("default", wide, wide),))
+        saved = changed(old("x", kind=kind), stores=(StoreInfo("default", strict, strict),))
+        program = changed(new("x", kind=kind), stores=(StoreInfo("default", wide, wide),))
         pins = {"spark.sql.streaming.join.stateFormatVersion": version}
         return judge_operator(program, saved, replace(saved_query(saved), pins=pins))
 

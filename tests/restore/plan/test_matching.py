@@ -20,7 +20,9 @@ def matched(
     """New ordinal -> (query, ordinal) of the state taken."""
     own = next((q for q in saved if q.key in (query.name, None)), None)
     matches = match_operators(query, saved, own, hasher=hasher, uid_map=uid_map)
-    return {n: None if op is None else (op.query, op.ordinal) for n, op in matches.taken.items()}
+    return {
+        n: None if op is None else (op.query, op.state.ordinal) for n, op in matches.taken.items()
+    }
 
 
 def test_state_follows_its_uid_whatever_the_ordinals() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.restore.plan.pins import asked_provider, formats_for, pin_plans
+from flinkish.restore.plan.pins import asked_provider, formats_for, pin_rows
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -38,7 +38,7 @@ PINS = {PARTITIONS: "200", PROVIDER: STATE + "HDFSBackedStateStoreProvider"}
     ],
 )
 def test_differences(settings: dict[str, str], partitions: int | None, expected: list[str]) -> None:
-    assert [pin.text for pin in pin_plans(PINS, settings, partitions)] == expected
+    assert [pin.text for pin in pin_rows("q", PINS, settings, partitions)] == expected
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,11 @@ def test_canonical_state_is_written_for_the_backend_of_the_session(
 ) -> None:
     settings = {} if asked is None else {PROVIDER: asked}
     assert asked_provider(PINS, settings) == provider
-    found = pin_plans(PINS, settings, None, canonical=True)
+    found = pin_rows("q", PINS, settings, None, canonical=True)
     assert [pin.verdict for pin in found] == verdicts
-    assert [pin.verdict for pin in pin_plans(PINS, settings, None)] == ["pinned"] * len(verdicts)
+    assert [pin.verdict for pin in pin_rows("q", PINS, settings, None)] == ["pinned"] * len(
+        verdicts
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,18 +77,18 @@ def test_joins_get_a_format_that_the_backend_can_have(
     settings = {PROVIDER: STATE + asked, PIN_JOIN_FORMAT: "2"}
     provider = asked_provider(pins, settings)
     assert formats_for(provider, pins) == formats
-    texts = [pin.text for pin in pin_plans(pins, settings, None, canonical=True)]
+    texts = [pin.text for pin in pin_rows("q", pins, settings, None, canonical=True)]
     said = f"state format of joins: pinned {join_format}, requested 2: migrate"
     assert (said in texts) == bool(formats)
 
 
 def test_only_what_was_asked_for_has_to_be_carried_out() -> None:
-    (asked,) = pin_plans(PINS, {}, 64)
-    (set_by_program,) = pin_plans(PINS, {PARTITIONS: "64"}, None)
+    (asked,) = pin_rows("q", PINS, {}, 64)
+    (set_by_program,) = pin_rows("q", PINS, {PARTITIONS: "64"}, None)
     assert (asked.verdict, set_by_program.verdict) == ("rescale", "pinned")
     assert "-p 200" in asked.advice
     assert "-p" in set_by_program.advice
 
 
 def test_a_truth_value_may_be_written_in_any_case() -> None:
-    assert pin_plans({"spark.x": "true"}, {"spark.x": "TRUE"}, None) == ()
+    assert pin_rows("q", {"spark.x": "true"}, {"spark.x": "TRUE"}, None) == ()

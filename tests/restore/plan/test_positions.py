@@ -265,7 +265,26 @@ def test_a_name_that_fits_nothing_is_refused_when_all_queries_are_known() -> Non
 
 def test_a_uid_that_is_a_number_is_a_uid() -> None:
     sources = (reads(A, 0), reads(B, 1, uid="0"))
-    assert reset_entries(["0"], starting(sources=sources), several_queries=True) == {1}
+    assert reset_entries(["0"], starting(sources=sources), ["q", "b"]) == {1}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("q/0", {0}),
+        (f"q/{A}", {0}),
+        ("q/in", {0}),
+        ("b/in", set()),  # another query's, though q reads a path with that in it
+        ("q/b/in", {0}),
+        ("q/in/b", {1}),  # a uid as it is
+        ("c/in", set()),
+    ],
+)
+def test_a_name_with_its_query(name: str, found: set[int]) -> None:
+    sources = (reads("FileSource[/a/b/in]", 0), reads(B, 1, uid="q/in/b"))
+    if name == f"q/{A}":
+        sources = (reads(A, 0), reads(B, 1))
+    assert reset_entries([name], starting(sources=sources), ["q", "b"]) == found
 
 
 def test_sources_that_are_not_known_cannot_start_afresh() -> None:

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.connectors.files.reading import FileReading
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.kafka.connector import kafka_answer
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.source_plan import FileMove
+from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
     Check,
@@ -31,14 +37,11 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import PlanningSettings
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.source_findings import SourceAnswer
-from flinkish.restore.plan.source_row import FileMove, FileReading
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
@@ -46,15 +49,14 @@ from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
     NewSink,
-    NewSource,
     SavedOperator,
     SavedQueryFacts,
-    SavedSource,
 )
 from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 from tests.support.restore.query_builders import (
     AGG,
     DEDUP,
+    changed,
     new,
     old,
     reads,
@@ -106,19 +108,17 @@ class Facts:
     ) -> Sequence[Check]:
         return self.checks
 
-    def files(
-        self, new: NewQuery, source: NewSource, saved: SavedSource, offer: RestorableQuery
-    ) -> FileReading | None:
+    def source(
+        self,
+        new: NewQuery,
+        source: NewSource,
+        saved: SavedSource,
+        offer: RestorableQuery,
+        at_ms: int | None = None,
+    ) -> SourceAnswer | None:
+        if source.signature.startswith("kafka["):
+            return kafka_answer(source, saved, self.answer)
         return self.reading
-
-    def table(self, new: NewQuery, source: NewSource, saved: SavedSource) -> SourceAnswer | None:
-        return None
-
-    def broker(
-        self, source: NewSource, saved: SavedSource, at_ms: int | None = None
-    ) -> BrokerAnswer:
-        assert source.signature.startswith("kafka[")
-        return self.answer
 
 
 #: A sink that has two batches more than the saved query.
@@ -151,7 +151,7 @@ def with_store(operator: Any, *columns: str) -> Any:
     """The operator (saved or new) with a state of these columns."""
     struct = {"type": "struct", "fields": [column(name) for name in columns]}
     key = {"type": "struct", "fields": [column("k")]}
-    return replace(operator, stores=(StoreInfo("default", key, struct),))
+    return changed(operator, stores=(StoreInfo("default", key, struct),))
 
 
 def aggregation(word: str, *columns: str) -> tuple[SavedOperator, NewOperator]:
@@ -190,11 +190,34 @@ def test_everything_is_as_it_was() -> None:
     assert verdict_line(plan) == "verdict: ok: the savepoint can be restored"
 
 
+@pytest.mark.parametrize(
+    ("reason", "added", "takes"),
+    [
+        ("sink-has-planned", False, True),
+        ("sink-not-ahead", False, False),  # the batch is computed
+        ("sink-has-planned", True, False),  # with other state than it has written
+    ],
+)
+def test_the_state_of_a_planned_batch_is_taken_where_the_sink_has_it(
+    reason: str, added: bool, takes: bool
+) -> None:
+    before, now = aggregation("sums", "sum")
+    sink = SinkPlan("parquet", "/out", 8, "as-is", reason, "it has batch 8")
+    planner = planner_of(saved_query(before), facts=Facts(sink_plan=sink))
+    offer = planner.offers.by_key["q"]
+    origin = replace(offer.origin, planned_state=("state/0/0/9.delta",))
+    planner.offers = replace(planner.offers, by_key={"q": replace(offer, origin=origin)})
+    program = starting(now, new("more", 1)) if added else starting(now)
+    restore = planner.plan(program, {1: EmptyState(2)})
+    assert restore.recipe is not None, restore.refusal
+    assert restore.recipe.takes_planned_state is takes
+
+
 def test_a_changed_setting_is_asked_about_and_accepted() -> None:
     def zoned(operator: Any, zone: str) -> Any:
         settings = (Dependence(TIME_ZONE, zone, "key `k`", "hour(ts)"),)
         meaning = StateSemantics({ONLY: (Column("k", "hour(ts)"),)}, settings=settings)
-        return replace(operator, meaning=meaning)
+        return changed(operator, meaning=meaning)
 
     before, now = aggregation("sums", "sum")
     saved, query = saved_query(zoned(before, "UTC")), starting(zoned(now, "Asia/Tokyo"))
@@ -204,7 +227,8 @@ def test_a_changed_setting_is_asked_about_and_accepted() -> None:
     assert (plan.verdict, plan.exit_code) == ("consent-needed", 5)
     (op,) = plan.operators
     assert (op.verdict, op.reason) == ("consent-needed", "settings-changed")
-    assert any(line.startswith("sums [settings-changed]: go on with") for line in plan_lines(plan))
+    said = "sums [settings-changed]: continue with"
+    assert any(line.startswith(said) for line in plan_lines(plan))
     agreed = planner_of(saved, accept_partial=("sums",))
     assert agreed.plan(query, {}).refusal is None
     assert agreed.restore_plan(complete=True).operators[0].verdict == "as-is"
@@ -257,14 +281,14 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
     )
 
     kind = "applyInPandasWithState"
-    before, now = replace(before, kind=kind), replace(now, kind=kind)
+    before, now = changed(before, kind=kind), changed(now, kind=kind)
     engine = planner_of(saved_query(before), settings=MIGRATING)
     restore = engine.plan(starting(now), {})
     assert restore.refusal is None
     assert restore.rewrite is not None
     assert restore.rewrite.partitions is None
     (values,) = restore.rewrite.evolutions[0].values()
-    assert values.value == now.stores[0].value_schema
+    assert values.value == now.node.stores[0].value_schema
     assert engine.restore_plan(complete=True).operators[0].executable
 
 

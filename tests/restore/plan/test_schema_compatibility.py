@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import StateChange
 from flinkish.operators.state_semantics import (
     JOIN_TYPE,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.connectors.table_commits import Drift, RollbackTarget, TableCommit
 from flinkish.restore.plan.sinks import Continuation, SinkPosition, judge_sink
-from flinkish.restore.plan.table_commits import Drift, RollbackTarget, TableCommit
 
 UNDONE = tuple(TableCommit(v, "STREAMING UPDATE", "q", v) for v in (8, 9))
 FILE = SinkPosition("parquet", "/out", 9)
@@ -38,6 +38,8 @@ def at(batch: int, **facts: bool) -> Continuation:
 
 STATE: dict[str, bool] = {"stateful": True}
 PLANNED: dict[str, bool] = {"replays_planned": True}
+#: The query was killed after its sink had the batch, and the state of that is there.
+KEPT: dict[str, bool] = {**PLANNED, "has_planned_state": True}
 #: The job went on after the savepoint, so that the query gets a new id.
 BACK: dict[str, bool] = {"keeps_query_id": False, "goes_back": True}
 FORK: dict[str, bool] = {"keeps_query_id": False}
@@ -52,6 +54,9 @@ CASES: list[tuple[SinkPosition, Continuation, Any, str, str, int | None]] = [
     (FILE, at(8, **PLANNED), None, "as-is", "sink-has-planned", None),
     (FILE, at(8), None, "ahead", "sink-ahead", None),
     (FILE, at(8, **STATE, **PLANNED), None, "ahead", "sink-has-planned", None),
+    (FILE, at(8, **STATE, **KEPT), None, "as-is", "sink-has-planned", None),
+    (DELTA, at(8, **STATE, **KEPT), None, "as-is", "sink-has-planned", None),
+    (FILE, at(7, **STATE, **KEPT), None, "ahead", "sink-ahead-state", None),
     (FILE, at(8, **STATE, **PLANNED), "accept", "ahead", "sink-has-planned", None),
     (FILE, at(8, **STATE, **PLANNED), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(8, **STATE, **FORK), None, "ahead", "sink-ahead-state", None),

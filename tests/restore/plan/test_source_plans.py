@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.kafka.connector import kafka_answer, starting_offsets
+from flinkish.connectors.kafka.reading import Available, BrokerAnswer
+from flinkish.connectors.offsets import Target
+from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
+from flinkish.connectors.sources import SavedSource, reset_flag
 from flinkish.messages.plan import Move
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.plan.kafka_reading import Available, BrokerAnswer
 from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.new_offsets import Target
-from flinkish.restore.plan.positions import match_sources, reset_flag
-from flinkish.restore.plan.source_answers import starting_offsets
+from flinkish.restore.plan.positions import match_sources
 from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.plan.source_row import NO_FACTS, BrokerFacts, SourcePlan
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts, SavedSource
+from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"
@@ -27,7 +29,7 @@ def rows(
     query: NewQuery,
     *saved: SavedQueryFacts,
     reset: tuple[str, ...] = (),
-    facts: BrokerFacts = NO_FACTS,
+    facts: SourceFacts = NO_FACTS,
 ) -> list[SourcePlan]:
     own = next((q for q in saved if q.key in (query.name, None)), None)
     version = HasherVersion.V3
@@ -152,20 +154,26 @@ def test_a_saved_source_without_signature_is_not_judged() -> None:
     assert verdicts(rows(starting(sources=(reads(B, uid="in"),)), saved)) == [SAME]
 
 
-def broker(begin: int, end: int, *, accept: bool = False) -> BrokerFacts:
+READ = saved_query(sources=(source(TOPIC, uid="in", offset='{"a":{"0":5},"b":{"0":9}}'),))
+
+
+def said(broker: BrokerAnswer, query: NewQuery | None = None) -> dict[int, SourceAnswer]:
+    """What the broker of the only source has, whose position is that of READ."""
+    (read,) = (query or kafka()).sources or ()
+    (saved,) = READ.sources or ()
+    return {0: kafka_answer(read, saved, broker)}
+
+
+def broker(begin: int, end: int, *, accept: bool = False, fail: str = "true") -> SourceFacts:
     """A broker whose topics a and b have one partition each."""
     bounds = {0: Available(begin, end)}
-    return BrokerFacts(
-        {0: BrokerAnswer({"a": bounds, "b": bounds})}, RestoreOptions(accept_lost_rows=accept)
-    )
+    answers = said(BrokerAnswer({"a": bounds, "b": bounds}), kafka(fail))
+    return SourceFacts(answers, RestoreOptions(accept_lost_rows=accept))
 
 
 def kafka(fail: str = "true", **options: str) -> NewQuery:
     given = {"subscribe": "a,b", "failOnDataLoss": fail, **options}
     return starting(sources=(replace(reads(TOPIC, uid="in"), options=given),))
-
-
-READ = saved_query(sources=(source(TOPIC, uid="in", offset='{"a":{"0":5},"b":{"0":9}}'),))
 
 
 def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
@@ -178,19 +186,19 @@ def test_what_a_broker_has_decides_the_row_of_a_source() -> None:
     (lost,) = rows(kafka(), READ, facts=broker(8, 12))
     assert (lost.verdict, lost.reason, lost.lost_rows) == ("consent-needed", "rows-expired", 3)
     assert lost.text.startswith("source 'in': up to 3 rows of topic a")
-    (agreed,) = rows(kafka("false"), READ, facts=broker(8, 12, accept=True))
+    (agreed,) = rows(kafka("false"), READ, facts=broker(8, 12, accept=True, fail="false"))
     assert (agreed.verdict, agreed.blocks) == ("as-is", False)
     assert [each.id for each in agreed.checks] == ["rows-expired", "kafka-lag"]
 
     (missing,) = rows(
-        kafka(), READ, facts=BrokerFacts({0: BrokerAnswer({"a": {0: Available(0, 5)}})})
+        kafka(), READ, facts=SourceFacts(said(BrokerAnswer({"a": {0: Available(0, 5)}})))
     )
     assert (missing.verdict, missing.reason) == ("incompatible", "topic-missing")
     assert missing.blocks
 
 
 def test_a_broker_that_was_not_asked_is_noted_once() -> None:
-    (row,) = rows(kafka(), READ, facts=BrokerFacts({0: BrokerAnswer(None, "--offline")}))
+    (row,) = rows(kafka(), READ, facts=SourceFacts(said(BrokerAnswer(None, "--offline"))))
     assert (row.verdict, row.reason) == SAME
     assert [each.text for each in row.checks] == ["source 'in': broker not asked: --offline"]
     (unknown,) = rows(kafka(), READ)
@@ -204,7 +212,7 @@ def test_what_starting_afresh_costs_is_noted() -> None:
         "source 'in' starts from scratch: it starts at the end: it skips up to 10 rows, and "
         "skips what arrives before it runs"
     ]
-    (silent,) = rows(kafka(), READ, reset=("in",), facts=BrokerFacts({0: BrokerAnswer()}))
+    (silent,) = rows(kafka(), READ, reset=("in",), facts=SourceFacts(said(BrokerAnswer())))
     assert [each.text for each in silent.checks] == [
         "source 'in' starts from scratch: it starts at the end; the number of rows skipped or "
         "read again is unknown"
@@ -216,7 +224,7 @@ THERE = broker(0, 12).answers
 
 
 def test_a_source_that_gets_other_offsets_needs_consent() -> None:
-    (asked,) = rows(kafka(), READ, facts=BrokerFacts(THERE, targets=EARLIEST))
+    (asked,) = rows(kafka(), READ, facts=SourceFacts(THERE, targets=EARLIEST))
     assert (asked.verdict, asked.reason) == ("consent-needed", "set-offsets")
     assert asked.text == (
         "source 'in' is set to earliest: up to 14 rows read again (5 of a-0, 5 to 0; 9 of b-0, 9 "
@@ -226,7 +234,7 @@ def test_a_source_that_gets_other_offsets_needs_consent() -> None:
     (agreed,) = rows(
         kafka(),
         READ,
-        facts=BrokerFacts(
+        facts=SourceFacts(
             THERE, options=RestoreOptions(accept_repeated_rows=True), targets=EARLIEST
         ),
     )
@@ -242,17 +250,17 @@ def test_a_source_that_gets_other_offsets_needs_consent() -> None:
 
 def test_what_the_broker_says_counts_for_the_new_offsets() -> None:
     # Saved offsets that are gone do not matter any more: also with failOnDataLoss=true.
-    facts = BrokerFacts(
+    facts = SourceFacts(
         broker(11, 12).answers, options=RestoreOptions(accept_lost_rows=True), targets=EARLIEST
     )
     (row,) = rows(kafka(), READ, facts=facts)
     assert (row.verdict, row.lost_rows, row.repeated_rows) == ("set", 6 + 2, 0)
     # A topic that is not there does.
     missing = BrokerAnswer({"a": {0: Available(0, 9)}})
-    (row,) = rows(kafka(), READ, facts=BrokerFacts({0: missing}, targets=EARLIEST))
+    (row,) = rows(kafka(), READ, facts=SourceFacts(said(missing), targets=EARLIEST))
     assert (row.verdict, row.reason) == ("incompatible", "topic-missing")
     given = {0: Target("offsets", offsets={"a": {"0": 99}})}
-    (row,) = rows(kafka(), READ, facts=BrokerFacts(THERE, targets=given))
+    (row,) = rows(kafka(), READ, facts=SourceFacts(THERE, targets=given))
     assert (row.verdict, row.reason) == ("incompatible", "set-offsets-range")
     assert row.text.startswith("source 'in' cannot be moved to offset 99 of partition 0 of topic a")
     assert row.set_to is None
@@ -262,8 +270,11 @@ def test_other_topics_and_other_offsets_at_once() -> None:
     program = starting(
         sources=(replace(reads("kafka[subscribe=a]", uid="in"), options={"subscribe": "a"}),)
     )
-    facts = BrokerFacts(
-        THERE, options=RestoreOptions(accept_lost_rows=True), targets={0: Target("latest")}
+    bounds = {0: Available(0, 12)}
+    facts = SourceFacts(
+        said(BrokerAnswer({"a": bounds, "b": bounds}), program),
+        options=RestoreOptions(accept_lost_rows=True),
+        targets={0: Target("latest")},
     )
     (row,) = rows(program, READ, facts=facts)
     assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"a":{"0":12}}', 7 + 3)
@@ -273,7 +284,7 @@ def test_other_topics_and_other_offsets_at_once() -> None:
 
 
 def test_sources_without_saved_offsets_have_none_to_set() -> None:
-    facts = BrokerFacts(THERE, targets=EARLIEST)
+    facts = SourceFacts(THERE, targets=EARLIEST)
     (fresh,) = rows(kafka(), saved_query(sources=()), facts=facts)
     (empty,) = rows(
         kafka(), saved_query(sources=(source(TOPIC, uid="in", offset="-"),)), facts=facts
@@ -288,16 +299,16 @@ def test_sources_without_saved_offsets_have_none_to_set() -> None:
 def test_a_source_that_is_not_kafka_takes_offsets_as_given() -> None:
     saved = saved_query(sources=(source(A, offset='{"logOffset":7}'),))
     target = {0: Target("offsets", offsets={"logOffset": 3})}
-    (row,) = rows(starting(sources=(reads(A),)), saved, facts=BrokerFacts(targets=target))
+    (row,) = rows(starting(sources=(reads(A),)), saved, facts=SourceFacts(targets=target))
     assert (row.verdict, row.advice) == (
         *("consent-needed", "accept it: --accept-lost-rows --accept-repeated-rows"),
     )
-    facts = BrokerFacts(
+    facts = SourceFacts(
         options=RestoreOptions(accept_lost_rows=True, accept_repeated_rows=True), targets=target
     )
     (row,) = rows(starting(sources=(reads(A),)), saved, facts=facts)
     assert (row.verdict, row.set_to, row.lost_rows) == ("set", '{"logOffset":3}', None)
-    (row,) = rows(starting(sources=(reads(A),)), saved, facts=BrokerFacts(targets=EARLIEST))
+    (row,) = rows(starting(sources=(reads(A),)), saved, facts=SourceFacts(targets=EARLIEST))
     assert (row.verdict, row.reason) == ("incompatible", "set-offsets-form")
 
 

@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import Corrupt, FlinkishError
 from flinkish.messages.plan import Verdict
 from flinkish.operators.state_semantics import StateSemantics
-from flinkish.restore.plan.judging import OperatorJudgement, judge_operator, refuse
+from flinkish.restore.plan.judging import FOR_THE_ENGINE, OperatorJudgement, judge_operator, refuse
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.restore.plan.typed_state import TypedStateRules, restored_meaning
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.state import AvroSerializer, TypeSerializer, serializer_of, write_snapshot
 from flinkish.state.declared import to_text
 from tests.restore.plan.test_schema_compatibility import struct
 from tests.state.test_snapshots import frame
-from tests.support.restore.query_builders import new, old, saved_query
+from tests.support.restore.query_builders import changed, new, old, saved_query
 
 GROUP, TRANSFORM = "applyInPandasWithState", "transformWithStateInPySparkExec"
 RULES = TypedStateRules(modules=("flinkish", "tests"))
@@ -90,12 +89,12 @@ def judge(
     snapshots = {
         name: each if isinstance(each, tuple) else (text(each),) for name, each in before.items()
     }
-    saved = replace(
+    saved = changed(
         old("per-key", 0, kind),
         stores=stores(before),
         meaning=StateSemantics(serializers=snapshots),
     )
-    starting = replace(new("per-key", 0, kind), stores=stores(after), serializers=after)
+    starting = changed(new("per-key", 0, kind), stores=stores(after), serializers=after)
     return judge_operator(starting, saved, saved_query(saved), rules=replace(RULES, is_eager=eager))
 
 
@@ -174,8 +173,8 @@ def test_keys_of_a_map_stay_as_they_are() -> None:
 
 
 def test_a_state_that_nobody_knows_the_bytes_of() -> None:
-    starting = replace(new("per-key", 0, GROUP), stores=group("stats"), serializers={"stats": LONG})
-    plain = replace(old("per-key", 0, GROUP), stores=group("stats"))
+    starting = changed(new("per-key", 0, GROUP), stores=group("stats"), serializers={"stats": LONG})
+    plain = changed(old("per-key", 0, GROUP), stores=group("stats"))
     judged = judge_operator(starting, plain, saved_query(plain), rules=RULES)
     assert judged.verdict is Verdict.INCOMPATIBLE
     assert judged.reason == "typed-state-unknown"

@@ -8,7 +8,7 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import SavepointNotFound
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import Recipe, SourceCheckpoint
-from flinkish.restore.source.plain_checkpoints import adopt_cuts
+from flinkish.restore.source.restore_source import adopt_cuts
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 

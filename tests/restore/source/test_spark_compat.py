@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.compat.model import Rewrite
 from flinkish.messages.plan import Verdict
 from flinkish.restore.plan.decisions import QueryPlan
@@ -16,7 +16,7 @@ from flinkish.restore.plan.state_migration import rewrite_of
 from flinkish.restore.source.restore_inputs import SavedQueryFacts
 from flinkish.restore.source.spark_compat import SparkFit, fit_query
 from tests.restore.plan.test_schema_compatibility import struct
-from tests.support.restore.query_builders import AGG, new, old, saved_query
+from tests.support.restore.query_builders import AGG, changed, new, old, saved_query
 
 JOIN, LISTS = "symmetricHashJoin", "transformWithStateInPandasExec"
 ROWS = struct("a long, w timestamp, matched boolean")
@@ -41,7 +41,7 @@ FORMAT_2 = tuple(
 
 def query(join_format: str = "4") -> SavedQueryFacts:
     operators = (
-        replace(old("joined", 0, JOIN), stores=FORMAT_4 if join_format == "4" else FORMAT_2),
+        changed(old("joined", 0, JOIN), stores=FORMAT_4 if join_format == "4" else FORMAT_2),
         old("counted", 1, AGG),
         old("listed", 2, LISTS),
     )
@@ -64,7 +64,7 @@ def test_joins_become_format_2(join_format: str) -> None:
     assert found.pins == {PIN_JOIN_FORMAT: "2", "other": "1"}
     why = f"rewritten for Spark 4.0.5: join state format {join_format} becomes 2"
     assert rewritten(found) == {"joined": why}
-    assert found.operators[0].stores == FORMAT_2
+    assert found.operators[0].state.stores == FORMAT_2
     assert found.operators[0].regrouped == (join_format == "4")
 
 
@@ -130,9 +130,9 @@ def test_the_engine_is_told() -> None:
 
 def test_rows_are_not_evolved_for_what_another_spark_says_of_their_schema() -> None:
     """Spark 4.3 calls a count nullable, 3.5 does not; the rows are the same."""
-    operator = replace(old("counted", 0, AGG), stores=_counting("c long"))
+    operator = changed(old("counted", 0, AGG), stores=_counting("c long"))
     found, fit = fit_query(saved_query(operator), 2, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9")
-    program = replace(new("counted", 0, AGG), stores=_counting("c long!"))
+    program = changed(new("counted", 0, AGG), stores=_counting("c long!"))
     judged = judge_operator(program, found.operators[0], found)
     assert judged.verdict is Verdict.MIGRATE
     made = rewrite_of(QueryPlan("q", found, own=True, operators=(judged,)), None, fit=fit)

@@ -9,21 +9,29 @@ from typing import Any
 import fastavro
 import pytest
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
 from flinkish.messages.requests import LeftOut
-from flinkish.operators.identity import OperatorIdentity
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format import metadata
-from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.savepoint.format.contents import (
+    FileRecord,
+    Header,
+    OperatorRecord,
+    QueryRecord,
+    SavepointJob,
+)
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.format.schemas import SCHEMA
 
-HEADER = Header(
-    *("a" * 32, "job é", 1700000000.25, "savepoint"),
+JOB = SavepointJob(
+    *("a" * 32, "job é"),
     spark_version="4.3.0",
     left_out=(LeftOut("q", "no input", pending=True), LeftOut("r", "it ended")),
     complete=False,
 )
+HEADER = Header(JOB, 1700000000.25, "savepoint")
 STRUCT: dict[str, Any] = {"type": "struct", "fields": []}
 QUERY = QueryRecord(
     name="counts",
@@ -42,14 +50,8 @@ QUERY = QueryRecord(
     checkpoint="/ck",
     operators=(
         OperatorRecord(
-            0,
-            "stateStoreSave",
-            2,
-            100,
-            3,
-            (StoreInfo("default", STRUCT, None),),
-            identity=OperatorIdentity("u"),
-            rows=4,
+            StateOnDisk(0, "stateStoreSave", 2, 100, 3, (StoreInfo("default", STRUCT, None),)),
+            OperatorFacts(0, "stateStoreSave", OperatorIdentity("u"), rows=4),
         ),
     ),
     files=2,

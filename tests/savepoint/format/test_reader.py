@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import Corrupt, SavepointNotFound, UsageError
-from flinkish.savepoint.format.contents import SavepointInfo
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format.reader import check_files, describe, open_savepoint
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -14,12 +14,12 @@ from tests.support.checkpoints.recorded import unpack
 
 
 @pytest.fixture
-def info(likeness: CheckpointLikeness, take: Taking) -> SavepointInfo:
+def info(likeness: CheckpointLikeness, take: Taking) -> SavepointSummary:
     return take(likeness.root)
 
 
 def test_ways_to_name_it(
-    info: SavepointInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    info: SavepointSummary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     relative = Path(info.path).relative_to(tmp_path)
@@ -35,7 +35,7 @@ def test_ways_to_name_it(
         assert open_savepoint(path).path == info.path
 
 
-def test_it_can_be_moved(info: SavepointInfo, tmp_path: Path) -> None:
+def test_it_can_be_moved(info: SavepointSummary, tmp_path: Path) -> None:
     Path(info.path).rename(tmp_path / "elsewhere")
     savepoint = open_savepoint(str(tmp_path / "elsewhere"))
     check_files(savepoint, "full")
@@ -50,7 +50,7 @@ def test_not_a_savepoint(tmp_path: Path) -> None:
             open_savepoint(str(tmp_path / name))
 
 
-def data_file(info: SavepointInfo) -> Path:
+def data_file(info: SavepointSummary) -> Path:
     path = next((Path(info.path) / "0-query_0/state").rglob("*.sst"))
     content = path.read_bytes()
     path.unlink()  # it is a link: the checkpoint's own must not change
@@ -58,7 +58,7 @@ def data_file(info: SavepointInfo) -> Path:
     return path
 
 
-def test_missing_data_file(info: SavepointInfo) -> None:
+def test_missing_data_file(info: SavepointSummary) -> None:
     path = data_file(info)
     path.unlink()
     for level in ("quick", "full"):
@@ -68,14 +68,14 @@ def test_missing_data_file(info: SavepointInfo) -> None:
         assert caught.value.data["bad_files"] == 1
 
 
-def test_truncated_data_file(info: SavepointInfo) -> None:
+def test_truncated_data_file(info: SavepointSummary) -> None:
     path = data_file(info)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Corrupt, match="has 699 bytes instead of 700"):
         check_files(open_savepoint(info.path))
 
 
-def test_one_changed_byte(info: SavepointInfo) -> None:
+def test_one_changed_byte(info: SavepointSummary) -> None:
     path = data_file(info)
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -84,7 +84,7 @@ def test_one_changed_byte(info: SavepointInfo) -> None:
         check_files(open_savepoint(info.path), "full")
 
 
-def test_many_bad_files_are_counted(info: SavepointInfo) -> None:
+def test_many_bad_files_are_counted(info: SavepointSummary) -> None:
     gone = list((Path(info.path) / "0-query_0").rglob("*.sst"))
     for path in gone:
         path.unlink()
@@ -92,7 +92,7 @@ def test_many_bad_files_are_counted(info: SavepointInfo) -> None:
         check_files(open_savepoint(info.path))
 
 
-def test_unknown_level(info: SavepointInfo) -> None:
+def test_unknown_level(info: SavepointSummary) -> None:
     with pytest.raises(UsageError):
         check_files(open_savepoint(info.path), "thorough")
 
@@ -142,7 +142,7 @@ def test_describe_follows_the_contract(tmp_path: Path, take: Taking) -> None:
     assert operator["stores"][0]["key_schema"]["type"] == "struct"
 
 
-def test_a_directory_of_savepoints_is_none(info: SavepointInfo) -> None:
+def test_a_directory_of_savepoints_is_none(info: SavepointSummary) -> None:
     directory = str(Path(info.path).parent)
     with pytest.raises(SavepointNotFound) as caught:
         open_savepoint(directory)

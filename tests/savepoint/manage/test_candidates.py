@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flinkish.errors import Corrupt, FlinkishError
 from flinkish.messages.requests import LeftOut
 from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
-from flinkish.savepoint.format.contents import Header, QueryRecord
+from flinkish.savepoint.format.contents import Header, QueryRecord, SavepointJob
 from flinkish.savepoint.manage.candidates import Known, generations
 from flinkish.savepoint.manage.generations import by_clock
 from flinkish.savepoint.manage.retention import Policy, plan_whole
@@ -66,7 +66,7 @@ def entry(
     origin: str | None = None,
     written: float | None = None,
 ) -> CatalogEntry:
-    header = Header(run, job, created, "savepoint", restored_from=origin)
+    header = Header(SavepointJob(run, job, restored_from=origin), created, "savepoint")
     record = QueryRecord(query, f"0-{query}", query, batch)
     return CatalogEntry(f"/sp/{name}", header, (record,), written=written)
 
@@ -127,7 +127,7 @@ def kept(
     mine = [each.entry for each in taken if each.team == MINE]
     known = Known(
         protected or {},
-        jobs={each.header.job_id for each in mine},
+        jobs={each.header.job.job_id for each in mine},
         taken_here={each.path for each in mine},
     )
     entries = [*(each.entry for each in taken), *(forged or [])]
@@ -234,7 +234,9 @@ def test_a_job_that_went_back_counts_with_its_origin_and_leaves_the_newest_of_it
         for n in range(2)
     ]
     assert left_of(*old, *new, policy=Policy(keep_last=3)) == {"b1", "b0", "a3"}
-    fork = [replace(e, header=replace(e.header, job_name="fork")) for e in new]
+    fork = [
+        replace(e, header=replace(e.header, job=replace(e.header.job, name="fork"))) for e in new
+    ]
     assert left_of(*old, *fork, policy=Policy(keep_last=3)) == {"b1", "b0", "a3", "a2", "a1"}
 
 
@@ -281,8 +283,10 @@ def test_a_clock_here_that_is_behind_removes_nothing_by_age() -> None:
 def queries_of(name: str, created: float, batches: dict[str, int], **header: Any) -> CatalogEntry:
     """A savepoint of several queries of one job."""
     one = entry(name, created)
+    trigger = header.pop("trigger", "savepoint")
+    job = replace(one.header.job, **header)
     records = tuple(QueryRecord(q, f"{n}-{q}", q, b) for n, (q, b) in enumerate(batches.items()))
-    return replace(one, queries=records, header=replace(one.header, **header))
+    return replace(one, queries=records, header=replace(one.header, job=job, trigger=trigger))
 
 
 @pytest.mark.parametrize(

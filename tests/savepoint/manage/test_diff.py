@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from flinkish.checkpoint.operators import StoreInfo
+from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.operators.identity import OperatorIdentity
 from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
 from flinkish.savepoint.manage.diff import compare, compare_schemas, match_operators
@@ -29,7 +29,7 @@ def test_equal() -> None:
 
 
 def test_headers() -> None:
-    found = compare((HEADER, []), (replace(header(1_700_000_001.5), program="sha256:1"), []))
+    found = compare((HEADER, []), (header(1_700_000_001.5, program="sha256:1"), []))
     assert not found["equal"]
     assert values(found["header"]) == {
         "created": ("2023-11-14T22:13:20.000Z", "2023-11-14T22:13:21.500Z"),
@@ -68,6 +68,11 @@ def test_one_query() -> None:
     assert values(found["pins"]) == {"more": (None, "x")}
 
 
+def known_as(record: OperatorRecord, uid: str, operator_id: str | None = None) -> OperatorRecord:
+    """The operator with no other identity."""
+    return replace(record, facts=replace(record.facts, identity=OperatorIdentity(uid, operator_id)))
+
+
 def ids(*operators: OperatorRecord) -> list[OperatorRecord]:
     return list(operators)
 
@@ -75,14 +80,11 @@ def ids(*operators: OperatorRecord) -> list[OperatorRecord]:
 def test_operators_are_matched_by_the_best_identity() -> None:
     by_id = (
         operator(0, "x"),
-        replace(
-            operator(2, "renamed"),
-            identity=OperatorIdentity("renamed", operator(0, "x").operator_id),
-        ),
+        known_as(operator(2, "renamed"), "renamed", operator(0, "x").operator_id),
     )
     by_uid = (
-        replace(operator(1, "u"), identity=OperatorIdentity("u")),
-        replace(operator(0, "u"), identity=OperatorIdentity("u")),
+        known_as(operator(1, "u"), "u"),
+        known_as(operator(0, "u"), "u"),
     )
     by_ordinal = operator(3, None), operator(3, None)
     gone, new = operator(4, None), operator(1, "new")
@@ -118,7 +120,8 @@ def struct(*fields: tuple[str, Any]) -> dict[str, Any]:
 def test_stores_and_columns() -> None:
     wider = struct(("key", "long"), ("more", "string"))
     a = operator()
-    b = replace(a, stores=(StoreInfo("default", wider, SCHEMA), StoreInfo("timers", SCHEMA, None)))
+    stores = (StoreInfo("default", wider, SCHEMA), StoreInfo("timers", SCHEMA, None))
+    b = replace(a, state=replace(a.state, stores=stores))
     (row,) = differences(query("q", a), query("q", b))["operators"]
     assert row["stores"] == [
         {

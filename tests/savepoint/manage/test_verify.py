@@ -10,13 +10,13 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import Corrupt, UnsupportedFormat, UsageError
+from flinkish.messages.savepoints import SavepointSummary
+from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.space import measure
 from flinkish.savepoint.format.contents import (
     FileRecord,
-    OperatorFacts,
     QuerySource,
-    SavepointInfo,
     SavepointJob,
 )
 from flinkish.savepoint.format.metadata import MetadataWriter
@@ -37,11 +37,11 @@ def verify(path: str, level: str = "full") -> Verification:
 
 
 @pytest.fixture
-def info(likeness: CheckpointLikeness, take: Taking) -> SavepointInfo:
+def info(likeness: CheckpointLikeness, take: Taking) -> SavepointSummary:
     return take(likeness.root)
 
 
-def data_files(info: SavepointInfo) -> list[Path]:
+def data_files(info: SavepointSummary) -> list[Path]:
     return sorted(
         path for path in Path(info.path).rglob("*") if path.is_file() and path.name != "_metadata"
     )
@@ -54,14 +54,14 @@ def rewrite(path: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("level", ["quick", "full"])
-def test_whole(info: SavepointInfo, level: str) -> None:
+def test_whole(info: SavepointSummary, level: str) -> None:
     found = verify(info.path, level)
     assert found.ok
     assert (found.bad, found.unexpected, found.rows) == ((), (), None)
     assert found.files == info.files
 
 
-def test_every_kind_of_damage_in_every_file_is_found(info: SavepointInfo) -> None:
+def test_every_kind_of_damage_in_every_file_is_found(info: SavepointSummary) -> None:
     """One file at a time: a bit, the last byte, a missing file, a swapped one."""
     files = data_files(info)
     chance = random.Random(7)
@@ -93,7 +93,7 @@ def test_every_kind_of_damage_in_every_file_is_found(info: SavepointInfo) -> Non
     assert verify(info.path).ok
 
 
-def test_quick_sees_names_and_sizes_only(info: SavepointInfo) -> None:
+def test_quick_sees_names_and_sizes_only(info: SavepointSummary) -> None:
     first, second, *_ = data_files(info)
     data = first.read_bytes()
     rewrite(first, data[:-1] + bytes([data[-1] ^ 1]))
@@ -103,7 +103,7 @@ def test_quick_sees_names_and_sizes_only(info: SavepointInfo) -> None:
     assert bad.reason == "is missing"
 
 
-def test_the_error_names_the_first_ones(info: SavepointInfo) -> None:
+def test_the_error_names_the_first_ones(info: SavepointSummary) -> None:
     files = data_files(info)
     for path in files:
         path.unlink()
@@ -114,7 +114,7 @@ def test_the_error_names_the_first_ones(info: SavepointInfo) -> None:
     assert f"and {len(files) - 3} more of {len(files)}" in error.message
 
 
-def test_files_too_many_are_a_note(info: SavepointInfo) -> None:
+def test_files_too_many_are_a_note(info: SavepointSummary) -> None:
     Path(info.path, "mine.txt").write_text("x")
     Path(info.path, "0-query_0/state/0/0/99.delta").write_text("x")
     os.makedirs(f"{info.path}/extra/deep")
@@ -130,7 +130,7 @@ def test_files_too_many_are_a_note(info: SavepointInfo) -> None:
     )
 
 
-def test_unknown_forms(tmp_path: Path, info: SavepointInfo) -> None:
+def test_unknown_forms(tmp_path: Path, info: SavepointSummary) -> None:
     with pytest.raises(UsageError):
         verify(info.path, "thorough")
     path = make_savepoint(str(tmp_path), 1)
@@ -146,11 +146,11 @@ def test_unknown_forms(tmp_path: Path, info: SavepointInfo) -> None:
 
 
 @pytest.fixture
-def sharing(tmp_path: Path) -> tuple[SavepointInfo, SavepointInfo]:
+def sharing(tmp_path: Path) -> tuple[SavepointSummary, SavepointSummary]:
     """Two savepoints of one state on storage without links."""
     checkpoint = CheckpointLikeness(tmp_path / "checkpoint", backend="rocksdb").run_to(4)
 
-    def take() -> SavepointInfo:
+    def take() -> SavepointSummary:
         return write_savepoint(
             f"memory://verify{tmp_path}",
             SavepointJob(JOB_ID, "job"),
@@ -162,7 +162,7 @@ def sharing(tmp_path: Path) -> tuple[SavepointInfo, SavepointInfo]:
     return take(), take()
 
 
-def test_shared_files_are_followed(sharing: tuple[SavepointInfo, SavepointInfo]) -> None:
+def test_shared_files_are_followed(sharing: tuple[SavepointSummary, SavepointSummary]) -> None:
     first, second = (open_savepoint(info.path) for info in sharing)
     assert second.holders == (storage.base_name(first.path),)
     assert verify(second.path).ok
@@ -178,7 +178,7 @@ def test_shared_files_are_followed(sharing: tuple[SavepointInfo, SavepointInfo])
 
 
 def test_own_and_shared_bytes_on_storage_without_links(
-    sharing: tuple[SavepointInfo, SavepointInfo],
+    sharing: tuple[SavepointSummary, SavepointSummary],
 ) -> None:
     first, second = (open_savepoint(info.path) for info in sharing)
     mine, other = measure(second), measure(first)
@@ -193,7 +193,7 @@ def test_own_and_shared_bytes_on_storage_without_links(
 
 
 def test_own_and_shared_bytes_of_links(
-    info: SavepointInfo, likeness: CheckpointLikeness, tmp_path: Path
+    info: SavepointSummary, likeness: CheckpointLikeness, tmp_path: Path
 ) -> None:
     import shutil
 
@@ -208,7 +208,7 @@ def test_own_and_shared_bytes_of_links(
 # deep
 
 
-def take_plain(root: Path, *operators: OperatorFacts) -> SavepointInfo:
+def take_plain(root: Path, *operators: OperatorFacts) -> SavepointSummary:
     return write_savepoint(
         f"{root}-savepoints",
         SavepointJob(JOB_ID, "job"),
@@ -268,26 +268,27 @@ def test_counts_are_compared_where_spark_had_counted() -> None:
     assert wrong_count(zero, saved, {"default": 5}) is not None
     assert wrong_count(zero, replace(saved, backend="rocksdb"), {"default": 5}) is None
     stores = tuple(
-        replace(one.stores[0], name=f"{side}-{kind}")
+        replace(one.state.stores[0], name=f"{side}-{kind}")
         for side in ("left", "right")
         for kind in ("keyToNumValues", "keyWithIndexToValue")
     )
-    join = replace(one, stores=stores)
+    join = replace(one, state=replace(one.state, stores=stores))
     counts = {store.name: 6 for store in stores}
     assert wrong_count(join, saved, counts) is None
     assert wrong_count(join, saved, {**counts, "left-keyWithIndexToValue": 5}) is not None
-    several = replace(one, stores=(replace(one.stores[0], name="a"),))
+    first = replace(one.state.stores[0], name="a")
+    several = replace(one, state=replace(one.state, stores=(first,)))
     assert wrong_count(several, saved, {"a": 1}) is None
 
 
-def test_every_level_has_its_word(info: SavepointInfo) -> None:
+def test_every_level_has_its_word(info: SavepointSummary) -> None:
     assert LEVELS == ("quick", "full", "deep")
 
 
 def test_a_savepoint_without_one_of_its_partitions(
     take: Taking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that an older flinkish took, for which a single partition was that of a global limit."""
+    """As if the missing partition had been taken for the single one of a global limit."""
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "state/0/1")
     with monkeypatch.context() as older:

@@ -18,8 +18,11 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
-from flinkish.messages.codec import encode_fields
-from flinkish.savepoint.format.contents import OperatorFacts, QuerySource, SavepointInfo
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.operators.identity import OperatorFacts
+from flinkish.savepoint.format.contents import (
+    QuerySource,
+)
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import writer
@@ -53,7 +56,7 @@ class Told:
         self.warnings.append(text)
 
 
-def save(root: Path, target: Path, **options: Any) -> SavepointInfo:
+def save(root: Path, target: Path, **options: Any) -> SavepointSummary:
     query = QuerySource("counts", str(root), batch_id=options.pop("batch_id", None))
     options.setdefault("reporter", SilentSavepointReporter())
     return write_savepoint(str(target), JOB, [query], trigger="savepoint", **options)
@@ -70,25 +73,13 @@ def test_what_a_savepoint_is(likeness: CheckpointLikeness, take: Taking, tmp_pat
     cut = read_cut(str(likeness.root))
     assert read_cut(str(path / "0-query_0")).files == cut.files
     assert [(q.name, q.batch_id) for q in info.queries] == [("query 0", 4), ("query 1", 1)]
-    assert (info.linked, info.copied) == (info.files, 0)
+    assert (info.shared_files, info.moved_bytes) == (0, 0), "all are links"
     data = [p for p in path.rglob("*") if p.is_file() and p.name != "_metadata"]
     assert info.files == len(data)
     assert info.bytes == sum(p.stat().st_size for p in data)
     state = next(name for name in cut.files if name.endswith(".zip"))
     assert os.path.samefile(likeness.root / state, path / "0-query_0" / state)
-    assert set(encode_fields(info.to_result())) >= {
-        "path",
-        "format",
-        "bytes",
-        "files",
-        "duration",
-        "queries",
-    }
-    assert encode_fields(info.to_result())["queries"][0] == {
-        "name": "query 0",
-        "batch_id": 4,
-        "query_id": cut.query_id,
-    }
+    assert info.queries[0] == SavedQuery("query 0", 4, cut.query_id)
 
 
 def test_it_survives_the_checkpoint(likeness: CheckpointLikeness, take: Taking) -> None:
@@ -109,7 +100,7 @@ def test_copies_where_links_are_refused(
     likeness: CheckpointLikeness, take: Taking, other_disk: Path
 ) -> None:
     info = take(likeness.root, target=other_disk)
-    assert (info.linked, info.copied) == (0, info.files)
+    assert (info.shared_files, info.moved_bytes) == (0, info.bytes)
     check_files(open_savepoint(info.path), "full")
 
 

@@ -322,13 +322,12 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
         "batch": query.batch_id,
         "planned": query.planned_batch,
         "same_query": after.query_id == query.query_id == cut.query_id,
-        "kinds": [found.kind for found in query.operators],
-        "partitions": [found.partitions for found in query.operators],
+        "kinds": [found.state.kind for found in query.operators],
+        "partitions": [found.state.partitions for found in query.operators],
         "format": query.checkpoint_format,
         "end": after.batch_id,
         "files": list(cut.files),
-        "linked": info.linked,
-        "copied": info.copied,
+        "moved_bytes": info.moved_bytes,
     }
 
 

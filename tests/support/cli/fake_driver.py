@@ -11,10 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ["FLINKISH_HOME"])
 
-from flinkish.errors import Locked, NotSavepointable, ProgramFailed
+from flinkish.errors import ConsentNeeded, Locked, NotSavepointable, ProgramFailed
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import RequestResult
-from flinkish.messages.savepoints import SavedQuery, SavepointRecord, SavepointResult
+from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, Request, RequestKind
 from flinkish.registry.liveness import process_ref
@@ -51,6 +51,10 @@ def main() -> int:
         exited = ProgramFailed("the program exited with status 2")
         registry.transition(job_id, JobState.FAILED, exited.message, failure=exited.to_record())
         return 2
+    if mode == "refused":
+        asked = ConsentNeeded("rows would be read again", hint="agree: --accept-repeated-rows")
+        registry.transition(job_id, JobState.FAILED, asked.message, failure=asked.to_record())
+        return 1
     if mode == "batch":
         registry.transition(job_id, JobState.FINISHED, "program ended")
         return 0
@@ -130,27 +134,19 @@ def serve(registry: Registry, request: Request, mode: str) -> bool:
             path = real_savepoint(Path(target), request.job_id)
         else:
             path.mkdir(parents=True)
-        savepoint = SavepointResult(
+        savepoint = SavepointSummary(
             path=str(path),
+            job_id=request.job_id,
+            created=time.time(),
             format=request.arguments.format,
             bytes=10,
             files=1,
             duration=0.1,
             queries=(SavedQuery("counts", BATCH, QUERY_ID),),
+            trigger=request.kind.value,
+            request_id=request.request_id,
         )
-        registry.add_savepoint(
-            SavepointRecord(
-                path=str(path),
-                job_id=request.job_id,
-                created=time.time(),
-                format=request.arguments.format,
-                bytes=10,
-                files=1,
-                duration=0.1,
-                trigger=request.kind.value,
-                request_id=request.request_id,
-            )
-        )
+        registry.add_savepoint(savepoint)
     result = RequestResult(savepoint, "quiesce")
     registry.complete(request.request_id, result)
     if request.kind is RequestKind.STOP:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.checkpoint.format.logs import parse_offsets
-from flinkish.checkpoint.operators import OperatorFiles, StoreInfo, read_operator
+from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk, read_operator
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.spark.jvm import last_progress
 
@@ -24,7 +25,7 @@ class RealRun:
     """A checkpoint after one batch, and its operators by ordinal."""
 
     directory: Path
-    operators: dict[int, OperatorFiles]
+    operators: dict[int, StateOnDisk]
 
 
 def really_run(df: Any, mode: str, directory: Path) -> RealRun:
@@ -37,11 +38,11 @@ def really_run(df: Any, mode: str, directory: Path) -> RealRun:
     finally:
         query.stop()
     pins = parse_offsets((directory / "offsets/0").read_bytes(), "offsets/0").pins
-    found: dict[int, OperatorFiles] = {}
+    found: dict[int, StateOnDisk] = {}
     for name in sorted(os.listdir(directory / "state"), key=int):
-        files = read_operator(str(directory), int(name), version=1, pins=pins, state_ids=None)
-        assert files is not None
-        found[int(name)] = files
+        read = read_operator(str(directory), int(name), version=1, pins=pins, state_ids=None)
+        assert read is not None
+        found[int(name)] = read[0]
     assert progress is not None
     assert len(progress["stateOperators"]) == len(found)
     return RealRun(directory, found)
@@ -49,8 +50,8 @@ def really_run(df: Any, mode: str, directory: Path) -> RealRun:
 
 def compare(planned: PlannedQuery, real: RealRun) -> None:
     """Check ordinals, kinds, partitions, schemas and (4.x) files of a plan."""
-    assert [op.ordinal for op in planned.operators] == list(real.operators)
-    for mine in planned.operators:
+    assert [op.node.ordinal for op in planned.operators] == list(real.operators)
+    for mine in (operator.node for operator in planned.operators):
         theirs = real.operators[mine.ordinal]
         assert theirs.kind in (None, mine.kind)  # Spark 3.5 does not note it
         assert mine.partitions == theirs.partitions

@@ -19,7 +19,7 @@ from flinkish.driver.migration.file_transfer import AUTO_BYTES, SparkTransferer
 from flinkish.errors import FlinkishError
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write.transfer import FileTransferer, ThreadedTransferer, Transfer
+from flinkish.savepoint.write.transfer import FileTransferer, ThreadedTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 
 #: Files for executors that try in vain, which takes its time.
@@ -38,12 +38,14 @@ def session(request: dict[str, Any], **environ: str) -> Any:
     return builder.getOrCreate()
 
 
-def transfers(checkpoint: str, target: str) -> list[Transfer]:
+def transfers(checkpoint: str, target: str) -> list[storage.Placing]:
     found = []
     for path, entry in storage.walk_files(checkpoint):
         new = storage.join(target, path)
         storage.make_directory(storage.parent(new))
-        found.append(Transfer(storage.join(checkpoint, path), new, entry.size(), entry.stamp()))
+        found.append(
+            storage.Placing(storage.join(checkpoint, path), new, entry.stamp(), entry.size())
+        )
     return found
 
 

@@ -16,15 +16,15 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from flinkish.connectors.findings import Consent, gravest_first
+from flinkish.connectors.iceberg import parse_iceberg_position
+from flinkish.connectors.table_commits import drift, rollback_target
+from flinkish.driver.connectors.iceberg import IcebergTable, table_of
+from flinkish.driver.connectors.sinks import facts_at, open_table, resolve
+from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.plan_classes import read_tree
 from flinkish.driver.plan.plan_sources import read_relations
-from flinkish.driver.tables.iceberg import IcebergTable
-from flinkish.driver.tables.sink_tables import SinkPlace, facts_at, open_table, resolve
-from flinkish.driver.tables.source_tables import table_of
 from flinkish.errors import FlinkishError
-from flinkish.restore.plan.iceberg_positions import parse_iceberg_position
-from flinkish.restore.plan.source_findings import Consent, gravest_first
-from flinkish.restore.plan.table_commits import drift, rollback_target
 
 directory = sys.argv[1]
 spark = SparkSession.builder.appName("iceberg").getOrCreate()
@@ -161,7 +161,7 @@ def met(step: str, table: str, checkpoint: str) -> None:
     tell(
         step,
         found=[[each.reason, each.outcome.value] for each in found],
-        cost=answer.reset_cost(),
+        cost=[each.text for each in answer.judge_reset(offset)],
         spark=read_on(table, copied),
     )
 

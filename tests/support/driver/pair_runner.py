@@ -21,7 +21,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.driver.plan.planned_queries import empty_states, operator_facts, source_records
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import make_restored, plan_start, planning_settings
+from flinkish.driver.restore.query_restores import make_restored, plan_start, planning_settings
 from flinkish.driver.spark.settings import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint

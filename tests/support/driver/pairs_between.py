@@ -18,8 +18,8 @@ from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, SETTING_CHECKPOINT_
 from flinkish.driver.spark.settings import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.check.version_check import fit_offers
+from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.query_restore import PlanningSettings
-from flinkish.restore.plan.verdicts import FOR_THE_ENGINE
 from flinkish.restore.source.restore_source import open_restore_source
 from tests.support.driver.pair_runner import ROCKSDB, Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS

@@ -39,7 +39,7 @@ def run_of(pair: Pair) -> str:
 class _WithoutFiles(DriverRestoreEnvironment):
     """The recorded runs have read files of another place, and not all their files are kept."""
 
-    def files(self, *_: object, **__: object) -> None:
+    def source(self, *_: object, **__: object) -> None:
         return None
 
     def materialisation(self, *_: object, **__: object) -> None:

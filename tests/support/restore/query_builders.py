@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from flinkish.operators.identity import OperatorIdentity
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from flinkish.checkpoint.operators import StateOnDisk
+from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity, PlannedNode
 from flinkish.operators.murmur3_128 import murmur3_128
 from flinkish.restore.source.restore_inputs import (
     NewOperator,
     NewQuery,
-    NewSource,
     SavedOperator,
     SavedQueryFacts,
-    SavedSource,
 )
 
 AGG, DEDUP = "stateStoreSave", "dedupe"
@@ -31,18 +34,15 @@ def old(
     ids: bool = True,
 ) -> SavedOperator:
     """A saved operator; ``word`` is its uid (``named``), or stands for its place in the plan."""
+    identity = OperatorIdentity(
+        uid=word if named else None,
+        operator_id_v2=id_of(word, "v2") if ids else None,
+        operator_id_v3=id_of(word) if ids else None,
+    )
     return SavedOperator(
-        query=query,
-        ordinal=ordinal,
-        kind=kind,
-        partitions=2,
-        bytes=2048,
-        rows=120,
-        identity=OperatorIdentity(
-            uid=word if named else None,
-            operator_id_v2=id_of(word, "v2") if ids else None,
-            operator_id_v3=id_of(word) if ids else None,
-        ),
+        StateOnDisk(ordinal, kind, partitions=2, bytes=2048, files=4),
+        OperatorFacts(ordinal, kind, identity, rows=120),
+        query,
     )
 
 
@@ -59,13 +59,25 @@ def new(
     """An operator of a starting query; ``was`` stands for its place, the id without its uid."""
     own = id_of(word, hasher)
     return NewOperator(
-        ordinal=ordinal,
-        kind=kind,
+        PlannedNode(ordinal, kind),
         name=word,
         lookup_ids=(own,) if uid_hash is None else (uid_hash, own),
         generated_id=id_of(was or f"place of {word}"),
         uid=word if named else None,
     )
+
+
+Operator = TypeVar("Operator", bound=SavedOperator | NewOperator)
+
+
+def changed(operator: Operator, **parts: Any) -> Operator:
+    """The operator with other parts of its state, its facts or its node."""
+    of_facts = {name: parts.pop(name) for name in ("meaning", "rows") if name in parts}
+    if isinstance(operator, SavedOperator):
+        state, facts = replace(operator.state, **parts), replace(operator.facts, **of_facts)
+        return replace(operator, state=state, facts=facts)
+    own = {name: parts.pop(name) for name in ("serializers",) if name in parts}
+    return replace(operator, node=replace(operator.node, **parts, **of_facts), **own)
 
 
 def source(
@@ -116,4 +128,8 @@ def starting(
     *operators: NewOperator, name: str = "q", sources: tuple[NewSource, ...] = ()
 ) -> NewQuery:
     """A starting query."""
-    return NewQuery(name, operators, sources)
+    return NewQuery(
+        name,
+        tuple(replace(operator, query=name) for operator in operators),
+        tuple(replace(source, query=name) for source in sources),
+    )

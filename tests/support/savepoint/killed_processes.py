@@ -23,8 +23,9 @@ from typing import Any
 from fsspec.core import url_to_fs
 
 from flinkish import storage
+from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.directory.dispose import dispose
-from flinkish.savepoint.format.contents import QuerySource, SavepointInfo, SavepointJob
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
@@ -80,7 +81,7 @@ class Work:
     request: int | None = None
 
 
-def take(place: str, checkpoint: str, *, full: bool = False) -> SavepointInfo:
+def take(place: str, checkpoint: str, *, full: bool = False) -> SavepointSummary:
     """A savepoint of the one job there is here."""
     return write_savepoint(
         place,

@@ -9,31 +9,33 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.operators import StoreInfo
-from flinkish.operators.identity import OperatorIdentity
-from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
+from flinkish.checkpoint.format.schema_files import StoreInfo
+from flinkish.checkpoint.operators import StateOnDisk
+from flinkish.operators.identity import OperatorFacts, OperatorIdentity
+from flinkish.savepoint.format.contents import (
+    FileRecord,
+    Header,
+    OperatorRecord,
+    QueryRecord,
+    SavepointJob,
+)
 from flinkish.savepoint.format.metadata import MetadataWriter
 
 JOB_ID = "0123456789abcdef" * 2
 SCHEMA = {"type": "struct", "fields": [{"name": "key", "type": "string", "nullable": True}]}
 
 
-def header(created: float, job_id: str = JOB_ID, name: str = "job") -> Header:
-    return Header(job_id, name, created, "savepoint", spark_version="4.3.0", host="h")
+def header(created: float, job_id: str = JOB_ID, name: str = "job", **more: Any) -> Header:
+    job = SavepointJob(job_id, name, spark_version="4.3.0", host="h", **more)
+    return Header(job, created, "savepoint")
 
 
 def operator(ordinal: int = 0, uid: str | None = "counts", rows: int | None = 3) -> OperatorRecord:
+    stores = (StoreInfo("default", SCHEMA, SCHEMA),)
+    identity = OperatorIdentity(uid, None if uid is None else hashlib.md5(uid.encode()).hexdigest())
     return OperatorRecord(
-        ordinal,
-        "stateStoreSave",
-        partitions=2,
-        bytes=10,
-        files=1,
-        stores=(StoreInfo("default", SCHEMA, SCHEMA),),
-        identity=OperatorIdentity(
-            uid, None if uid is None else hashlib.md5(uid.encode()).hexdigest()
-        ),
-        rows=rows,
+        StateOnDisk(ordinal, "stateStoreSave", partitions=2, bytes=10, files=1, stores=stores),
+        OperatorFacts(ordinal, "stateStoreSave", identity, rows),
     )
 
 
@@ -87,7 +89,7 @@ def make_savepoint(
         storage.write_bytes(storage.join(path, saved.directory, "metadata"), data)
     found = f"sha256:{hashlib.sha256(data).hexdigest()}"
     features = [] if held is None else ["shared-files"]
-    head = replace(header(created, job_id, name), restored_from=restored_from)
+    head = header(created, job_id, name, restored_from=restored_from)
     with MetadataWriter(path, head, [saved], features=features) as file:
         file.add(FileRecord(0, "metadata", len(data), found, held))
         file.commit()

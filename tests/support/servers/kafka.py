@@ -31,7 +31,7 @@ class KafkaServer:
 
     Attributes:
         port: The loopback port that clients use, without security.
-        sasl_port: One where they log in (PLAIN, SCRAM-SHA-256) as :data:`USER`.
+        sasl_port: One where they log in (PLAIN, SCRAM-SHA-256, unsigned tokens) as :data:`USER`.
         tls_port: One where they do so by TLS.
         certificate: The file with the certificate (PEM) that they have to trust there.
     """
@@ -133,11 +133,16 @@ def _settings(directory: Path, server: KafkaServer, controller: int, keys: Path)
                 f'{login}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
             ),
             ("scram-sha-256.sasl.jaas.config", f"{login}.scram.ScramLoginModule required;"),
+            (
+                "oauthbearer.sasl.jaas.config",
+                f"{login}.oauthbearer.OAuthBearerLoginModule required "
+                f'unsecuredLoginStringClaim_sub="{USER}";',
+            ),
         )
     }
     settings = {
         **secured,
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         "listener.name.sasl_ssl.ssl.keystore.type": "PEM",
         "listener.name.sasl_ssl.ssl.keystore.location": str(keys),
         "process.roles": "broker,controller",

@@ -1,0 +1,162 @@
+"""What becomes of a Delta source that continues from a saved position. Pure.
+
+Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
+
+* A position is a ``DeltaSourceOffset``: ``reservoirId`` (the table's id), ``reservoirVersion`` (the
+  version that is read next) and ``index`` (of a file within it; -1 before its first).
+* A table of another id fails the query (``DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE``), a log
+  that no longer has that version too (``DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE``), also with
+  ``failOnDataLoss=false``.
+* A later commit that removes or rewrites rows fails the query when it comes to it
+  (``DELTA_SOURCE_TABLE_IGNORE_CHANGES``), unless ``skipChangeCommits``, ``ignoreChanges``,
+  ``ignoreDeletes`` or ``readChangeFeed`` is set. That includes ``RESTORE``.
+* A later change of the schema ends the query once (``DELTA_SCHEMA_CHANGED_WITH_VERSION``) when it
+  is not what the query was planned with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from flinkish.connectors.base import Connector
+from flinkish.connectors.findings import Consent, Finding, SourceAnswer
+from flinkish.messages.plan import RestoreOutcome
+
+#: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.
+_CHANGES = frozenset({"DELETE", "MERGE", "RESTORE", "TRUNCATE", "UPDATE"})
+#: Options with which changed rows are passed over or read.
+_TOLERANT = ("skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed")
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class DeltaPosition:
+    """Where a Delta source stands: before the file ``index`` of a version of a table."""
+
+    table_id: str
+    version: int
+    index: int
+
+
+@dataclass(frozen=True)
+class DeltaAnswer(SourceAnswer):
+    """What a Delta table has of what a source is to read.
+
+    Attributes
+    ----------
+    table_id
+        None when there is no table any more.
+    oldest, newest
+        The versions that the log has.
+    operations
+        The operation of each version from the position on, as far as it is known.
+    options
+        Those of the source, by lower-case name.
+    """
+
+    table_id: str | None
+    oldest: int = 0
+    newest: int = -1
+    operations: Mapping[int, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
+        """Yield what a source meets that continues from a saved position."""
+        position = parse_delta_position(offset)
+        if position is None:
+            return
+        again = f"start it from scratch and keep the state: {consent.reset}"
+        if self.table_id is None:
+            yield Finding(
+                "table-missing", RestoreOutcome.REFUSED, "the table no longer exists", again
+            )
+        elif self.table_id != position.table_id:
+            yield Finding(
+                "table-made-again",
+                RestoreOutcome.CONSENT,
+                "the table is not the one that the saved position refers to (its id "
+                "differs): the query would fail",
+                again,
+            )
+        elif position.version < self.oldest:
+            yield Finding(
+                "versions-gone",
+                RestoreOutcome.CONSENT,
+                f"version {position.version} must be read next, but the table's log "
+                f"begins with {self.oldest}: the query would fail, even with "
+                "failOnDataLoss=false",
+                f"{again}; to keep the log longer, set the table's delta.logRetentionDuration",
+            )
+        else:
+            yield from self._ahead(position)
+
+    def _ahead(self, position: DeltaPosition) -> Iterator[Finding]:
+        waiting = self.newest - position.version + 1
+        if waiting > 0:
+            text = f"unread versions: {waiting:,}"
+            yield Finding("table-lag", RestoreOutcome.NOTE, text)
+        later = {v: word for v, word in self.operations.items() if v >= position.version}
+        changed = [v for v, word in sorted(later.items()) if word in _CHANGES]
+        tolerant = any(self.options.get(name, "").lower() == "true" for name in _TOLERANT)
+        if changed and not tolerant:
+            listed = ", ".join(f"{v} ({later[v]})" for v in changed[:_LISTED])
+            yield Finding(
+                "rows-changed",
+                RestoreOutcome.WARNING,
+                f"versions after the position have removed or rewritten rows: {listed}: "
+                "the query fails when it reaches them",
+                "set skipChangeCommits on the source to skip them",
+            )
+        schema = [v for v, word in sorted(later.items()) if _is_schema(word)]
+        if schema:
+            yield Finding(
+                "schema-changed",
+                RestoreOutcome.WARNING,
+                f"the table's schema changed after the position, in version {schema[0]} "
+                f"({later[schema[0]]}): the query may fail there once, and continues "
+                "after a restart",
+                "use a restart strategy, or restart the job after it has failed",
+            )
+
+
+def _is_schema(word: str) -> bool:
+    return word.endswith((" COLUMNS", " COLUMN")) or word == "REPLACE TABLE"
+
+
+def parse_delta_position(offset: str) -> DeltaPosition | None:
+    """Return a saved position; None when the text is not one of Delta."""
+    try:
+        found = json.loads(offset)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    table, version, index = (
+        found.get(name) for name in ("reservoirId", "reservoirVersion", "index")
+    )
+    if not isinstance(table, str) or type(version) is not int or type(index) is not int:
+        return None
+    return DeltaPosition(table, version, index)
+
+
+class DeltaConnector(Connector):
+    """Delta Lake's source and sink."""
+
+    def owns(self, offset: str) -> bool:
+        """Return whether an offset is one of Delta."""
+        return parse_delta_position(offset) is not None
+
+
+DELTA = DeltaConnector(
+    "delta",
+    "Delta Lake",
+    # Which table it reads, and what it does with changes.
+    options=(
+        *("path", "failOnDataLoss", "ignoreChanges", "ignoreDeletes"),
+        *("readChangeFeed", "skipChangeCommits"),
+    ),
+    packages=("delta",),
+    keeps_versions=True,
+)

@@ -1,0 +1,1 @@
+"""Spark's file source: where its files are, and how old they may be. Pure."""

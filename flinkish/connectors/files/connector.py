@@ -1,0 +1,62 @@
+"""The connector of Spark's file source and file sink. Pure."""
+
+from __future__ import annotations
+
+from flinkish.connectors.base import Connector
+from flinkish.connectors.files.positions import judge_files, judge_unknown
+from flinkish.connectors.files.reading import FileReading
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.offsets import MOVED, Target
+from flinkish.connectors.source_plan import SourcePlan, change_of
+from flinkish.connectors.sources import NewSource, SavedSource, reset_flag
+from flinkish.messages.restore_options import RestoreOptions
+
+#: They decide which files wait, and stay.
+_RECORDED = (
+    *("cleanSource", "latestFirst", "maxBytesPerTrigger", "maxFileAge", "maxFilesPerTrigger"),
+    "sourceArchiveDir",
+)
+
+
+class FileConnector(Connector):
+    """Files: Spark tells what is new by their paths, so the row is about those."""
+
+    def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
+        """Return the row of a source that reads another path now."""
+        return SourcePlan(
+            source,
+            saved,
+            "changed",
+            "path-changed",
+            f"{change_of(source, saved)}: files are identified by their paths, so every file there "
+            "is new and will be read, including copies of files already read",
+            "make sure that it contains only new files, or start it from scratch and keep the "
+            f"state: {reset_flag(source)}",
+        )
+
+    def judge(
+        self,
+        row: SourcePlan,
+        answer: SourceAnswer | None,
+        target: Target | None,
+        agreed: RestoreOptions,
+    ) -> SourcePlan:
+        """Return the row of a source with what becomes of its files."""
+        if isinstance(answer, FileReading) and (target is None or target.how == MOVED):
+            return judge_files(row, answer, target, agreed)
+        return super().judge(row, None, target, agreed)
+
+    def judge_unpaired(
+        self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions
+    ) -> SourcePlan:
+        """Return the row of a source whose files alone are known."""
+        return judge_unknown(row, answer if isinstance(answer, FileReading) else None, agreed)
+
+
+FILES = FileConnector(
+    "file",
+    "files",
+    options=("path", "fileNameOnly", "recursiveFileLookup", *_RECORDED),
+    recorded=_RECORDED,
+    answers_offline=True,
+)

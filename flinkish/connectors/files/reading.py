@@ -1,0 +1,117 @@
+"""What is known of the files that a file source has read, and finds now. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.source_plan import FileMove
+
+
+@dataclass(frozen=True)
+class FileAges:
+    """What becomes of the files of a source by their age.
+
+    Attributes
+    ----------
+    lost
+        How many files that wait are never read, and were read without the restore.
+    forgotten
+        How many files that were read are read again.
+    days
+        The ``maxFileAge`` in days with which neither happens.
+    limit
+        The one of the program in milliseconds.
+    """
+
+    lost: int = 0
+    forgotten: int = 0
+    days: int = 0
+    limit: int = 0
+
+
+#: No file is left out, or read again.
+NO_AGES = FileAges()
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What others have cleaned since the position: files that it has not read, and that are gone.
+
+    Attributes
+    ----------
+    mode
+        ``archive`` or ``delete``.
+    archived
+        How many such files the archive has.
+    place
+        The archive.
+    unlisted
+        The archive that the savepoint names and the program does not: it is not listed.
+    gone_on
+        The newest batch of another run of the query, if it is later than the savepoint's.
+    """
+
+    mode: str
+    archived: int = 0
+    place: str = ""
+    unlisted: str = ""
+    gone_on: int | None = None
+
+
+@dataclass(frozen=True)
+class FileReading(SourceAnswer):
+    """Where the files are that a file source has read, and what its path covers.
+
+    Attributes
+    ----------
+    path
+        The path that the program reads.
+    files
+        How many files its log has.
+    outside
+        How many of them do not lie below the path.
+    planned_outside
+        How many of those belong to the planned batch.
+    moved, planned_moved
+        How many files of ``outside`` and ``planned_outside`` lie at the same place below the path.
+    pattern
+        Whether the path has a pattern.
+    by_name
+        Whether files are known by their names alone.
+    known
+        Whether every place could be looked at.
+    move
+        Where the files of ``outside`` would have been moved.
+    too_deep
+        Whether the files lie below the path where Spark reads none.
+    asked_outside
+        How many files of ``outside`` the newest committed batch has, if none is planned.
+    only_batch
+        Whether the query has committed one batch alone, and planned none: Spark asks for its files.
+    ages
+        What becomes of files by their age.
+    cleaned
+        What others have cleaned since; None if nothing, as far as is known.
+    """
+
+    path: str
+    files: int
+    outside: int = 0
+    planned_outside: int = 0
+    moved: int = 0
+    planned_moved: int = 0
+    pattern: bool = False
+    by_name: bool = False
+    known: bool = True
+    move: FileMove | None = None
+    too_deep: bool = False
+    only_batch: bool = False
+    asked_outside: int = 0
+    ages: FileAges = NO_AGES
+    cleaned: Cleaned | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether Spark would refuse or skip files of the planned batch."""
+        return self.planned_outside > 0 and (not self.pattern or self.planned_moved > 0)

@@ -1,0 +1,246 @@
+"""What becomes of an Iceberg source that continues from a saved position. Pure.
+
+A position is ``{"version":1,"snapshot_id":..,"position":..,"scan_all_files":..}``
+(``org.apache.iceberg.spark.source.StreamingOffset``): the files up to ``position`` of that snapshot
+were read, and all snapshots before it. -1 means that nothing was.
+
+Facts used, run on Spark 3.5.9 with Iceberg 1.10.1 and 4.1.4 with 1.11.0
+(``SparkMicroBatchStream``):
+
+* The saved snapshot has to be there and be an ancestor of the current one, also when all of it was
+  read. Else the query fails: "Cannot load current offset at snapshot", "Cannot find snapshot
+  after".
+* With ``availableNow`` the snapshot where the query first began (``sources/0/offsets/0`` in the
+  checkpoint) has to be there as well.
+* A table without snapshots is read as empty, whatever the position, and then from its beginning.
+* It reads the files that snapshots ``append``. It passes over ``replace`` (maintenance), and fails
+  at ``delete`` and ``overwrite`` unless ``streaming-skip-delete-snapshots`` or
+  ``streaming-skip-overwrite-snapshots`` is true. Then it passes over them, with the rows that they
+  add, and what it has read before of the rows that they remove stays where it is.
+* Without a position it starts at the oldest ancestor of the current snapshot that is there, or by
+  ``stream-from-timestamp``: what earlier snapshots had added is never read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from flinkish.connectors.base import Connector
+from flinkish.connectors.findings import ACCEPT_LOST_ROWS, Consent, Finding, SourceAnswer
+from flinkish.messages.plan import RestoreOutcome
+
+SKIP_DELETE = "streaming-skip-delete-snapshots"
+SKIP_OVERWRITE = "streaming-skip-overwrite-snapshots"
+FROM_TIME = "stream-from-timestamp"
+#: The snapshot of a position before the first snapshot.
+_NONE = -1
+_SKIPS = {"delete": SKIP_DELETE, "overwrite": SKIP_OVERWRITE}
+_KEYS = frozenset({"version", "snapshot_id", "position", "scan_all_files"})
+
+
+@dataclass(frozen=True)
+class IcebergPosition:
+    """A saved position: the files up to ``files`` of a snapshot were read; None is before all."""
+
+    snapshot: int | None
+    files: int
+
+
+def parse_iceberg_position(offset: str) -> IcebergPosition | None:
+    """Return a position from its line in the offset log; None if it is not one of Iceberg."""
+    try:
+        found = json.loads(offset)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.keys() != _KEYS:
+        return None
+    snapshot, files = found["snapshot_id"], found["position"]
+    if found["version"] != 1 or type(snapshot) is not int or type(files) is not int:
+        return None
+    return IcebergPosition(None if snapshot == _NONE else snapshot, max(0, files))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A snapshot of a table: its operation, and the rows that it added (None if not known)."""
+
+    snapshot: int
+    operation: str
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class IcebergAnswer(SourceAnswer):
+    """What a table has of the saved position of a source.
+
+    Attributes
+    ----------
+    position
+        The saved one, which was asked for.
+    options
+        Those that the program gives to the source.
+    has_snapshots
+        Whether the table has a current snapshot.
+    there
+        Whether it has the snapshot of the position, if the position has one.
+    ancestor
+        Whether that leads to the current one.
+    whole
+        Whether the history of the current snapshot is there from its beginning.
+    since
+        The snapshots after the position that lead to the current one, oldest first.
+    before
+        Rows that were appended up to the position, where it is known.
+    """
+
+    position: IcebergPosition
+    options: Mapping[str, str]
+    has_snapshots: bool = False
+    there: bool = False
+    ancestor: bool = False
+    whole: bool = True
+    since: tuple[Written, ...] = ()
+    before: int | None = None
+
+    def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
+        """Yield what the source meets when it continues from the position that was asked for."""
+        if parse_iceberg_position(offset) != self.position:
+            return
+        found = list(self._position(consent))
+        yield from found
+        if all(each.outcome is RestoreOutcome.WARNING for each in found):
+            yield from (*self._rewritten(), *self._waiting())
+
+    def judge_reset(self, offset: str) -> Iterator[Finding]:
+        """Yield what the source reads twice or never when it starts afresh."""
+        text = f"it starts at {FROM_TIME}"
+        if self._given(FROM_TIME) is None:
+            text = "it starts at the oldest snapshot that the table has"
+            if self.before:
+                text += f": {_rows(self.before)} {'is' if self.before == 1 else 'are'} read again"
+            if not self.whole:
+                text += ", and rows added by expired snapshots are not read"
+        yield Finding("table-reset", RestoreOutcome.NOTE, text)
+
+    def _position(self, consent: Consent) -> Iterator[Finding]:
+        """Yield what keeps the source from going on at the position."""
+        snapshot = self.position.snapshot
+        afresh = (
+            f"start it from scratch and keep the state: {consent.reset} ({FROM_TIME} sets "
+            "the time to start at)"
+        )
+        if snapshot is None:
+            if self.has_snapshots and not self.whole:
+                yield _loss(
+                    "snapshots-expired",
+                    "nothing of its table was read yet, and snapshots that have expired "
+                    "since are never read",
+                    consent,
+                )
+            return
+        if not self.has_snapshots:
+            yield _loss(
+                "table-recreated",
+                f"the table has no snapshot but was read up to {snapshot}: it was "
+                "recreated, and Spark reads the new one from its beginning",
+                consent,
+            )
+        elif not self.there:
+            why = (
+                "that snapshot has expired, or the table was recreated"
+                if not self.whole
+                else "the table was recreated, or rolled back to an earlier snapshot"
+            )
+            yield Finding(
+                "snapshot-gone",
+                RestoreOutcome.CONSENT,
+                f"its table was read up to snapshot {snapshot}, which it no longer has: "
+                f"{why}; Spark would fail, even if all of it was read",
+                afresh,
+            )
+        elif not self.ancestor:
+            yield Finding(
+                "snapshot-not-current",
+                RestoreOutcome.CONSENT,
+                f"its table was read up to snapshot {snapshot}, which does not lead to "
+                "the current one: the table was rolled back to an earlier snapshot, or "
+                "those in between have expired; Spark would fail",
+                afresh,
+            )
+
+    def _rewritten(self) -> Iterator[Finding]:
+        """Yield what the source meets of rows that were deleted or replaced after the position."""
+        for operation, option in _SKIPS.items():
+            met = [each for each in self.since if each.operation == operation]
+            if not met:
+                continue
+            names = _listed([each.snapshot for each in met])
+            if not self._is_on(option):
+                yield Finding(
+                    f"table-{operation}",
+                    RestoreOutcome.REFUSED,
+                    f"after the position its table has {names} of operation {operation}, "
+                    "where Spark fails",
+                    f"let the program skip such snapshots: option {option}=true",
+                )
+                continue
+            known = [each.rows for each in met]
+            rows = None if None in known else sum(each or 0 for each in known)
+            text = f"it skips {names} of operation {operation} ({option})"
+            if rows:
+                text += f", which added {_rows(rows)}"
+            yield Finding(f"table-{operation}", RestoreOutcome.WARNING, text, rows=rows or None)
+
+    def _waiting(self) -> Iterator[Finding]:
+        appended = [each for each in self.since if each.operation == "append"]
+        rows = sum(each.rows or 0 for each in appended)
+        if rows:
+            many = f"{len(appended)} snapshot{'s' if len(appended) != 1 else ''}"
+            text = f"unread rows: {rows:,} in {many}"
+            yield Finding("table-lag", RestoreOutcome.NOTE, text)
+
+    def _given(self, name: str) -> str | None:
+        return {key.lower(): value for key, value in self.options.items()}.get(name)
+
+    def _is_on(self, name: str) -> bool:
+        return (self._given(name) or "").strip().lower() == "true"
+
+
+def _loss(reason: str, text: str, consent: Consent) -> Finding:
+    """Return the finding for rows that Spark passes over without a word."""
+    if consent.lost_rows:
+        return Finding(reason, RestoreOutcome.WARNING, text)
+    return Finding(
+        reason, RestoreOutcome.CONSENT, text, f"accept the loss of rows: {ACCEPT_LOST_ROWS}"
+    )
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _listed(snapshots: Iterable[int]) -> str:
+    every = list(snapshots)
+    shown = ", ".join(str(each) for each in every[:3])
+    more = f" and {len(every) - 3} more" if len(every) > 3 else ""
+    return ("snapshot " if len(every) == 1 else "snapshots ") + shown + more
+
+
+class IcebergConnector(Connector):
+    """Iceberg's source and sink."""
+
+    def owns(self, offset: str) -> bool:
+        """Return whether an offset is one of Iceberg."""
+        return parse_iceberg_position(offset) is not None
+
+
+ICEBERG = IcebergConnector(
+    "iceberg",
+    "Iceberg",
+    options=(SKIP_DELETE, SKIP_OVERWRITE, FROM_TIME),
+    packages=("iceberg",),
+    in_catalogs=True,
+    keeps_versions=True,
+)

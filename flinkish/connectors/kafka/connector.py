@@ -1,0 +1,185 @@
+"""The connector of Kafka: Spark's own (``org.apache.spark.sql.kafka010``). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from flinkish.connectors.answers import NO_OFFSETS
+from flinkish.connectors.base import Connector
+from flinkish.connectors.findings import Consent, Finding, SourceAnswer
+from flinkish.connectors.kafka.identity import Identities, made_again, parse_identities, unknown
+from flinkish.connectors.kafka.new_offsets import kafka_offsets
+from flinkish.connectors.kafka.positions import judge, reset_cost, rows_waiting
+from flinkish.connectors.kafka.reading import (
+    STRATEGIES,
+    BrokerAnswer,
+    KafkaReading,
+    Position,
+    Topics,
+    parse_position,
+    reading_of,
+)
+from flinkish.connectors.offsets import NewOffsets, Target, Unresolved
+from flinkish.connectors.source_plan import SourcePlan, change_of
+from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.messages.plan import RestoreOutcome
+
+#: Those of a client are passed on to the one that asks the broker. Passwords are among them: they
+#: stay in the driver, and out of what objects print.
+CLIENT_OPTIONS = "kafka."
+
+
+@dataclass(frozen=True)
+class KafkaAnswer(SourceAnswer):
+    """What the broker of a source said, and what it is compared with.
+
+    ``starting`` is where the source starts without a position, empty when that is not known.
+    ``known`` is what tells the topics that the position was taken in from others of their names.
+    """
+
+    reading: KafkaReading
+    broker: BrokerAnswer = field(default_factory=BrokerAnswer)
+    starting: str = ""
+    known: Identities = field(default_factory=dict)
+
+    def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
+        """Yield what the source meets when it continues from a position."""
+        position, topics = parse_position(offset), self.broker.topics
+        if position is None:
+            return
+        yield from self._not_asked()
+        yield from judge(self.reading, position, self.broker, consent, self._made_again)
+        yield from _unknown(unknown(self.known, self.broker.identities))
+        if topics is not None:
+            yield from _lag(self.reading, position, topics)
+
+    def judge_reset(self, offset: str) -> Iterator[Finding]:
+        """Yield what the source skips or reads again when it leaves a position behind."""
+        position = parse_position(offset)
+        if position is None:
+            return
+        yield from self._not_asked()
+        cost = reset_cost(
+            self.reading, position, self.broker.topics, self.starting, self._made_again
+        )
+        if cost:
+            yield Finding("kafka-reset", RestoreOutcome.NOTE, cost)
+
+    @property
+    def _made_again(self) -> Mapping[str, str]:
+        return made_again(self.known, self.broker.identities)
+
+    def _not_asked(self) -> Iterable[Finding]:
+        if self.broker.topics is None and self.broker.why:
+            text = f"broker not asked: {self.broker.why}"
+            yield Finding("broker-not-asked", RestoreOutcome.NOTE, text)
+
+
+def _unknown(topics: list[str]) -> Iterable[Finding]:
+    if topics:
+        text = (
+            f"whether topic {', '.join(topics)} was recreated is unknown: its broker gives it no "
+            "id (before Kafka 2.8), and its first rows have changed"
+        )
+        yield Finding("topic-unknown", RestoreOutcome.NOTE, text)
+
+
+def _lag(reading: KafkaReading, position: Position, topics: Topics) -> Iterable[Finding]:
+    """Yield a note on the rows that wait in the partitions that the source reads."""
+    read = {
+        topic: {n: has for n, has in partitions.items() if reading.reads(topic, n)}
+        for topic, partitions in topics.items()
+    }
+    waiting = {topic: rows for topic, rows in rows_waiting(position, read).items() if rows}
+    if waiting:
+        each = ", ".join(f"{rows:,} in topic {topic}" for topic, rows in waiting.items())
+        yield Finding("kafka-lag", RestoreOutcome.NOTE, f"unread rows: {each}")
+
+
+class KafkaConnector(Connector):
+    """Kafka's source and sink."""
+
+    def is_read_again(self, options: Mapping[str, str]) -> bool:
+        """Return whether a query that starts anew is given what an earlier run was given.
+
+        By default it begins with what comes.
+        """
+        given = {name.lower(): value.strip().lower() for name, value in options.items()}
+        starts = [given.get(f"starting{what}") for what in ("offsets", "timestamp")]
+        starts.append(given.get("startingoffsetsbytimestamp"))
+        return any(start not in (None, "latest") for start in starts)
+
+    def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
+        """Return the row of a source that reads other topics now."""
+        text = f"{change_of(source, saved)}: new topics are read from their beginning"
+        return SourcePlan(source, saved, "changed", "topics-changed", text)
+
+    def unasked(self, source: NewSource, saved: SavedSource, why: str = "") -> KafkaAnswer:
+        """Return what the position alone says of the topics that are read."""
+        return kafka_answer(source, saved, BrokerAnswer(None, why))
+
+    def offsets(
+        self, source: NewSource, saved: SavedSource, target: Target, answer: SourceAnswer | None
+    ) -> NewOffsets | Unresolved:
+        """Return the offsets that a source is moved to, as its broker has them."""
+        position = parse_position(saved.offset)
+        if position is None:
+            return NO_OFFSETS
+        known = answer if isinstance(answer, KafkaAnswer) else self.unasked(source, saved)
+        return kafka_offsets(target, known.reading, position, known.broker)
+
+    def replayed(self, spark: str) -> Finding | None:
+        """Return what a version of Spark makes of a planned batch that is replayed.
+
+        ``KafkaMicroBatchStream.metrics`` of Spark 4.1 (seen in 4.1.1, not in 4.0.1 and 4.2.0;
+        SPARK-55271) wraps ``latestPartitionOffsets`` in ``Some`` although it is null until the
+        source was asked for its latest offsets, which a replay does not do. So the query ends with
+        a NullPointerException when it reports its progress. The batch is committed by then: started
+        again, the query goes on.
+        """
+        if not spark.startswith("4.1."):
+            return None
+        return Finding(
+            "kafka-replay-fails",
+            RestoreOutcome.WARNING,
+            "replays a planned batch; the Kafka connector of Spark 4.1.1 fails when that batch is "
+            "committed (SPARK-55271, NullPointerException in KafkaMicroBatchStream.metrics)",
+            "a restart loses nothing: run it with --restart-strategy fixed-delay, or restart the "
+            "job after it has failed",
+        )
+
+
+def kafka_answer(source: NewSource, saved: SavedSource, broker: BrokerAnswer) -> KafkaAnswer:
+    """Return what a broker said of a source, with what the savepoint has of its topics."""
+    return KafkaAnswer(
+        reading_of(source.signature, source.options),
+        broker,
+        starting_offsets(source),
+        parse_identities(saved.topics),
+    )
+
+
+def starting_offsets(source: NewSource) -> str:
+    """Return where a Kafka source starts without a position; empty when that is not known."""
+    given = {name.lower(): value for name, value in source.options.items()}
+    if not given:
+        return ""
+    for name in ("startingtimestamp", "startingoffsetsbytimestamp"):
+        if name in given:
+            return name
+    return given.get("startingoffsets", "latest")
+
+
+KAFKA = KafkaConnector(
+    "kafka",
+    "Kafka",
+    options=(
+        *(*STRATEGIES, "failOnDataLoss"),
+        *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+        CLIENT_OPTIONS,
+    ),
+    packages=("kafka010",),
+    repeats_batches=True,
+    keeps_log=False,
+)

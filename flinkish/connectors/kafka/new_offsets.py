@@ -1,0 +1,160 @@
+"""Other offsets for a Kafka source (``--set-offsets``), and what they cost. Pure.
+
+:func:`kafka_offsets` resolves what a broker has to resolve, and counts what is skipped and what is
+read again, by differences of offsets, so the most that there can be.
+
+What a time means is as in Spark (``startingTimestamp``): the first row at or after it, and the end
+of a partition that has none so late, as with ``startingOffsetsByTimestampStrategy=latest``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.connectors.findings import OFFLINE
+from flinkish.connectors.kafka.reading import (
+    Available,
+    BrokerAnswer,
+    KafkaReading,
+    Position,
+    position_of,
+)
+from flinkish.connectors.offsets import MOVED, NewOffsets, Target, Unresolved
+from flinkish.connectors.sources import SET
+from flinkish.messages.plan import Move
+
+#: Kafka's own words for the first and the next offset of a partition, in Spark's JSON.
+EARLIEST, LATEST = -2, -1
+_LARGEST = 2**63 - 1
+#: The partitions that a sentence names.
+_SHOWN = 5
+
+
+def kafka_offsets(
+    target: Target, reading: KafkaReading, position: Position, answer: BrokerAnswer
+) -> NewOffsets | Unresolved:
+    """Return the offsets of a Kafka source, or why there are none.
+
+    Partitions that are not named in ``offsets`` keep their saved ones. The other targets are for
+    all partitions that the source reads, and for no others.
+
+    Parameters
+    ----------
+    position
+        The saved one.
+    answer
+        What the broker has, and of a time the offsets at it.
+    """
+    topics = answer.topics
+    has = {(t, n): each for t, found in (topics or {}).items() for n, each in found.items()}
+    read = {place: each for place, each in has.items() if reading.reads(*place)}
+    saved = {(t, n): at for t, found in position.items() for n, at in found.items()}
+    after: dict[tuple[str, int], int]
+    if target.how == "offsets":
+        given = _given(target.offsets, reading, read, answer)
+        if isinstance(given, Unresolved):
+            return given
+        after = {**saved, **given}
+    elif target.how == MOVED:
+        text = "has no files that could have been moved: it is a Kafka source"
+        return Unresolved("set-offsets-form", text, f"omit {SET} for it")
+    elif topics is None or (target.how == "timestamp" and answer.at is None):
+        return _needs_broker(f"where {target.describe()} is", answer)
+    elif not read:
+        text = "cannot be moved: the broker has none of the topics that it reads"
+        return Unresolved("set-offsets-topic", text, "create the topics first")
+    else:
+        after = {place: _at(target, place, each, answer) for place, each in read.items()}
+    moves = [_move(place, saved.get(place), at, has.get(place)) for place, at in after.items()]
+    gone = sorted(saved.keys() - after.keys())
+    moves += [_left(place, saved[place], has.get(place)) for place in gone]
+    moved = tuple(sorted((m for m in moves if m.before != m.after), key=_order))
+    return NewOffsets(_log_line(after), moved)
+
+
+def _given(
+    offsets: Any,
+    reading: KafkaReading,
+    read: Mapping[tuple[str, int], Available],
+    answer: BrokerAnswer,
+) -> dict[tuple[str, int], int] | Unresolved:
+    """Return the named offsets, with those that the broker has to resolve."""
+    found = position_of(offsets)
+    places = {(t, n): at for t, each in (found or {}).items() for n, at in each.items()}
+    if not places or not EARLIEST <= min(places.values()) <= max(places.values()) <= _LARGEST:
+        form = (
+            'write {"TOPIC": {"PARTITION": OFFSET}}, with -2 for the earliest and -1 for the latest'
+        )
+        return Unresolved("set-offsets-form", "cannot be moved: these are not Kafka offsets", form)
+    known = answer.topics is not None
+    strange = [p for p in places if (p not in read if known else not reading.reads(*p))]
+    if strange:
+        names = _names(strange)
+        there = "does not read it, or the broker does not have it" if known else "does not read it"
+        text = f"cannot be moved in {names}: it {there}"
+        return Unresolved("set-offsets-topic", text, "use partitions that it reads")
+    if not known and min(places.values()) < 0:
+        return _needs_broker("what -2 (earliest) and -1 (latest) are", answer)
+    resolved: dict[tuple[str, int], int] = {}
+    for place, at in places.items():
+        has = read.get(place)
+        if has is not None and at < 0:
+            at = has.begin if at == EARLIEST else has.end
+        if has is not None and not has.begin <= at <= has.end:
+            return Unresolved(
+                "set-offsets-range",
+                f"cannot be moved to offset {at} of {_names([place])}: the broker has {has.begin} "
+                f"to {has.end} there",
+                "use an offset in that range; -2 is the earliest, -1 the latest",
+            )
+        resolved[place] = at
+    return resolved
+
+
+def _needs_broker(what: str, answer: BrokerAnswer) -> Unresolved:
+    why = f" ({answer.why})" if answer.why else ""
+    return Unresolved(
+        "set-offsets-broker",
+        f"cannot be moved: only the broker knows {what}, and it was not asked{why}",
+        f"omit {OFFLINE}, make sure that the broker answers, or give offsets in a file",
+    )
+
+
+def _at(target: Target, place: tuple[str, int], has: Available, answer: BrokerAnswer) -> int:
+    if target.how == "earliest":
+        return has.begin
+    topic, number = place
+    at = (answer.at or {}).get(topic, {}).get(number) if target.how == "timestamp" else None
+    return has.end if at is None else min(max(at, has.begin), has.end)
+
+
+def _move(place: tuple[str, int], before: int | None, after: int, has: Available | None) -> Move:
+    """Return the move of a partition; one that is new would be read from its beginning."""
+    begin = 0 if has is None else has.begin
+    start = begin if before is None else before
+    skipped, repeated = max(0, after - start), max(0, start - after)
+    if has is not None and start > has.end:  # made again, or cut: nobody knows what was read of it
+        skipped, repeated = after - has.begin, has.end - after
+    return Move(*place, before, after, skipped, repeated)
+
+
+def _left(place: tuple[str, int], before: int, has: Available | None) -> Move:
+    return Move(*place, before, None, 0 if has is None else max(0, has.end - before))
+
+
+def _order(move: Move) -> tuple[str, int]:
+    return move.topic, move.partition
+
+
+def _log_line(places: Mapping[tuple[str, int], int]) -> str:
+    """Return the line of the offset log as Spark writes it (``JsonUtils.partitionOffsets``)."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, number), at in sorted(places.items()):
+        found.setdefault(topic, {})[str(number)] = at
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+def _names(places: list[tuple[str, int]]) -> str:
+    return ", ".join(f"partition {n} of topic {topic}" for topic, n in sorted(places)[:_SHOWN])

@@ -1,0 +1,162 @@
+"""What a Kafka source reads, its saved position, and what a broker has of it. Pure.
+
+A position is ``{"topic": {"partition": offset}}`` (Spark's ``KafkaSourceOffset`` and
+``JsonUtils``); an offset is that of the next row to read. The options are those of
+``KafkaSourceProvider``, and what they assign is as in ``ConsumerStrategy.assignedTopicPartitions``,
+Spark 3.5 to 4.3: ``subscribePattern`` is *searched* in the names of topics (``findFirstIn``), not
+matched with all of a name. The deprecated reader, switched on by
+``spark.sql.streaming.kafka.useDeprecatedOffsetFetching``, matches it with all of a name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flinkish.connectors.kafka.identity import Identities
+
+#: Offsets by topic and partition.
+Position = Mapping[str, Mapping[int, int]]
+#: What of a source's options says what it reads; exactly one is given.
+STRATEGIES = ("subscribe", "subscribePattern", "assign")
+#: Parts of a signature that can follow what a Kafka source reads.
+_BEHIND = re.compile(r", (?:topic|host|port|rowsPerSecond|numPartitions)=.*$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Available:
+    """The offsets of a partition: of its first row, and of the row that comes next."""
+
+    begin: int
+    end: int
+
+
+#: What a broker has, by topic and partition.
+Topics = Mapping[str, Mapping[int, Available]]
+
+
+@dataclass(frozen=True)
+class BrokerAnswer:
+    """What a broker said of the topics of a source.
+
+    Attributes
+    ----------
+    topics
+        Those of the question that exist, of a pattern all that it finds; None when the broker was
+        not asked, or did not answer.
+    why
+        The reason then.
+    at
+        The offsets at the time that was asked for, by topic and partition; None for a partition
+        that has no row so late. None as a whole where no time was asked for.
+    identities
+        What tells the topics from others of the same names.
+    """
+
+    topics: Topics | None = None
+    why: str = ""
+    at: Mapping[str, Mapping[int, int | None]] | None = None
+    identities: Identities = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class KafkaReading:
+    """What a Kafka source of the program reads, and how.
+
+    Attributes
+    ----------
+    how, what
+        The option of :data:`STRATEGIES`, and its value.
+    fail_on_data_loss
+        None when it is not known.
+    """
+
+    how: str
+    what: str
+    fail_on_data_loss: bool | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that ``subscribe`` or ``assign`` names; none for a pattern."""
+        if self.how == "subscribe":
+            return frozenset(name for topic in self.what.split(",") if (name := topic.strip()))
+        return frozenset(self._assigned() or ())
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """The pattern of ``subscribePattern``; None also where only Java understands it."""
+        if self.how != "subscribePattern":
+            return None
+        try:
+            return re.compile(self.what.strip())
+        except re.error:
+            return None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be told which topics it reads."""
+        return bool(self.topics) or self.pattern is not None
+
+    def _assigned(self) -> dict[str, frozenset[int]] | None:
+        if self.how != "assign":
+            return None
+        try:
+            found = json.loads(self.what)
+            return {topic: frozenset(map(int, numbers)) for topic, numbers in found.items()}
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            return None
+
+    def reads(self, topic: str, partition: int) -> bool:
+        """Return whether it reads a partition that exists; True where that cannot be told."""
+        pattern, assigned = self.pattern, self._assigned()
+        if pattern is not None:
+            return pattern.search(topic) is not None
+        if assigned is not None:
+            return partition in assigned.get(topic, ())
+        return topic in self.topics if self.how == "subscribe" else True
+
+
+def parse_position(text: str) -> dict[str, dict[int, int]] | None:
+    """Return a saved position, sorted; None when the text is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return position_of(found)
+
+
+def position_of(found: object) -> dict[str, dict[int, int]] | None:
+    """Return the position that parsed JSON is, sorted; None when it is none."""
+    if not isinstance(found, dict) or not found:
+        return None
+    position: dict[str, dict[int, int]] = {}
+    for topic, partitions in sorted(found.items()):
+        if not isinstance(partitions, dict):
+            return None
+        offsets = {}
+        for partition, offset in partitions.items():
+            if not re.fullmatch("[0-9]{1,9}", partition) or type(offset) is not int:
+                return None
+            offsets[int(partition)] = offset
+        position[topic] = dict(sorted(offsets.items()))
+    return position
+
+
+def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
+    """Return what a source reads, by its options, or without them by its signature.
+
+    Parameters
+    ----------
+    options
+        Those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; none when they are
+        not known.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    how, _, what = signature.partition("[")[2].removesuffix("]").partition("=")
+    what = _BEHIND.sub("", what)
+    for name in STRATEGIES:
+        how, what = (name, given[name.lower()]) if name.lower() in given else (how, what)
+    word = given.get("failondataloss", "true").strip().lower() if given else None
+    return KafkaReading(how, what, None if word is None else word == "true")

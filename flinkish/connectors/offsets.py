@@ -1,0 +1,234 @@
+"""Other offsets for a source, on purpose (``--set-offsets``): which they are, and what they cost.
+
+Pure. A source is moved to its earliest or latest offsets, to those of a time, or to offsets in its
+own form. What these are, a connector knows; where it does not, offsets are taken as given
+(:func:`other_offsets`), if they look like the saved ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from flinkish.connectors.findings import ACCEPT_LOST_ROWS
+from flinkish.connectors.sources import SET
+from flinkish.errors import UsageError
+from flinkish.messages.plan import Move
+
+#: The user's agreement that rows are read again.
+ACCEPT_REPEATED = "--accept-repeated-rows"
+#: Where the position of a file source stays as it is, and its files have other paths.
+MOVED = "moved"
+_TIMESTAMP = "timestamp:"
+_FORMS = (
+    "earliest, latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), moved (of files), "
+    "or JSON"
+)
+#: The partitions that a sentence names.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a source is moved to.
+
+    Attributes
+    ----------
+    time_ms
+        Milliseconds since the epoch, of a ``timestamp``.
+    offsets
+        Parsed JSON in the source's own form, of ``offsets``.
+    """
+
+    how: Literal["earliest", "latest", "timestamp", "offsets", "moved"]
+    time_ms: int | None = None
+    offsets: Any = None
+
+    @property
+    def text(self) -> str:
+        """The target in the form that :func:`parse_target` reads."""
+        if self.how == "timestamp":
+            return f"{_TIMESTAMP}{self.time_ms}"
+        if self.how == "offsets":
+            return json.dumps(self.offsets, separators=(",", ":"))
+        return self.how
+
+    def describe(self) -> str:
+        """Return a text for messages."""
+        if self.time_ms is not None:
+            seconds, rest = divmod(self.time_ms, 1000)
+            try:
+                at = datetime.fromtimestamp(seconds, timezone.utc).replace(tzinfo=None)
+            except (OSError, OverflowError, ValueError):
+                return f"time {self.time_ms} ms"
+            return f"{at.isoformat()}" + (f".{rest:03}Z" if rest else "Z")
+        return "the offsets that were given" if self.how == "offsets" else self.how
+
+
+def parse_target(text: str) -> Target:
+    """Return the target that a text names; UsageError when it names none."""
+    word = text.strip()
+    if word in ("earliest", "latest"):
+        return Target("earliest" if word == "earliest" else "latest")
+    if word == MOVED:
+        return Target("moved")
+    if word.startswith(_TIMESTAMP):
+        return Target("timestamp", time_ms=_milliseconds(word.removeprefix(_TIMESTAMP).strip()))
+    try:
+        found = json.loads(word)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) or type(found) is int:
+        return Target("offsets", offsets=found)
+    shown = word if len(word) <= 60 else word[:60] + " ..."
+    raise UsageError(
+        f"{shown!r} does not specify offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}"
+    )
+
+
+def _milliseconds(text: str) -> int:
+    if re.fullmatch("[0-9]{1,15}", text):
+        return int(text)
+    zoned = text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text
+    try:
+        found = datetime.fromisoformat(zoned)
+    except ValueError:
+        found = None
+    if found is None:
+        hint = "write 2026-01-31T10:00:00Z, or milliseconds since 1970"
+        raise UsageError(f"{text!r} is not a time", hint=hint)
+    if found.tzinfo is None:
+        raise UsageError(f"the time {text!r} has no time zone", hint=f"write {text}Z for UTC")
+    since = found - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    if since.days < 0:
+        raise UsageError(f"the time {text!r} is before 1970")
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+@dataclass(frozen=True)
+class NewOffsets:
+    """The offsets from which a source goes on.
+
+    Attributes
+    ----------
+    offset
+        The line of the offset log.
+    moves
+        What becomes of Kafka's partitions, of those alone that are moved.
+    known
+        Whether it is known how many rows are skipped and repeated.
+    """
+
+    offset: str
+    moves: tuple[Move, ...] = ()
+    known: bool = True
+
+    @property
+    def skipped(self) -> int:
+        """The rows that are never read, at most."""
+        return sum(move.skipped for move in self.moves)
+
+    @property
+    def repeated(self) -> int:
+        """The rows that are read again, at most."""
+        return sum(move.repeated for move in self.moves)
+
+    def missing_consents(self, saved: str, *, lost: bool, repeated: bool) -> tuple[str, ...]:
+        """Return the options that agree to what this costs and were not given.
+
+        Parameters
+        ----------
+        saved
+            The saved line of the offset log.
+        lost, repeated
+            Whether the user agrees that rows are skipped, and read again.
+        """
+        unknown = not self.known and self.offset != saved
+        flags = [ACCEPT_LOST_ROWS] if (self.skipped or unknown) and not lost else []
+        flags += [ACCEPT_REPEATED] if (self.repeated or unknown) and not repeated else []
+        return tuple(flags)
+
+    def cost(self) -> str:
+        """Return what it costs as the end of a sentence."""
+        if not self.known:
+            return "the number of rows skipped or read again is unknown"
+        if not self.moves:
+            return "it is already there"
+        parts = [
+            f"{_rows(count)} {what}" + _where(self.moves, key)
+            for count, what, key in (
+                (self.skipped, "never read", lambda move: move.skipped),
+                (self.repeated, "read again", lambda move: move.repeated),
+            )
+            if count
+        ]
+        return "; ".join(parts) or "no row is skipped or read again"
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """Why a source cannot be moved there: a stable id, a text after its name, an advice."""
+
+    reason: str
+    text: str
+    advice: str = ""
+
+
+def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresolved:
+    """Return the offsets of a source of another kind: as given, if they look like the saved ones.
+
+    Parameters
+    ----------
+    saved
+        The saved line of the offset log.
+    kind
+        ``file``, ``rate`` ...
+    """
+    if target.how == MOVED:
+        text = f"has no files that could have been moved: it is a {kind} source"
+        return Unresolved("set-offsets-form", text, f"omit {SET} for it")
+    if target.how != "offsets":
+        text = (
+            f"cannot be moved to {target.describe()}: that is for Kafka, and this is a {kind} "
+            "source"
+        )
+        advice = f"give offsets in the form of the saved ones: {saved}"
+        return Unresolved("set-offsets-form", text, advice)
+    try:
+        found = json.loads(saved)
+    except (ValueError, RecursionError):
+        found = None
+    if found is None or not _alike(found, target.offsets):
+        text = f"cannot be moved: the offsets are not like the saved ones, {saved}"
+        return Unresolved("set-offsets-form", text, "give offsets of that form")
+    return NewOffsets(target.text, known=False)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether two JSON values have the same keys, and values of the same types."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    return True
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"up to {count:,} rows"
+
+
+def _where(moves: tuple[Move, ...], rows: Callable[[Move], int]) -> str:
+    """Return how many rows by topic and partition, as far as a sentence can hold them."""
+    found = [move for move in moves if rows(move)]
+    shown = [f"{rows(m):,} of {m.topic}-{m.partition}, {_from(m)}" for m in found[:_SHOWN]]
+    more = [f"and {len(found) - _SHOWN} more partitions"] if len(found) > _SHOWN else []
+    return f" ({'; '.join([*shown, *more])})"
+
+
+def _from(move: Move) -> str:
+    before = "new" if move.before is None else str(move.before)
+    return f"{before} to " + ("the end" if move.after is None else str(move.after))

@@ -1,0 +1,57 @@
+"""The formats that are known, by their names in Spark. Pure."""
+
+from __future__ import annotations
+
+from flinkish.connectors.base import Connector
+from flinkish.connectors.delta import DELTA
+from flinkish.connectors.files.connector import FILES
+from flinkish.connectors.iceberg import ICEBERG
+from flinkish.connectors.kafka.connector import KAFKA
+from flinkish.connectors.sources import kind_of
+
+#: Hudi's tables are not read, but its sink is known to have no log.
+_HUDI = Connector("hudi", keeps_log=False)
+CONNECTORS = {each.name: each for each in (DELTA, FILES, _HUDI, ICEBERG, KAFKA)}
+#: Where classes are from that a program may name in place of a format.
+_CLASSES = ("org.apache.spark.", "org.apache.iceberg.", "com.databricks.spark.", "io.delta.")
+_FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+#: Formats by the packages of their classes.
+_PACKAGES = {name: name for name in _FILES} | {
+    package: each.name for each in CONNECTORS.values() for package in each.packages
+}
+
+
+def source_connector(signature: str | None, offset: str = "") -> Connector:
+    """Return the connector of a source, by what it reads.
+
+    The name of a catalog's table does not tell the format: there the form of the saved position
+    does.
+    """
+    kind = kind_of(signature)
+    if kind in CONNECTORS:
+        return CONNECTORS[kind]
+    return next((each for each in CONNECTORS.values() if each.owns(offset)), Connector(kind))
+
+
+def sink_connector(format: str | None) -> Connector:
+    """Return the connector of a sink, by the short name of its format or the class that has it."""
+    name = short_format(format or "").lower()
+    return CONNECTORS.get(name) or Connector(name)
+
+
+def short_format(format: str) -> str:
+    """Return the short name of a format of Spark, Delta or Iceberg that is given by its class."""
+    if not format.startswith(_CLASSES):
+        return format
+    return next((_PACKAGES[part] for part in format.split(".") if part in _PACKAGES), format)
+
+
+def source_options(format: str, *, is_catalog_table: bool) -> tuple[str, ...]:
+    """Return the names of the options of a source that matter to a restore.
+
+    The source of a catalog's table has the name of the table for a format.
+    """
+    if format in CONNECTORS:
+        return CONNECTORS[format].options
+    known = (each.options for each in CONNECTORS.values() if each.in_catalogs and is_catalog_table)
+    return tuple(name for options in known for name in options)

@@ -1,0 +1,106 @@
+"""The row of a source in a restore plan, and what is known when it is judged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.offsets import Target
+from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.messages.plan import Check, Move
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+
+SourceVerdict = Literal[
+    "as-is",
+    "moved",
+    "new",
+    "reset",
+    "set",
+    "dropped",
+    "changed",
+    "consent-needed",
+    "incompatible",
+]
+
+
+@dataclass(frozen=True)
+class FileMove:
+    """Where the files of a file source were, and where they are: URLs of directories."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """The verdict for one source of the program, or for a saved one that the program does not read.
+
+    Attributes
+    ----------
+    new
+        None for a saved source that the program does not read.
+    verdict
+        ``consent-needed`` must not be executed without consent, ``incompatible`` not at all;
+        ``changed`` needs a warning; ``dropped`` is counted by ``non_restored_state``.
+    reason
+        An id for programs.
+    text, advice
+        A sentence, and what the user can do, if anything.
+    lost_rows
+        How many rows at most are never read, where that is the matter and known.
+    checks
+        What else there is to say of it.
+    repeated_rows
+        How many rows at most are read again, where that is the matter and known.
+    set_to
+        The position that replaces the saved one (``--set-offsets``).
+    moves
+        What becomes of the partitions of Kafka then.
+    elsewhere
+        Whether files that a file source has read lie elsewhere than it reads now, so that Spark
+        must not ask for those of the newest batch.
+    move
+        How the paths in its log change.
+    """
+
+    new: NewSource | None
+    saved: SavedSource | None
+    verdict: SourceVerdict
+    reason: str
+    text: str
+    advice: str = ""
+    lost_rows: int | None = None
+    checks: tuple[Check, ...] = ()
+    repeated_rows: int | None = None
+    set_to: str | None = None
+    moves: tuple[Move, ...] = ()
+    elsewhere: bool = False
+    move: FileMove | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the restore must not continue, or not without the user's consent."""
+        return self.verdict in ("consent-needed", "incompatible")
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What is known of what the sources of a query read, by their entry, and agreed to.
+
+    ``targets`` are where sources are moved to (``--set-offsets``).
+    """
+
+    answers: Mapping[int, SourceAnswer] = field(default_factory=dict)
+    options: RestoreOptions = NO_OPTIONS
+    targets: Mapping[int, Target] = field(default_factory=dict)
+
+
+#: Nobody was asked.
+NO_FACTS = SourceFacts()
+
+
+def change_of(source: NewSource, saved: SavedSource) -> str:
+    """Return what a source reads, and what its position was taken in."""
+    return f"{source.describe()} now reads {source.signature} instead of {saved.signature}"

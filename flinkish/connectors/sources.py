@@ -1,0 +1,166 @@
+"""The sources of both sides of a restore as plain data: saved positions, and what is read now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
+
+#: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
+#: which has no colon.
+_SECRET = re.compile(r"^[^/:@]*:(?!\d*(?:/|$))[^@]*@")
+#: The key of a saved query.
+QueryKey = str | None
+
+
+def within(name: str, query: QueryKey) -> str | None:
+    """Return what a user's ``QUERY/NAME`` names in that query; None if it has another or none."""
+    prefix = f"{query}/"
+    return name.removeprefix(prefix) if query and name.startswith(prefix) else None
+
+
+def is_spark_name(uid: str | None, directory: str) -> bool:
+    """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
+
+    Spark keeps such a source in a directory of that name. It means something in its query only,
+    while a uid of flinkish is one of the job.
+    """
+    return uid is not None and uid == directory and not uid.isdigit()
+
+
+#: The options that name sources.
+RESET, SET = "--reset-source", "--set-offsets"
+
+
+@dataclass(frozen=True)
+class SavedSource(Identified):
+    """The saved position of one source.
+
+    Attributes
+    ----------
+    entry
+        The line of the offset log, from 0.
+    directory
+        Its directory below ``sources/``.
+    offset
+        The text of that line.
+    signature
+        A description of what the source reads.
+    inputs
+        Pairs of ordinal and input, for operators with several inputs: the input through which the
+        source reaches them (a join's left is 0).
+    topics
+        The record of the topics of a Kafka source (``flinkish.connectors.kafka.identity``), as
+        the savepoint has it.
+    options
+        Those that a savepoint records of its format, by their names in lower case; None where the
+        savepoint does not have them.
+    """
+
+    query: QueryKey
+    entry: int
+    directory: str
+    offset: str
+    identity: OperatorIdentity = UNKNOWN
+    signature: str | None = None
+    inputs: tuple[tuple[int, int], ...] = ()
+    topics: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    options: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        return is_spark_name(self.uid, self.directory)
+
+    def answers_to(self, name: str) -> bool:
+        """Return whether a user may call a source so that continues from here.
+
+        It may read something else of the same kind by now.
+        """
+        kind, bracket, _ = name.partition("[")
+        known = self.signature or ""
+        other = bracket and known.startswith(f"{kind}[")
+        return name == self.uid or bool(other or (name and not name.isdigit() and name in known))
+
+    def describe(self) -> str:
+        """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
+        name = repr(self.uid) if self.uid is not None else (self.signature or f"{self.entry}")
+        return f"the position of source {name}" + (
+            "" if self.query is None else f" (query '{self.query}')"
+        )
+
+
+@dataclass(frozen=True)
+class NewSource:
+    """One source of a starting query.
+
+    Attributes
+    ----------
+    query
+        The name of that query.
+    feeds
+        The ordinals of the operators that it feeds.
+    inputs
+        As in :class:`SavedSource`.
+    options
+        Those that matter to a restore (:attr:`~flinkish.connectors.base.Connector.options`), as
+        the program gives them.
+    """
+
+    entry: int
+    directory: str
+    signature: str
+    lookup_ids: tuple[str, ...]
+    uid: str | None = None
+    feeds: tuple[int, ...] = ()
+    inputs: tuple[tuple[int, int], ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: str = ""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the program gave it a name of Spark's (see :func:`is_spark_name`)."""
+        return is_spark_name(self.uid, self.directory)
+
+    def describe(self) -> str:
+        """Return a text for messages."""
+        return f"source '{self.uid}'" if self.uid is not None else f"source {self.signature}"
+
+
+def normal_path(path: str) -> str:
+    """Return a location without credentials, in its normal form. Pure.
+
+    ``file:///in/``, ``file:/in`` and ``/in`` become the same; a relative path stays relative.
+    """
+    scheme, colon, rest = path.partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        scheme, rest = "", path
+    authority = ""
+    if scheme and rest.startswith("//"):
+        authority, slash, rest = _SECRET.sub("", rest[2:]).partition("/")
+        rest = slash + rest
+    rest = re.sub(r"/(?:\.?/)+", "/", rest)
+    rest = re.sub(r"(?<=.)/\.?$", "", rest)
+    if not scheme or scheme.lower() == "file":
+        return rest
+    return f"{scheme.lower()}:{'//' if authority else ''}{authority}{rest}"
+
+
+def kind_of(signature: str | None) -> str:
+    """Return ``kafka`` of ``kafka[subscribe=a]``; empty when not known."""
+    return (signature or "").partition("[")[0].removesuffix("Source").lower()
+
+
+def reset_flag(source: NewSource) -> str:
+    """Return the option that lets a source start afresh, quoted for a shell where necessary."""
+    return name_option(RESET, source)
+
+
+def name_option(option: str, source: NewSource, more: str = "") -> str:
+    """Return an option that names a source, quoted for a shell where necessary."""
+    name = (source.uid or source.signature) + more
+    plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
+    return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")

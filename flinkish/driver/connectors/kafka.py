@@ -1,0 +1,236 @@
+"""Brokers of Kafka, asked by the client of Spark's own connector in the program's session.
+
+The client gets the source's ``kafka.*`` options, as Spark gives them to the one that its source
+asks for offsets (``KafkaOffsetReaderAdmin``): it logs in wherever Spark does, by Kerberos, OAuth,
+delegation tokens, key stores of Java or a class of the user's. It is asked what Spark asks it:
+metadata of topics, and offsets of their leaders. No topic is made by asking for it.
+
+Facts used (run on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1, whose clients are
+3.4.1 and 3.9.1):
+
+* ``KafkaSourceProvider.kafkaParamsForDriver`` makes a client's settings of these options, and
+  ``ConsumerStrategy.createAdmin`` adds the delegation token, if there is one.
+* A topic that does not exist, or cannot, fails its own future alone
+  (``UnknownTopicOrPartitionException``, ``InvalidTopicException``).
+* ``default.api.timeout.ms`` limits each request; it must not be below ``request.timeout.ms``.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.connectors.kafka.connector import CLIENT_OPTIONS, KafkaAnswer, kafka_answer
+from flinkish.connectors.kafka.identity import FirstRow, TopicIdentity
+from flinkish.connectors.kafka.reading import (
+    Available,
+    BrokerAnswer,
+    Position,
+    parse_position,
+    reading_of,
+)
+from flinkish.connectors.sources import NewSource
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.table import first_line
+from flinkish.driver.log import log
+from flinkish.errors import BrokerError
+
+#: Seconds for each answer of a broker.
+TIMEOUT = 5.0
+#: For a savepoint, which does without.
+_BRIEFLY = 2.0
+_MISSING = frozenset({"InvalidTopicException", "UnknownTopicOrPartitionException"})
+#: The time at or after which all rows are that have one.
+_EVER = 0
+#: The id of topics of a broker that gives none.
+_NO_ID = uuid.UUID(int=0)
+
+
+def ask(question: SourceQuestion) -> KafkaAnswer:
+    """Return what the broker of a source has of the topics of the source and of its position."""
+    position = parse_position(question.saved.offset)
+    if position is None:
+        broker = BrokerAnswer(None, "the saved position is not one of Kafka")
+    else:
+        broker = ask_broker(question.session, question.source, position, at_ms=question.at_ms)
+    return kafka_answer(question.source, question.saved, broker)
+
+
+def identify(session: Any, source: NewSource) -> dict[str, Any]:
+    """Return what tells the topics of a source from others of their names, for a savepoint."""
+    answer = ask_broker(session, source, {}, timeout=_BRIEFLY)
+    if answer.topics is None:
+        log(f"{source.describe()}: the savepoint has no ids of its topics: {answer.why}")
+    topics = {name: each.to_json() for name, each in answer.identities.items()}
+    return {"topics": topics} if topics else {}
+
+
+def ask_broker(
+    session: Any,
+    source: NewSource,
+    position: Position,
+    *,
+    at_ms: int | None = None,
+    timeout: float = TIMEOUT,
+) -> BrokerAnswer:
+    """Return what the broker of a source has of the topics that it reads, or has read.
+
+    A broker that cannot be asked is an answer too. ``at_ms`` is a time, to ask for the offsets at
+    it too: milliseconds since the epoch.
+    """
+    given = client_options(source.options)
+    if not given.get("bootstrap.servers"):
+        return BrokerAnswer(None, "the source's bootstrap servers are unknown")
+    reading = reading_of(source.signature, source.options)
+    names = reading.topics | set(position)
+    pattern = reading.pattern
+    try:
+        with _client(session, given, timeout) as client:
+            if pattern is not None:
+                names |= {name for name in client.names() if pattern.search(name)}
+            ids = client.topics(names)
+            places = [(name, n) for name, (_, count) in ids.items() for n in range(count)]
+            begin, end, first = (client.offsets(places, of) for of in ("earliest", "latest", _EVER))
+            late = None if at_ms is None else client.offsets(places, at_ms)
+    except BrokerError as error:
+        return BrokerAnswer(None, error.message)
+    topics: dict[str, dict[int, Available]] = {name: {} for name in ids}
+    rows: dict[str, dict[int, FirstRow]] = {name: {} for name in ids}
+    at: dict[str, dict[int, int | None]] = {name: {} for name in ids}
+    for place in places:
+        name, n = place
+        topics[name][n] = Available(begin[place].offset, end[place].offset)
+        if first[place].offset >= 0:
+            rows[name][n] = first[place]
+        if late is not None:
+            at[name][n] = late[place].offset if late[place].offset >= 0 else None
+    identities = {name: TopicIdentity(ids[name][0], rows[name]) for name in ids}
+    return BrokerAnswer(topics, at=None if late is None else at, identities=identities)
+
+
+def client_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a client among the options of a source. Pure."""
+    return {
+        name.lower().removeprefix(CLIENT_OPTIONS): value
+        for name, value in options.items()
+        if name.lower().startswith(CLIENT_OPTIONS)
+    }
+
+
+@dataclass(frozen=True)
+class _Client:
+    """Kafka's ``Admin``; a place is a topic and a partition."""
+
+    jvm: Any
+    admin: Any
+    committed: bool
+    limit_ms: int
+
+    def names(self) -> set[str]:
+        """Return the names of all topics but Kafka's own."""
+        joined = self.jvm.java.lang.String.join("\n", self._get(self.admin.listTopics().names()))
+        return set(str(joined).split("\n")) - {""}
+
+    def topics(self, names: Collection[str]) -> dict[str, tuple[str | None, int]]:
+        """Return the id and the number of partitions of each topic that exists."""
+        from py4j.protocol import Py4JJavaError
+
+        if not names:
+            return {}
+        wanted = self.jvm.java.util.ArrayList()
+        for name in sorted(names):
+            wanted.add(name)
+        futures = self.admin.describeTopics(wanted).topicNameValues()
+        found: dict[str, tuple[str | None, int]] = {}
+        for name in sorted(names):
+            try:
+                topic = self._get(futures.get(name))
+            except Py4JJavaError as error:
+                if _cause(error.java_exception).getClass().getSimpleName() not in _MISSING:
+                    raise
+                continue
+            if not topic.isInternal():
+                found[name] = _id(str(topic.topicId())), int(topic.partitions().size())
+        return found
+
+    def offsets(
+        self, places: Collection[tuple[str, int]], of: str | int
+    ) -> dict[tuple[str, int], FirstRow]:
+        """Return an offset of each place with the time of its row: of a word, or of a time.
+
+        It is -1 where there is no row so late.
+        """
+        if not places:
+            return {}
+        admin = self.jvm.org.apache.kafka.clients.admin
+        common = self.jvm.org.apache.kafka.common
+        spec = (
+            admin.OffsetSpec.forTimestamp(of)
+            if isinstance(of, int)
+            else getattr(admin.OffsetSpec, of)()
+        )
+        levels = common.IsolationLevel
+        level = levels.READ_COMMITTED if self.committed else levels.READ_UNCOMMITTED
+        keys = {place: common.TopicPartition(*place) for place in places}
+        wanted = self.jvm.java.util.HashMap()
+        for key in keys.values():
+            wanted.put(key, spec)
+        asked = self.admin.listOffsets(wanted, admin.ListOffsetsOptions(level))
+        found = self._get(asked.all())
+        infos = {place: found.get(key) for place, key in keys.items()}
+        return {p: FirstRow(int(i.offset()), int(i.timestamp())) for p, i in infos.items()}
+
+    def _get(self, future: Any) -> Any:
+        # Each request has its own limit; this one is for a client that hangs.
+        return future.get(3 * self.limit_ms, self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+
+
+@contextmanager
+def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterator[_Client]:
+    """Yield a client that logs in as a source does; what it raises becomes a BrokerError."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    servers = options["bootstrap.servers"]
+    limit = max(1, int(timeout * 1000))
+    jvm = session._jvm
+    try:
+        settings = jvm.java.util.HashMap()
+        limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), str(limit))
+        for name, value in {**options, **limits}.items():
+            settings.put(name, value)
+        spark = jvm.org.apache.spark.sql.kafka010
+        given = spark.KafkaSourceProvider.kafkaParamsForDriver(jvm.PythonUtils.toScalaMap(settings))
+        admin = spark.SubscribePatternStrategy("").createAdmin(given)
+        try:
+            committed = options.get("isolation.level", "").lower() == "read_committed"
+            yield _Client(jvm, admin, committed, limit)
+        finally:
+            admin.close(jvm.java.time.Duration.ZERO)
+    except TypeError as error:  # to Py4J a class that is not there is a package
+        if "JavaPackage" not in str(error):
+            raise
+        raise BrokerError("the session has no classes of Spark's connector for Kafka") from error
+    except Py4JJavaError as error:
+        why = first_line(_cause(error.java_exception).toString())
+        raise BrokerError(
+            f"{servers} does not answer within {timeout:g} s, or refuses: {why}"
+        ) from error
+    except Py4JError as error:
+        raise BrokerError(f"{servers} was not asked: {first_line(error)}") from error
+
+
+def _cause(error: Any) -> Any:
+    """Return what is at the bottom of a Java exception."""
+    while error.getCause() is not None:
+        error = error.getCause()
+    return error
+
+
+def _id(text: str) -> str | None:
+    """Return an id of Kafka, 16 bytes in base64, as others write it; None of a broker without."""
+    found = uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    return None if found == _NO_ID else str(found)

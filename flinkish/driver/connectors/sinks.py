@@ -1,0 +1,94 @@
+"""The sink of a query as a place: which format and location a table has, and the table opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flinkish.connectors.registry import short_format, sink_connector
+from flinkish.connectors.table_commits import version_at
+from flinkish.driver.connectors import delta, iceberg
+from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
+from flinkish.errors import FlinkishError, TableError
+
+#: Who opens the tables of sinks, by their format.
+_OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
+    "delta": delta.open_sink,
+    "iceberg": iceberg.open_sink,
+}
+
+
+def with_format(place: SinkPlace, session: Any) -> SinkPlace:
+    """Return a place with the short name of its format, the session's default if it has none."""
+    given = place.format
+    if not given and session is not None:
+        given = str(session.conf.get("spark.sql.sources.default", "parquet"))
+    return replace(place, format=short_format(given) if given else None)
+
+
+def resolve(place: SinkPlace, session: Any) -> SinkPlace:
+    """Return a place with the table's format and location from its catalog.
+
+    Without a table it has the format of :func:`with_format`.
+
+    Raises TableError if the catalog cannot be read, or a required table does not exist.
+    """
+    place = with_format(place, session)
+    in_catalogs = sink_connector(place.format).in_catalogs
+    named = in_catalogs and place.path is not None and not iceberg.is_path(place.path)
+    if named and place.table is None:  # format("iceberg").start("catalog.database.table")
+        place = replace(place, path=None, table=place.path)
+    if place.table is None:
+        return place
+    known = delta.named_by_path(place)
+    if known is not None:
+        return known
+    described = _describe(session, place.table)
+    if named and not described:
+        raise TableError(f"the session's catalogs have no table {place.table}")
+    provider, location = described.get("Provider"), described.get("Location")
+    return replace(place, format=provider or place.format, path=location or place.path)
+
+
+def _describe(session: Any, table: str) -> Mapping[str, str]:
+    """Return what a catalog records about a table; empty if there is none."""
+    with table_errors(table, "its catalog"):
+        if not session.catalog.tableExists(table):
+            return {}
+        rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def open_table(place: SinkPlace, session: Any) -> Table | None:
+    """Return the table of a sink, if it is one of a format that keeps versions."""
+    opener = _OPEN.get(sink_connector(place.format).name)
+    return None if opener is None else opener(place, session)
+
+
+def facts_at(
+    place: SinkPlace, session: Any, query_id: str, batch_id: int
+) -> tuple[dict[str, Any], str]:
+    """Return what a savepoint records about a sink's table, and why its version is missing.
+
+    ``place`` is as the program gives it; ``batch_id`` is that of the savepoint. ``table_version``
+    is the table's newest version without anything of a later batch, ``table_id`` the id of that
+    table. The text is empty if the version is known or there is none.
+    """
+    described: dict[str, Any] = {}
+    try:
+        place = resolve(place, session)
+        if place.path is not None and place.table is not None:
+            described.update(path=place.path, provider=place.format)
+        table = open_table(place, session)
+        if table is None or not table.exists():
+            return described, ""
+        reading = table.read(query_id)
+        version = reading.version
+        if reading.newest_batch is not None and reading.newest_batch > batch_id:
+            version = version_at(table.history(), query_id, batch_id)
+    except FlinkishError as error:  # a savepoint does not fail because of it
+        return described, error.message
+    if version is not None:
+        described.update(table_id=reading.table_id, table_version=version)
+    return described, ""

@@ -1,0 +1,47 @@
+"""What there is of what a source is to read, asked of its table, broker or directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.registry import source_connector
+from flinkish.connectors.sources import NewSource
+from flinkish.driver.connectors import delta, files, iceberg, kafka
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.log import log
+from flinkish.errors import FlinkishError
+
+#: Who asks, by the name of the connector.
+_ASK: Mapping[str, Callable[[SourceQuestion], SourceAnswer | None]] = {
+    "delta": delta.ask,
+    "file": files.ask,
+    "iceberg": iceberg.ask,
+    "kafka": kafka.ask,
+}
+#: Who tells what is read from another thing of its name.
+_IDENTIFY: Mapping[str, Callable[[Any, NewSource], dict[str, Any]]] = {"kafka": kafka.identify}
+
+
+def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | None:
+    """Return what was answered; None for a source of which nobody can be asked, or who fails.
+
+    With ``offline`` only directories are looked at.
+    """
+    source, saved = question.source, question.saved
+    connector = source_connector(source.signature, saved.offset)
+    if offline and not connector.answers_offline:
+        return connector.unasked(source, saved, "--offline")
+    asker = _ASK.get(connector.name)
+    try:
+        return None if asker is None else asker(question)
+    except FlinkishError as error:
+        log(f"{source.describe()}: what it reads was not checked: {error.message}")
+        return None
+
+
+def identify(session: Any, source: NewSource) -> dict[str, Any]:
+    """Return what tells what a source reads from others of its name, for its record."""
+    identifier = _IDENTIFY.get(source_connector(source.signature).name)
+    return {} if identifier is None else identifier(session, source)

@@ -1,0 +1,212 @@
+"""The savepoint of a job's queries for a request: its contents, its writer, its progress."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flinkish import __version__, storage
+from flinkish.connectors.sources import NewSource
+from flinkish.driver.connectors.sinks import facts_at
+from flinkish.driver.connectors.sources import identify
+from flinkish.driver.log import log
+from flinkish.driver.migration.file_transfer import SparkTransferer
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.planned_queries import operator_facts
+from flinkish.driver.requests.canonical_savepoints import save_canonical
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
+from flinkish.errors import StorageError
+from flinkish.messages.requests import LeftOut, SavepointArguments
+from flinkish.messages.savepoints import SavepointSummary
+from flinkish.registry.jobs import Request
+from flinkish.savepoint.format import digests
+from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
+from flinkish.savepoint.reporter import Pace
+from flinkish.savepoint.write.writer import write_savepoint
+
+
+def write_job_savepoint(
+    runtime: Runtime,
+    request: Request,
+    queries: Sequence[ManagedQuery],
+    trigger: str,
+    wanted: SavepointArguments,
+    left: tuple[LeftOut, ...],
+    *,
+    deadline: float,
+    distributed: str,
+    give_up: Callable[[], None],
+) -> SavepointSummary:
+    """Write a savepoint of some queries, and record it.
+
+    ``left`` are the queries that are not in it; ``give_up`` raises when a canonical savepoint is no
+    longer wanted.
+    """
+    session = queries[0].session
+    job = runtime.registry.job(runtime.job_id)
+    saved = SavepointJob(
+        job_id=job.job_id,
+        name=job.name,
+        spark_version=session.version,
+        python_version=platform.python_version(),
+        flinkish_version=__version__,
+        program=digest_of_program(job.launch.application),
+        restored_from=job.launch.restore.path if job.launch.restore else None,
+        owner=request.requester,
+        left_out=left,
+        complete=runtime.start_phase.is_complete,
+    )
+    sources = [_source_of(query) for query in queries]
+    reporter = RequestReporter(runtime, request)
+    transferer = SparkTransferer(session, distributed)
+    if wanted.format == FORMAT_CANONICAL:
+        savepoint = save_canonical(
+            session.sparkContext,
+            wanted.target,
+            saved,
+            sources,
+            trigger=trigger,
+            reporter=reporter,
+            deadline=deadline,
+            transferer=transferer,
+            give_up=give_up,
+        )
+    else:
+        savepoint = write_savepoint(
+            wanted.target,
+            saved,
+            sources,
+            trigger=trigger,
+            reporter=reporter,
+            deadline=deadline,
+            full=wanted.full,
+            transferer=transferer,
+        )
+    savepoint = replace(savepoint, request_id=request.request_id)
+    runtime.registry.add_savepoint(savepoint)
+    log(f"savepoint completed: {savepoint.path}")
+    return savepoint
+
+
+def check_writable(target: str) -> None:
+    """Check that a target can be written, before any query is quiesced for it.
+
+    Raises StorageError, which names the path.
+    """
+    directory = storage.locate(target)
+    storage.make_directory(directory)
+    probe = storage.temporary_name(storage.join(directory, "probe"))
+    if storage.is_local(directory):
+        storage.make_new_directory(probe)
+        storage.remove_tree(*storage.split(probe))
+        return
+    storage.write_bytes(probe, b"")
+    storage.remove_file(*storage.split(probe))
+
+
+def digest_of_program(application: str | None) -> str | None:
+    """Return the digest of the program's file, ``sha256:<hex>``.
+
+    None if the program is not a file, or the file is gone.
+    """
+    if application is None:
+        return None
+    try:
+        return digests.compute(storage.locate(application), digests.SHA256)
+    except (FileNotFoundError, StorageError):
+        return None
+
+
+def _source_of(query: ManagedQuery) -> QuerySource:
+    status = status_of(query)
+    return QuerySource(
+        name=query.name,
+        checkpoint=query.checkpoint,
+        run_id=query.run_id,
+        source=with_topics(sources_of(query), query.planned, query.session),
+        sink_at=lambda query_id, batch_id: _sink_at(query, query_id, batch_id),
+        rows_batch=query.progress.get("batchId"),
+        operators=operator_facts(query.planned, status.operators),
+    )
+
+
+def _sink_at(query: ManagedQuery, query_id: str, batch_id: int) -> dict[str, Any]:
+    """Describe the sink of a query, with the version that its table had at a batch."""
+    table, problem = facts_at(query.facts.place, query.session, query_id, batch_id)
+    if problem:
+        log(f"query '{query.name}': the savepoint does not have its sink's version: {problem}")
+    return {**sink_of(query), **table}
+
+
+class RequestReporter:
+    """Writes the progress of a savepoint into its request, at most a few times a second."""
+
+    _INTERVAL = 0.3
+
+    def __init__(self, runtime: Runtime, request: Request) -> None:
+        self._registry = runtime.registry
+        self._request_id = request.request_id
+        self._facts: dict[str, Any] = {}
+        self._next = 0.0
+        self._pace = Pace()
+
+    def waits(self, for_what: str) -> None:
+        """Report what the driver waits for, if that was not reported already."""
+        if self._facts.get("phase") != for_what:
+            self.phase(for_what)
+
+    def phase(self, name: str) -> None:
+        self._facts["phase"] = name
+        self._pace = Pace()
+        if name == "rewriting":  # the counts start again
+            self._facts = {"phase": name}
+        self._send(force=True)
+
+    def files(self, done: int, total: int) -> None:
+        self._facts.update(files=done, files_total=total)
+        self._send()
+
+    def bytes(self, done: int, total: int) -> None:
+        self._facts.update(bytes=done, bytes_total=total, **self._pace.measure(done, total))
+        self._send()
+
+    def warning(self, text: str) -> None:
+        log(f"warning: {text}")
+
+    def rows(self, done: int, size: int) -> None:
+        self._facts.update(rows=done, bytes=size)
+        self._send()
+
+    def _send(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now >= self._next:
+            self._next = now + self._INTERVAL
+            self._registry.progress(self._request_id, dict(self._facts))
+
+
+def with_topics(
+    records: Sequence[Mapping[str, Any]], planned: PlannedQuery | None, session: Any
+) -> list[dict[str, Any]]:
+    """Return the records of a query's sources, with the identities of their topics.
+
+    A later restore recognises by these that a topic was recreated
+    (:mod:`flinkish.connectors.kafka.identity`). They are left out if the broker cannot be reached.
+    """
+    if planned is None:
+        return [dict(record) for record in records]
+    completed = []
+    for record, source in zip(records, planned.sources, strict=True):
+        asked = NewSource(
+            source.entry,
+            source.directory,
+            source.signature,
+            (),
+            uid=source.uid,
+            options=source.options,
+        )
+        completed.append({**record, **identify(session, asked)})
+    return completed

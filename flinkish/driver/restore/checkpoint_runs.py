@@ -1,0 +1,88 @@
+"""What ran in a checkpoint last, and what has changed since of a query that goes on in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.driver.plan.outputs import same_place
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.planned_queries import source_records
+from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.operators.identity import OperatorFacts
+from flinkish.operators.state_semantics import StateSemantics
+from flinkish.registry.job_registry import Registry
+from flinkish.restore.plan.source_plans import blocked, is_changed_file_source, rows_in_place
+from flinkish.restore.plan.starts import Beginning, with_options_of_run
+from flinkish.restore.source.job_source import open_query
+from flinkish.restore.source.restore_inputs import NewQuery
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The query that ran in a checkpoint last, and what its driver knew of it."""
+
+    query: QueryStatus
+    facts: QueryFacts
+
+
+def last_run_in(registry: Registry, begins: Beginning, query_id: str | None) -> LastRun | None:
+    """Return the last run in a checkpoint, of this job or another; None if none is known."""
+    if query_id is None or begins.checkpoint is None:
+        return None
+    runs = [
+        (job, query)
+        for job, query in registry.find_query(query_id)
+        if same_place(query.checkpoint_dir, begins.checkpoint)
+    ]
+    for job, query in sorted(runs, key=lambda run: run[0].start_time, reverse=True):
+        facts = registry.facts(job.job_id).get(query.name)
+        if facts is not None:
+            return LastRun(query, facts)
+    return None
+
+
+def meanings_of(facts: QueryFacts | None) -> dict[int, StateSemantics]:
+    """Return the meaning of each operator's state as a driver knew it, by ordinal."""
+    known = [OperatorFacts.from_json(each) for each in (facts.operators if facts else ())]
+    return {each.ordinal: each.meaning for each in known if each.meaning is not None}
+
+
+def judge_sources(ran: LastRun, program: NewQuery, planned: PlannedQuery) -> list[str]:
+    """Judge the file sources of a query that goes on in its checkpoint, as a restore would.
+
+    Logs and directories are read only for a source whose path or options have changed.
+
+    Returns
+    -------
+    list of str
+        Notes about what changes.
+
+    Raises
+    ------
+    ConsentNeeded, Incompatible
+        Rows would be lost, or read twice.
+    Corrupt, FilesVanished, UnsupportedFormat, StorageError
+        The checkpoint cannot be read.
+    """
+    before, now = ran.facts.sources, source_records(planned, [])
+    if len(before) != len(now):
+        return []  # Spark refuses that
+    pairs = enumerate(zip(before, now, strict=True))
+    changed = {entry for entry, (old, new) in pairs if is_changed_file_source(old, new)}
+    offer = open_query(ran.query, ran.facts, running=True) if changed else None
+    if offer is None or offer.query.sources is None:
+        return []
+    look_up = DriverRestoreEnvironment(lambda _: ())
+    saved = offer.query.sources
+    answers = {
+        source.entry: answer
+        for source, old in zip(program.sources or (), saved, strict=True)
+        if source.entry in changed
+        and (answer := look_up.source(program, source, old, offer)) is not None
+    }
+    rows = rows_in_place(program, saved, answers)
+    refusal = blocked(rows)
+    if refusal is not None:
+        raise with_options_of_run(refusal, ran.query.checkpoint_dir)
+    return [row.text for row in rows if row.verdict == "changed"]

@@ -1,0 +1,153 @@
+"""The upgrades of one job, each from what is asked for to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flinkish.client.checking import Plan
+from flinkish.client.context import Context, interruptible
+from flinkish.client.rehearsal import RehearsalResult
+from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.jobs import JobRecord
+from flinkish.upgrade import takeover
+from flinkish.upgrade.execution import Execution
+from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
+from flinkish.upgrade.shadow import find_shadow
+from flinkish.upgrade.target import NewVersion
+
+
+@dataclass(frozen=True)
+class UpgradeResult:
+    """The outcome of an upgrade: finished, undone, or a shadow that runs alongside its job.
+
+    ``is_undoing`` says that the user asked for the rollback. ``sinks`` is how a rollback treated
+    the sinks of the old program that were ahead.
+    """
+
+    upgrade: Upgrade
+    is_undoing: bool = False
+    sinks: tuple[SinkRow, ...] = ()
+
+    @property
+    def job_id(self) -> str | None:
+        """The job that runs now, or the shadow."""
+        upgrade = self.upgrade
+        if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
+            return upgrade.new_job_id
+        return upgrade.old_again_id or upgrade.job_id
+
+    @property
+    def failure(self) -> FlinkishError | None:
+        """Why the job was not upgraded, or the shadow not promoted; None if all is as asked for."""
+        upgrade, state = self.upgrade, self.upgrade.state
+        if self.is_undoing or state is UpgradeState.UPGRADED:
+            return None
+        if state is UpgradeState.SHADOWING and upgrade.failure is None:
+            return None
+        record = dict(upgrade.failure or {})
+        rolled_back = upgrade.starts_beside or state is UpgradeState.ROLLED_BACK
+        if state is UpgradeState.SHADOWING or not rolled_back:
+            return from_record(record)
+        return RolledBack(
+            f"job {upgrade.name} was not upgraded, and continues as job {self.job_id}: "
+            f"{record.get('message')}",
+            hint=f"see the log of the new program with: flinkish logs {upgrade.new_job_id}",
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the new program has committed, and what became of it, after a rollback."""
+        if not (self.is_undoing or isinstance(self.failure, RolledBack)):
+            return []
+        undone = {sink.query for sink in self.sinks if sink.rollback_to is not None}
+        committed = [
+            f"query '{name}' of the new program committed the batches {first} to {last}: their "
+            f"output is {'rolled back in its table' if name in undone else 'not rolled back'}"
+            for name, (first, last) in self.upgrade.committed.items()
+        ]
+        return [
+            *committed,
+            *(f"query '{sink.query}' of the old program: {sink.text}" for sink in self.sinks),
+        ]
+
+
+def upgrade(
+    context: Context,
+    job: JobRecord,
+    version: NewVersion,
+    kind: UpgradeKind,
+    *,
+    rehearsed: bool = False,
+    on_plan: Callable[[Plan], object] = lambda _plan: None,
+    on_rehearsal: Callable[[RehearsalResult], object] = lambda _result: None,
+) -> UpgradeResult:
+    """Upgrade a job, in place or with a shadow; with ``rehearsed`` only after a rehearsal.
+
+    ``on_plan`` and ``on_rehearsal`` are called before the plan is judged, and the rehearsal.
+
+    Raises what :func:`.preparation.prepare` does; Incompatible or ConsentNeeded if the new program
+    could not resume from the job, or only with consent; ProgramFailed if the rehearsal failed;
+    Locked if another upgrade of the job is not finished; FlinkishError if it can be resumed.
+    """
+    ready = prepare(context, job, version, kind)
+    on_plan(ready.plan)
+    check_agreed(ready)
+    if rehearsed:
+        rehearsal = rehearse(context, job, ready)
+        on_rehearsal(rehearsal)
+        error = rehearsal.error()
+        if error is not None:
+            raise error
+    return _finished(context, takeover.begin(context, ready))
+
+
+def promote(context: Context, job: JobRecord, secrets: Secrets) -> UpgradeResult:
+    """Let a job's shadow take over; for errors see :func:`.takeover.promote`."""
+    shadow = find_shadow(context, job)
+    return _finished(context, takeover.promote(context, shadow.upgrade_id, secrets))
+
+
+def abandon(context: Context, job: JobRecord, secrets: Secrets) -> UpgradeResult:
+    """End a job's shadow; for errors see :func:`.takeover.rollback`."""
+    shadow = find_shadow(context, job)
+    left = takeover.rollback(context, shadow.upgrade_id, secrets)
+    return _finished(context, left, is_undoing=True)
+
+
+def resume(
+    context: Context, reference: str, secrets: Secrets, *, force: bool = False
+) -> UpgradeResult:
+    """Finish an upgrade whose process is gone; for errors see :func:`.takeover.resume`."""
+    return _finished(context, takeover.resume(context, reference, secrets, force=force))
+
+
+def rollback(
+    context: Context,
+    reference: str,
+    secrets: Secrets,
+    *,
+    force: bool = False,
+    sink_ahead: str | None = None,
+) -> UpgradeResult:
+    """Undo an upgrade whose process is gone; for errors see :func:`.takeover.rollback`."""
+    left = takeover.rollback(context, reference, secrets, force=force, sink_ahead=sink_ahead)
+    return _finished(context, left, is_undoing=True)
+
+
+def _finished(context: Context, left: Execution, *, is_undoing: bool = False) -> UpgradeResult:
+    """Carry out the rest of an upgrade; an error says how to continue."""
+    upgrade_id = left.upgrade.upgrade_id
+    context.reporter.note(f"Upgrade {upgrade_id}")
+    short = upgrade_id[:8]
+    hint = f"flinkish upgrade resume {short}, or: flinkish upgrade rollback {short}"
+    with interruptible(f"upgrade {upgrade_id} is interrupted", hint):
+        try:
+            finished = left.run()
+        except FlinkishError as error:  # the record says how far it is
+            error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
+            error.data.setdefault("upgrade_id", upgrade_id)
+            raise
+    return UpgradeResult(finished, is_undoing, tuple(left.sinks_of_old()))

@@ -1,0 +1,167 @@
+"""Which files a file source leaves out for their age, has forgotten, or finds cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from flinkish.connectors.files.ages import (
+    AgedFile,
+    age_before,
+    archive_to_list,
+    file_ages,
+    max_age_of,
+)
+from flinkish.connectors.files.connector import FILES
+from flinkish.connectors.files.reading import Cleaned, FileAges, FileReading
+from flinkish.connectors.source_plan import SourcePlan
+from flinkish.messages.plan import RestoreOutcome
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from tests.support.restore.query_builders import reads, source
+
+IN = "file[in]"
+SAME = SourcePlan(reads(IN), source(IN), "as-is", "same-source", "goes on")
+DAY = 86_400_000
+WEEK = 7 * DAY
+
+
+@pytest.mark.parametrize(
+    ("options", "age"),
+    [
+        ({}, WEEK),
+        ({"maxfileage": "1h"}, 3_600_000),
+        ({"maxfileage": "90000"}, 90_000),
+        ({"maxfileage": "9" * 5000 + "us"}, WEEK),
+        ({"maxfileage": "40D"}, 40 * DAY),
+        ({"maxfileage": "soon"}, WEEK),  # Spark refuses it
+        ({"latestfirst": "true"}, WEEK),
+        ({"latestfirst": "TRUE", "maxfilespertrigger": "1", "maxfileage": "1h"}, None),
+        ({"latestfirst": "true", "maxbytespertrigger": "1"}, None),
+        ({"latestfirst": "false", "maxfilespertrigger": "1"}, WEEK),
+    ],
+)
+def test_the_age_of_files_that_are_left_out(options: Mapping[str, str], age: int | None) -> None:
+    assert max_age_of(options) == age
+
+
+def read(*days: float, batch: int = 0) -> list[AgedFile]:
+    """Return files of the log that were ``days`` old."""
+    return [AgedFile(f"r{n}", int((100 - age) * DAY), batch) for n, age in enumerate(days)]
+
+
+def there(*days: float) -> list[AgedFile]:
+    return [AgedFile(f"t{n}", int((100 - age) * DAY)) for n, age in enumerate(days)]
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "before", "ages"),
+    [
+        # The newest first until the savepoint, a file a batch; the oldest first from then on.
+        (there(0, 3, 8, 30), WEEK, None, FileAges(2, 0, 31, WEEK)),
+        (there(0, 3, 8, 30), 40 * DAY, None, FileAges(0, 0, 1, 40 * DAY)),
+        (there(0, 3, 8, 30), None, None, FileAges()),
+        # What was left out before too is not lost by the restore.
+        (there(3, 8, 30), WEEK, 10 * DAY, FileAges(1, 0, 9, WEEK)),
+        (there(8, 30), WEEK, WEEK, FileAges(0, 0, 1, WEEK)),
+    ],
+)
+def test_files_that_wait_and_are_too_old(
+    found: list[AgedFile], now: int | None, before: int | None, ages: FileAges
+) -> None:
+    assert file_ages(read(0), found, now, before) == ages
+
+
+def test_files_that_were_read_and_have_a_new_time_are_read_again_where_they_are_forgotten() -> None:
+    copied = [AgedFile(f"r{n}", 100 * DAY) for n in range(3)]
+    assert file_ages(read(0, 6, 30), copied, WEEK, None) == FileAges(0, 1, 31, WEEK)
+    assert file_ages(read(0, 6, 30), read(0, 6, 30), WEEK, None).forgotten == 0
+
+
+def test_the_age_that_held_before_is_recorded_or_shown_by_the_log() -> None:
+    newest_first = [*read(0), *read(30, batch=1)]
+    assert age_before(newest_first, {"maxfileage": "1d"}, WEEK) == DAY
+    assert age_before(newest_first, None, WEEK) is None
+    assert age_before([*read(30), *read(0, batch=1)], None, WEEK) == WEEK
+    assert age_before(read(30, 0), None, WEEK) == WEEK, "of one batch"
+
+
+@pytest.mark.parametrize(
+    ("own", "saved", "listed"),
+    [
+        ("/old", None, "/old"),
+        ("/old", "/old", "/old"),
+        ("/old", "/old/2026", "/old/2026"),
+        ("/old", "/older", "/old"),
+        ("/old", "/old/../etc", "/old"),
+        ("/old", "s3a://theirs/old", "/old"),
+        (None, "/home", None),
+    ],
+)
+def test_a_savepoint_does_not_decide_which_directory_is_listed(
+    own: str | None, saved: str | None, listed: str | None
+) -> None:
+    assert archive_to_list(own, saved) == listed
+
+
+def test_an_archive_that_only_the_savepoint_names_is_named_and_not_listed() -> None:
+    reading = FileReading("in", files=1, cleaned=Cleaned("archive", unlisted="/home"))
+    row = FILES.judge(SAME, reading, None, NO_OPTIONS)
+    (check,) = row.checks
+    assert (row.verdict, check.id, check.outcome) == (
+        "as-is",
+        "files-cleaned",
+        RestoreOutcome.WARNING,
+    )
+    assert "in /home, which this program does not name" in check.text
+
+
+@pytest.mark.parametrize(
+    ("reading", "reason", "agreed", "words"),
+    [
+        (
+            FileReading("in", files=1, ages=FileAges(2, 0, 31, WEEK)),
+            "files-too-old",
+            RestoreOptions(accept_lost_rows=True),
+            [
+                "2 files below in are older than the program's maxFileAge, 7 days before the",
+                "set maxFileAge=31d in the program; or agree: --accept-lost-rows",
+            ],
+        ),
+        (
+            FileReading("in", files=1, ages=FileAges(0, 1, 31, WEEK)),
+            "files-forgotten",
+            RestoreOptions(accept_repeated_rows=True),
+            [
+                "1 file already read is older in its log than maxFileAge, 7 days before the",
+                "but newer on disk now: Spark has forgotten it and reads it again",
+                "or agree: --accept-repeated-rows",
+            ],
+        ),
+        (
+            FileReading("in", files=1, cleaned=Cleaned("archive", 3, "file:///old")),
+            "files-cleaned",
+            RestoreOptions(accept_lost_rows=True),
+            [
+                "3 files not read before the savepoint are in the archive file:///old",
+                "move them back below in; or agree: --accept-lost-rows",
+            ],
+        ),
+        (
+            FileReading("in", files=1, cleaned=Cleaned("delete", gone_on=8)),
+            "files-cleaned",
+            RestoreOptions(accept_lost_rows=True),
+            ["another run has continued to batch 8", "put these files back below in"],
+        ),
+    ],
+)
+def test_a_loss_is_the_users_choice(
+    reading: FileReading, reason: str, agreed: RestoreOptions, words: list[str]
+) -> None:
+    asked = FILES.judge(SAME, reading, None, NO_OPTIONS)
+    assert (asked.verdict, asked.reason) == ("consent-needed", reason)
+    for each in words:
+        assert each in f"{asked.text} {asked.advice}"
+    row = FILES.judge(SAME, reading, None, agreed)
+    (check,) = row.checks
+    assert (row.verdict, check.id, check.outcome) == ("as-is", reason, RestoreOutcome.WARNING)

@@ -1,0 +1,66 @@
+"""Where a query writes to: what the catalog of a real session has of a table."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flinkish.driver.connectors.sinks import facts_at, open_table, resolve
+from flinkish.driver.connectors.table import SinkPlace
+from flinkish.errors import TableError
+
+
+def test_a_path_and_a_path_as_the_name_of_a_delta_table() -> None:
+    assert resolve(SinkPlace("orc", "/out"), None) == SinkPlace("orc", "/out")
+    named = SinkPlace(None, None, "delta.`/data/t`")
+    assert resolve(named, None) == SinkPlace("delta", "/data/t", named.table)
+
+
+def test_other_formats_keep_no_versions() -> None:
+    assert open_table(SinkPlace(None, "/out"), None) is None
+    assert open_table(SinkPlace("delta"), None) is None
+    assert facts_at(SinkPlace("parquet", "/out"), None, "q", 3) == ({}, "")
+
+
+@pytest.fixture
+def table(spark: Any) -> Iterator[str]:
+    name = f"t_{uuid.uuid4().hex}"
+    spark.sql(f"CREATE TABLE {name} (a INT) USING json")
+    yield name
+    spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.spark
+def test_a_table_has_the_format_and_the_location_of_its_catalog(spark: Any, table: str) -> None:
+    place = resolve(SinkPlace(None, None, table), spark)
+    assert place.format == "json"
+    assert place.path is not None
+    assert place.path.endswith("/" + table)
+    facts, problem = facts_at(SinkPlace(None, None, table), spark, "q", 3)
+    assert (facts, problem) == ({"path": place.path, "provider": "json"}, "")
+
+
+@pytest.mark.spark
+def test_a_table_that_is_not_there_yet_is_what_the_program_says(spark: Any) -> None:
+    place = SinkPlace("csv", None, "not_there_yet")
+    assert resolve(place, spark) == place
+
+
+@pytest.mark.spark
+def test_a_name_that_no_catalog_takes_is_an_error(spark: Any) -> None:
+    with pytest.raises(TableError, match=r"the table not\.a\.catalog\.t: "):
+        resolve(SinkPlace(None, None, "not.a.catalog.t"), spark)
+
+
+@pytest.mark.spark
+def test_a_session_without_the_classes_of_delta_says_so(spark: Any) -> None:
+    table = open_table(SinkPlace("delta", "/out"), spark)
+    assert table is not None
+    with pytest.raises(TableError, match="no classes of Delta Lake") as caught:
+        table.exists()
+    assert "--packages" in caught.value.hint
+    facts, problem = facts_at(SinkPlace("delta", "/out"), spark, "q", 3)
+    assert (facts, problem) == ({}, caught.value.message)

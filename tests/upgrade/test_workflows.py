@@ -1,0 +1,63 @@
+"""How an upgrade ended: what failed, which job runs, what is warned of. Upgrades: test_in_place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flinkish.errors import FlinkishError, RolledBack, WrongState
+from flinkish.messages.plan import SinkRow
+from flinkish.messages.upgrades import UpgradeKind, UpgradeState
+from flinkish.upgrade.workflows import UpgradeResult
+from tests.upgrade.test_steps import UPGRADE
+
+S = UpgradeState
+FAILED = WrongState("job n was canceled").to_record()
+ENDED = replace(UPGRADE, job_id="old", new_job_id="new", failure=FAILED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "failed", "undoing", "error", "job"),
+    [
+        (UpgradeKind.IN_PLACE, S.UPGRADED, False, False, None, "new"),
+        (UpgradeKind.IN_PLACE, S.ROLLED_BACK, True, False, RolledBack, "again"),
+        (UpgradeKind.IN_PLACE, S.ROLLED_BACK, True, True, None, "again"),
+        (UpgradeKind.IN_PLACE, S.ABANDONED, True, False, WrongState, "again"),
+        (UpgradeKind.HANDOVER, S.ABANDONED, True, False, RolledBack, "again"),
+        (UpgradeKind.SHADOW, S.ABANDONED, True, False, RolledBack, "again"),
+        (UpgradeKind.SHADOW, S.ABANDONED, True, True, None, "again"),
+        (UpgradeKind.SHADOW, S.SHADOWING, False, False, None, "new"),
+        (UpgradeKind.SHADOW, S.SHADOWING, True, False, WrongState, "new"),  # not promoted
+    ],
+)
+def test_what_it_failed_with(
+    kind: UpgradeKind,
+    state: UpgradeState,
+    failed: bool,
+    undoing: bool,
+    error: type[FlinkishError] | None,
+    job: str,
+) -> None:
+    failure = FAILED if failed else None
+    ended = replace(ENDED, kind=kind, state=state, old_again_id="again", failure=failure)
+    result = UpgradeResult(ended, is_undoing=undoing)
+    assert (result.job_id, None if result.failure is None else type(result.failure)) == (job, error)
+    written = (
+        "query 'q' of the new program committed the batches 3 to 4: their output is not rolled back"
+    )
+    assert result.warnings == ([written] if error is RolledBack or undoing else [])
+    if error is RolledBack:
+        assert "continues as job again: job n was canceled" in str(result.failure)
+
+
+def test_the_job_that_was_never_stopped_runs() -> None:
+    assert UpgradeResult(replace(ENDED, state=S.ABANDONED)).job_id == "old"
+
+
+def test_a_table_that_went_back_is_told() -> None:
+    sinks = (SinkRow("q", rollback_to=7, text="the table goes back to version 7"),)
+    result = UpgradeResult(replace(ENDED, state=S.ROLLED_BACK), sinks=sinks)
+    first, second = result.warnings
+    assert first.endswith("is rolled back in its table")
+    assert second == "query 'q' of the old program: the table goes back to version 7"
