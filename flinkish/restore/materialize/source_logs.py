@@ -15,9 +15,9 @@ from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.checkpoint.format.source_logs import (
     COMPACT_SUFFIX,
-    compacted,
-    is_continued,
+    compacted_number,
     is_file_source_log,
+    is_readable,
     log_offset,
     source_log_entries,
 )
@@ -100,10 +100,10 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
         return SourceFiles(tuple(names))  # another kind of source: its files are taken all or none
     present, absent = source_log_entries(names, limit)
     if not absent:
-        if is_continued(present, limit):
+        if is_readable(present, limit):
             return SourceFiles(tuple(present))
         return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": _merged(present, read)})
-    later = [number for name in names if (number := compacted(name)) is not None]
+    later = [number for name in names if (number := compacted_number(name)) is not None]
     after = min((number for number in later if number > limit), default=None)
     if after is None:
         raise FileNotFoundError(2, "not listed", absent[0])
@@ -142,7 +142,9 @@ def same_form(url: str) -> str:
 
 def read_by_spark(names: Sequence[str]) -> Sequence[str]:
     """Return the entries of a position without those before the newest compacted one."""
-    newest = max((i for i, name in enumerate(names) if compacted(name) is not None), default=0)
+    newest = max(
+        (i for i, name in enumerate(names) if compacted_number(name) is not None), default=0
+    )
     return names[newest:]
 
 
