@@ -331,7 +331,7 @@ def with_job(hint: str, job_id: str) -> str:
     # The first part passes over what quoted() has made.
     pattern = r"""((?<!\w)'(?:[^']|'"'"')*'|(?<!\w)\$'(?:[^'\\]|\\.)*')|"""
     pattern += r"(\bflinkish (?:[a-z][a-z-]* ){1,2})JOB(?=$|[\s;,.)])"
-    return re.sub(pattern, lambda found: found[1] or f"{found[2]}{job_id}", hint)
+    return re.sub(pattern, lambda match: match[1] or f"{match[2]}{job_id}", hint)
 
 
 def quoted(word: str) -> str:

@@ -134,11 +134,11 @@ def load(path: str) -> PlanFile:
             hint="make it again with this flinkish: flinkish check -o FILE",
         )
     try:
-        known = {field.name: record[field.name] for field in fields(PlanFile)}
+        fields_of_plan = {field.name: record[field.name] for field in fields(PlanFile)}
     except KeyError as error:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
     try:
-        return decode_fields(PlanFile, known)
+        return decode_fields(PlanFile, fields_of_plan)
     except Corrupt as error:
         raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
 

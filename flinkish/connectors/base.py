@@ -103,10 +103,10 @@ class Connector:
             return with_answer(row, answer, agreed)
         if saved is None:
             return not_set(row)
-        found = self.offsets(source, saved, target, answer)
-        if isinstance(found, NewOffsets):  # from there on it is judged as from a saved position
-            row = with_answer(row, answer, agreed, at=found.offset)
-        return with_offsets(row, target, found, agreed)
+        offsets = self.offsets(source, saved, target, answer)
+        if isinstance(offsets, NewOffsets):  # from there on it is judged as from a saved position
+            row = with_answer(row, answer, agreed, at=offsets.offset)
+        return with_offsets(row, target, offsets, agreed)
 
     def judge_unpaired(
         self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions

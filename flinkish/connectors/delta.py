@@ -128,13 +128,13 @@ def _is_schema(word: str) -> bool:
 def parse_delta_position(offset: str) -> DeltaPosition | None:
     """Return a saved position; None when the text is not one of Delta."""
     try:
-        found = json.loads(offset)
+        parsed = json.loads(offset)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return None
     table, version, index = (
-        found.get(name) for name in ("reservoirId", "reservoirVersion", "index")
+        parsed.get(name) for name in ("reservoirId", "reservoirVersion", "index")
     )
     if not isinstance(table, str) or type(version) is not int or type(index) is not int:
         return None

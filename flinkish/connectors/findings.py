@@ -52,9 +52,9 @@ class SourceAnswer:
         return ()
 
 
-def gravest_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they matter."""
-    return tuple(sorted(found, key=lambda each: _GRAVEST.index(each.outcome)))
+    return tuple(sorted(findings, key=lambda each: _GRAVEST.index(each.outcome)))
 
 
 _GRAVEST = tuple(reversed(RestoreOutcome))

@@ -51,13 +51,13 @@ class IcebergPosition:
 def parse_iceberg_position(offset: str) -> IcebergPosition | None:
     """Return a position from its line in the offset log; None if it is not one of Iceberg."""
     try:
-        found = json.loads(offset)
+        parsed = json.loads(offset)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != _KEYS:
+    if not isinstance(parsed, dict) or parsed.keys() != _KEYS:
         return None
-    snapshot, files = found["snapshot_id"], found["position"]
-    if found["version"] != 1 or type(snapshot) is not int or type(files) is not int:
+    snapshot, files = parsed["snapshot_id"], parsed["position"]
+    if parsed["version"] != 1 or type(snapshot) is not int or type(files) is not int:
         return None
     return IcebergPosition(None if snapshot == _NONE else snapshot, max(0, files))
 
@@ -108,9 +108,9 @@ class IcebergAnswer(SourceAnswer):
         """Yield what the source meets when it continues from the position that was asked for."""
         if parse_iceberg_position(offset) != self.position:
             return
-        found = list(self._position(consent))
-        yield from found
-        if all(each.outcome is RestoreOutcome.WARNING for each in found):
+        findings = list(self._position(consent))
+        yield from findings
+        if all(each.outcome is RestoreOutcome.WARNING for each in findings):
             yield from (*self._rewritten(), *self._waiting())
 
     def judge_reset(self, offset: str) -> Iterator[Finding]:
@@ -186,8 +186,8 @@ class IcebergAnswer(SourceAnswer):
                     f"let the program skip such snapshots: option {option}=true",
                 )
                 continue
-            known = [each.rows for each in met]
-            rows = None if None in known else sum(each or 0 for each in known)
+            counts = [each.rows for each in met]
+            rows = None if None in counts else sum(each or 0 for each in counts)
             text = f"it skips {names} of operation {operation} ({option})"
             if rows:
                 text += f", which added {_rows(rows)}"
@@ -223,9 +223,9 @@ def _rows(count: int) -> str:
 
 def _listed(snapshots: Iterable[int]) -> str:
     every = list(snapshots)
-    shown = ", ".join(str(each) for each in every[:3])
+    names = ", ".join(str(each) for each in every[:3])
     more = f" and {len(every) - 3} more" if len(every) > 3 else ""
-    return ("snapshot " if len(every) == 1 else "snapshots ") + shown + more
+    return ("snapshot " if len(every) == 1 else "snapshots ") + names + more
 
 
 class IcebergConnector(Connector):

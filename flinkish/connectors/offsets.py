@@ -79,14 +79,14 @@ def parse_target(text: str) -> Target:
     if word.startswith(_TIMESTAMP):
         return Target("timestamp", time_ms=_milliseconds(word.removeprefix(_TIMESTAMP).strip()))
     try:
-        found = json.loads(word)
+        parsed = json.loads(word)
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict) or type(found) is int:
-        return Target("offsets", offsets=found)
-    shown = word if len(word) <= 60 else word[:60] + " ..."
+        parsed = None
+    if isinstance(parsed, dict) or type(parsed) is int:
+        return Target("offsets", offsets=parsed)
+    excerpt = word if len(word) <= 60 else word[:60] + " ..."
     raise UsageError(
-        f"{shown!r} does not specify offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}"
+        f"{excerpt!r} does not specify offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}"
     )
 
 
@@ -95,15 +95,15 @@ def _milliseconds(text: str) -> int:
         return int(text)
     zoned = text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text
     try:
-        found = datetime.fromisoformat(zoned)
+        moment = datetime.fromisoformat(zoned)
     except ValueError:
-        found = None
-    if found is None:
+        moment = None
+    if moment is None:
         hint = "write 2026-01-31T10:00:00Z, or milliseconds since 1970"
         raise UsageError(f"{text!r} is not a time", hint=hint)
-    if found.tzinfo is None:
+    if moment.tzinfo is None:
         raise UsageError(f"the time {text!r} has no time zone", hint=f"write {text}Z for UTC")
-    since = found - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
     if since.days < 0:
         raise UsageError(f"the time {text!r} is before 1970")
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
@@ -199,10 +199,10 @@ def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresol
         advice = f"give offsets in the form of the saved ones: {saved}"
         return Unresolved("set-offsets-form", text, advice)
     try:
-        found = json.loads(saved)
+        parsed = json.loads(saved)
     except (ValueError, RecursionError):
-        found = None
-    if found is None or not _alike(found, target.offsets):
+        parsed = None
+    if parsed is None or not _alike(parsed, target.offsets):
         text = f"cannot be moved: the offsets are not like the saved ones, {saved}"
         return Unresolved("set-offsets-form", text, "give offsets of that form")
     return NewOffsets(target.text, known=False)
@@ -223,10 +223,10 @@ def _rows(count: int) -> str:
 
 def _where(moves: tuple[Move, ...], rows: Callable[[Move], int]) -> str:
     """Return how many rows by topic and partition, as far as a sentence can hold them."""
-    found = [move for move in moves if rows(move)]
-    shown = [f"{rows(m):,} of {m.topic}-{m.partition}, {_from(m)}" for m in found[:_SHOWN]]
-    more = [f"and {len(found) - _SHOWN} more partitions"] if len(found) > _SHOWN else []
-    return f" ({'; '.join([*shown, *more])})"
+    affected = [move for move in moves if rows(move)]
+    texts = [f"{rows(m):,} of {m.topic}-{m.partition}, {_from(m)}" for m in affected[:_SHOWN]]
+    more = [f"and {len(affected) - _SHOWN} more partitions"] if len(affected) > _SHOWN else []
+    return f" ({'; '.join([*texts, *more])})"
 
 
 def _from(move: Move) -> str:

@@ -81,9 +81,11 @@ class SavedSource(Identified):
         It may read something else of the same kind by now.
         """
         kind, bracket, _ = name.partition("[")
-        known = self.signature or ""
-        other = bracket and known.startswith(f"{kind}[")
-        return name == self.uid or bool(other or (name and not name.isdigit() and name in known))
+        signature = self.signature or ""
+        other = bracket and signature.startswith(f"{kind}[")
+        return name == self.uid or bool(
+            other or (name and not name.isdigit() and name in signature)
+        )
 
     def describe(self) -> str:
         """Return a text for messages: ``the position of source 'flights' (query 'q')``."""

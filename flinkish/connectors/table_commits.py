@@ -206,9 +206,9 @@ def _if_its_own(
 
 def listed(commits: Sequence[TableCommit]) -> str:
     """Return the first commits of several as text."""
-    shown = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
+    versions = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
     more = f" and {len(commits) - 5} more" if len(commits) > 5 else ""
-    return f"version {shown}{more}"
+    return f"version {versions}{more}"
 
 
 def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> int | None:

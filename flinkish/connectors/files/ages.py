@@ -73,10 +73,10 @@ def max_age_of(options: Mapping[str, str]) -> int | None:
     is_limited = "maxfilespertrigger" in options or "maxbytespertrigger" in options
     if is_limited and options.get("latestfirst", "").strip().lower() == "true":
         return None
-    found = _AGE.fullmatch(options.get("maxfileage", "").strip().lower())
-    if found is None or found["unit"] not in _UNITS:
+    match = _AGE.fullmatch(options.get("maxfileage", "").strip().lower())
+    if match is None or match["unit"] not in _UNITS:
         return _DEFAULT_MS
-    return int(int(found["number"]) * _UNITS[found["unit"]])
+    return int(int(match["number"]) * _UNITS[match["unit"]])
 
 
 def age_before(

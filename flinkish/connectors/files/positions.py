@@ -164,11 +164,11 @@ def moved_flag(source: NewSource) -> str:
 def _covered(
     row: SourcePlan, source: NewSource, saved: SavedSource, reading: FileReading
 ) -> SourcePlan:
-    known = "name" if reading.by_name else "full path"
+    identity = "name" if reading.by_name else "full path"
     return replace(
         row,
         text=f"{change_of(source, saved)}: the {files_of(reading.files)} already read are still "
-        f"there, are identified by {known} and are not read again; others there are new",
+        f"there, are identified by {identity} and are not read again; others there are new",
         advice="",
     )
 

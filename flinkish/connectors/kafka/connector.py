@@ -105,9 +105,9 @@ class KafkaConnector(Connector):
 
         By default it begins with what comes.
         """
-        given = {name.lower(): value.strip().lower() for name, value in options.items()}
-        starts = [given.get(f"starting{what}") for what in ("offsets", "timestamp")]
-        starts.append(given.get("startingoffsetsbytimestamp"))
+        lowered = {name.lower(): value.strip().lower() for name, value in options.items()}
+        starts = [lowered.get(f"starting{what}") for what in ("offsets", "timestamp")]
+        starts.append(lowered.get("startingoffsetsbytimestamp"))
         return any(start not in (None, "latest") for start in starts)
 
     def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
@@ -126,8 +126,8 @@ class KafkaConnector(Connector):
         position = parse_position(saved.offset)
         if position is None:
             return NO_OFFSETS
-        known = answer if isinstance(answer, KafkaAnswer) else self.unasked(source, saved)
-        return kafka_offsets(target, known.reading, position, known.broker)
+        asked = answer if isinstance(answer, KafkaAnswer) else self.unasked(source, saved)
+        return kafka_offsets(target, asked.reading, position, asked.broker)
 
     def replayed(self, spark: str) -> Finding | None:
         """Return what a version of Spark makes of a planned batch that is replayed.
@@ -162,13 +162,13 @@ def kafka_answer(source: NewSource, saved: SavedSource, broker: BrokerAnswer) ->
 
 def starting_offsets(source: NewSource) -> str:
     """Return where a Kafka source starts without a position; empty when that is not known."""
-    given = {name.lower(): value for name, value in source.options.items()}
-    if not given:
+    lowered = {name.lower(): value for name, value in source.options.items()}
+    if not lowered:
         return ""
     for name in ("startingtimestamp", "startingoffsetsbytimestamp"):
-        if name in given:
+        if name in lowered:
             return name
-    return given.get("startingoffsets", "latest")
+    return lowered.get("startingoffsets", "latest")
 
 
 KAFKA = KafkaConnector(

@@ -47,26 +47,26 @@ class TopicIdentity:
 Identities = Mapping[str, TopicIdentity]
 
 
-def parse_identities(found: object) -> dict[str, TopicIdentity]:
+def parse_identities(parsed: object) -> dict[str, TopicIdentity]:
     """Return what a savepoint has recorded of topics; what is no such record is left out."""
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return {}
     return {
         topic: TopicIdentity(
             each["id"] if isinstance(each.get("id"), str) else None,
             _first_rows(each.get("first")),
         )
-        for topic, each in found.items()
+        for topic, each in parsed.items()
         if isinstance(topic, str) and isinstance(each, dict)
     }
 
 
-def _first_rows(found: object) -> dict[int, FirstRow]:
-    if not isinstance(found, dict):
+def _first_rows(parsed: object) -> dict[int, FirstRow]:
+    if not isinstance(parsed, dict):
         return {}
     return {
         int(n): FirstRow(*row)
-        for n, row in found.items()
+        for n, row in parsed.items()
         if n.isascii()
         and n.isdigit()
         and isinstance(row, list)
@@ -76,8 +76,10 @@ def _first_rows(found: object) -> dict[int, FirstRow]:
 
 def made_again(saved: Identities, now: Identities) -> dict[str, str]:
     """Return the topics that are others than when they were saved, and why, as a clause."""
-    found = {topic: _difference(saved[topic], now[topic]) for topic in saved.keys() & now.keys()}
-    return {topic: why for topic, why in sorted(found.items()) if why}
+    differences = {
+        topic: _difference(saved[topic], now[topic]) for topic in saved.keys() & now.keys()
+    }
+    return {topic: why for topic, why in sorted(differences.items()) if why}
 
 
 def unknown(saved: Identities, now: Identities) -> list[str]:

@@ -54,10 +54,10 @@ def judge(
     """
     if answer.topics is None:
         gone = _not_read(reading, position)
-        found = [_gone(reading, gone, position, {}, consent)] if gone else []
+        findings = [_gone(reading, gone, position, {}, consent)] if gone else []
     else:
-        found = list(_with_broker(reading, position, answer.topics, consent, recreated))
-    return gravest_first(found)
+        findings = list(_with_broker(reading, position, answer.topics, consent, recreated))
+    return gravest_first(findings)
 
 
 def _with_broker(
@@ -120,10 +120,10 @@ def _gone(
     if any((topic, n) not in places for topic in names for n in position[topic]):
         where = _listed("partition", [f"{topic}-{n}" for topic, n in places])
     waiting = f" ({_rows(rows)} there were not read)" if here else ""
-    known = rows if len(here) == len(places) else None
+    lost_rows = rows if len(here) == len(places) else None
     text = f"the position is in {where}, which is no longer read{waiting}"
     cure = "subscribe to it as well, or"
-    return _loss("topics-gone", text, known, reading, consent, cure=cure)
+    return _loss("topics-gone", text, lost_rows, reading, consent, cure=cure)
 
 
 def _moved_bounds(
@@ -325,26 +325,28 @@ def _starts(
     if word in ("latest", "earliest"):
         return {place: has.end if word == "latest" else has.begin for place, has in places.items()}
     try:
-        given = json.loads(starting)
-        found = {(t, int(n)): int(at) for t, numbers in given.items() for n, at in numbers.items()}
+        parsed = json.loads(starting)
+        offsets = {
+            (t, int(n)): int(at) for t, numbers in parsed.items() for n, at in numbers.items()
+        }
     except (AttributeError, TypeError, ValueError, RecursionError):
         return None
-    if not places.keys() <= found.keys():
+    if not places.keys() <= offsets.keys():
         return None  # Spark refuses that
     ends = {-1: "end", -2: "begin"}
     return {
-        place: getattr(has, ends[found[place]]) if found[place] in ends else found[place]
+        place: getattr(has, ends[offsets[place]]) if offsets[place] in ends else offsets[place]
         for place, has in places.items()
     }
 
 
 def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, Available]) -> str:
-    shown = [
+    texts = [
         f"partition {n} was read up to {saved[n]} and has {has[n].begin} to {has[n].end}"
         for n in partitions[:3]
     ]
     more = [f"and {len(partitions) - 3} more"] if len(partitions) > 3 else []
-    return ", ".join([*shown, *more])
+    return ", ".join([*texts, *more])
 
 
 def _rows(count: int) -> str:
@@ -360,5 +362,5 @@ def _words(topics: list[str]) -> str:
 
 
 def _listed(word: str, names: list[str]) -> str:
-    shown = names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
-    return (f"{word} " if len(names) == 1 else f"{word}s ") + ", ".join(shown)
+    texts = names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
+    return (f"{word} " if len(names) == 1 else f"{word}s ") + ", ".join(texts)

@@ -103,8 +103,8 @@ class KafkaReading:
         if self.how != "assign":
             return None
         try:
-            found = json.loads(self.what)
-            return {topic: frozenset(map(int, numbers)) for topic, numbers in found.items()}
+            parsed = json.loads(self.what)
+            return {topic: frozenset(map(int, numbers)) for topic, numbers in parsed.items()}
         except (AttributeError, TypeError, ValueError, RecursionError):
             return None
 
@@ -121,18 +121,18 @@ class KafkaReading:
 def parse_position(text: str) -> dict[str, dict[int, int]] | None:
     """Return a saved position, sorted; None when the text is none."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return position_of(found)
+    return position_of(parsed)
 
 
-def position_of(found: object) -> dict[str, dict[int, int]] | None:
+def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
     """Return the position that parsed JSON is, sorted; None when it is none."""
-    if not isinstance(found, dict) or not found:
+    if not isinstance(parsed, dict) or not parsed:
         return None
     position: dict[str, dict[int, int]] = {}
-    for topic, partitions in sorted(found.items()):
+    for topic, partitions in sorted(parsed.items()):
         if not isinstance(partitions, dict):
             return None
         offsets = {}
@@ -153,10 +153,10 @@ def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
         Those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; none when they are
         not known.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    lowered = {name.lower(): value for name, value in options.items()}
     how, _, what = signature.partition("[")[2].removesuffix("]").partition("=")
     what = _BEHIND.sub("", what)
     for name in STRATEGIES:
-        how, what = (name, given[name.lower()]) if name.lower() in given else (how, what)
-    word = given.get("failondataloss", "true").strip().lower() if given else None
+        how, what = (name, lowered[name.lower()]) if name.lower() in lowered else (how, what)
+    word = lowered.get("failondataloss", "true").strip().lower() if lowered else None
     return KafkaReading(how, what, None if word is None else word == "true")

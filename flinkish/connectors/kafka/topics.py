@@ -44,11 +44,11 @@ def topics_of(
             admin.list_partition_offsets(dict.fromkeys(places, which)) if places else {}
             for which in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
         )
-    found: dict[str, dict[int, Available]] = {}
+    topics: dict[str, dict[int, Available]] = {}
     for place in sorted(places):
         available = Available(begin[place].offset, end[place].offset)
-        found.setdefault(place.topic, {})[place.partition] = available
-    return found
+        topics.setdefault(place.topic, {})[place.partition] = available
+    return topics
 
 
 @contextmanager

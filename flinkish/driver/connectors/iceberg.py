@@ -204,8 +204,8 @@ def table_of(signature: str) -> str | None:
 
 def open_sink(place: SinkPlace, session: Any) -> Table | None:
     """Return the table of a sink, if its name or path is known."""
-    known = place.table or place.path
-    return None if known is None else IcebergTable(session, known)
+    name = place.table or place.path
+    return None if name is None else IcebergTable(session, name)
 
 
 def is_path(place: str) -> bool:
@@ -218,8 +218,8 @@ def written_of(snapshot: Mapping[str, Any]) -> Written:
     summary = snapshot.get("summary") or {}
     rows = str(summary.get("added-records"))
     operation = str(summary.get("operation") or "unknown")
-    known = rows.isascii() and rows.isdigit()
-    return Written(int(snapshot["snapshot-id"]), operation, int(rows) if known else None)
+    is_number = rows.isascii() and rows.isdigit()
+    return Written(int(snapshot["snapshot-id"]), operation, int(rows) if is_number else None)
 
 
 def commit_of(snapshot: Mapping[str, Any]) -> TableCommit:

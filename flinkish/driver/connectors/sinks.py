@@ -21,10 +21,10 @@ _OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
 
 def with_format(place: SinkPlace, session: Any) -> SinkPlace:
     """Return a place with the short name of its format, the session's default if it has none."""
-    given = place.format
-    if not given and session is not None:
-        given = str(session.conf.get("spark.sql.sources.default", "parquet"))
-    return replace(place, format=short_format(given) if given else None)
+    name = place.format
+    if not name and session is not None:
+        name = str(session.conf.get("spark.sql.sources.default", "parquet"))
+    return replace(place, format=short_format(name) if name else None)
 
 
 def resolve(place: SinkPlace, session: Any) -> SinkPlace:
@@ -41,9 +41,9 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
         place = replace(place, path=None, table=place.path)
     if place.table is None:
         return place
-    known = delta.named_by_path(place)
-    if known is not None:
-        return known
+    by_path = delta.named_by_path(place)
+    if by_path is not None:
+        return by_path
     described = _describe(session, place.table)
     if named and not described:
         raise TableError(f"the session's catalogs have no table {place.table}")

@@ -61,27 +61,27 @@ class SourceFileCheck:
         """Return the warnings about rows that would be lost."""
         if not self.planned_gone:
             return []
-        shown = ", ".join(self.planned_gone[:3])
+        names = ", ".join(self.planned_gone[:3])
         more = f" and {len(self.planned_gone) - 3} more" if len(self.planned_gone) > 3 else ""
         return [
             f"source {self.entry}: {len(self.planned_gone)} of {self.planned} files of the batch "
-            f"that is replayed are gone, their rows will be missing: {shown}{more}"
+            f"that is replayed are gone, their rows will be missing: {names}{more}"
         ]
 
     def notes(self) -> list[str]:
         """Return the notes about files that are not needed or were not checked."""
-        found = []
+        notes = []
         if self.read_gone:
-            found.append(
+            notes.append(
                 f"source {self.entry}: {self.read_gone} of {self.read} files read already are "
                 "gone; they are not read again"
             )
         if self.elsewhere:
-            found.append(
+            notes.append(
                 f"source {self.entry}: {self.elsewhere} input files on remote storage were not "
                 "looked for"
             )
-        return found
+        return notes
 
 
 def missing_files(
@@ -111,7 +111,7 @@ def missing_files(
         else dict(zip(logs.planned.sources, logs.planned.offsets, strict=True))
     )
     names = dict(zip(logs.offsets.sources, logs.offsets.offsets, strict=True))
-    found: dict[str, SourceFileCheck] = {}
+    checks: dict[str, SourceFileCheck] = {}
     present = Directories()
     for entry, name in enumerate(dict.fromkeys([*names, *after])):
         committed = names.get(name, NO_OFFSET)
@@ -121,13 +121,13 @@ def missing_files(
             directory = sources[entry].directory
         position = committed if planned == NO_OFFSET else planned
         # A DataFrame that is used twice has two lines but one log.
-        if log_offset(position) is None or directory in found:
+        if log_offset(position) is None or directory in checks:
             continue
         limit = log_offset(committed)
         files = list(named_files(origin, directory, position))
         check = _check(entry, directory, files, -1 if limit is None else limit, present)
-        found[directory] = check
-    return tuple(found.values())
+        checks[directory] = check
+    return tuple(checks.values())
 
 
 def named_files(

@@ -344,9 +344,9 @@ class _Assembly:
             if isinstance(state, TakenState):
                 origin = self._recipe.origins[state.origin]
                 shift = self._batch - origin.batch_id
-                known = self._logs[state.origin].commit.state_ids
-                if state.ordinal in known:
-                    state_ids[ordinal] = known[state.ordinal]
+                ids_of_origin = self._logs[state.origin].commit.state_ids
+                if state.ordinal in ids_of_origin:
+                    state_ids[ordinal] = ids_of_origin[state.ordinal]
                 for file in _moved_state(
                     origin,
                     state.ordinal,

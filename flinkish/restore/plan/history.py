@@ -96,8 +96,8 @@ def decide_history(
     if not reason and replay.planned and not replay.again:
         reason = f"batch {saved_batch + 1} had been started, and now has different input"
     begun = max((_newest(run) for run in runs), default=-1)
-    known = saved_batch + (1 if replay.again else 0)
-    if not reason and begun > known:
+    newest = saved_batch + (1 if replay.again else 0)
+    if not reason and begun > newest:
         reason = f"another run had started batch {begun}"
     if not reason:
         moved = 0 if replay.rebase_to is None else replay.rebase_to - saved_batch

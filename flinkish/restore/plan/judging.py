@@ -85,8 +85,8 @@ class OperatorJudgement:
         if self.verdict is Verdict.INCOMPATIBLE:
             return False
         if self.verdict is Verdict.MIGRATE:
-            known = self.reason == FOR_ANOTHER_SPARK or self.evolution is not None
-            return self.verdict in executors and known
+            is_planned = self.reason == FOR_ANOTHER_SPARK or self.evolution is not None
+            return self.verdict in executors and is_planned
         return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
 
     @property

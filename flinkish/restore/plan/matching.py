@@ -153,11 +153,11 @@ def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) 
         if not named_operators(every, old) and not any(
             source.uid == old for query in saved for source in query.sources or ()
         ):
-            known = sorted({op.uid for query in saved for op in query.operators if op.uid})
+            uids = sorted({op.uid for query in saved for op in query.operators if op.uid})
             raise UsageError(
                 f"the savepoint has no operator {old!r}, whose state the uid map assigns "
                 f"to {new!r}",
-                hint=f"--uid-map OLD=NEW: it has {', '.join(known) or 'no uids'}; see flinkish "
+                hint=f"--uid-map OLD=NEW: it has {', '.join(uids) or 'no uids'}; see flinkish "
                 "savepoint show",
             )
 
@@ -196,7 +196,7 @@ def _gained_uids(
     by_id = {op.operator_id_v3: op for op in own.operators if op.uid is None}
     if any(op.uid is not None for op in own.operators) or None in by_id:
         return False
-    if all(found is not None for found in taken.values()):
+    if all(match is not None for match in taken.values()):
         return False
     return {op.generated_id for op in operators} == set(by_id) and all(
         same_kind(op, by_id[op.generated_id]) for op in operators

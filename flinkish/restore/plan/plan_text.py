@@ -57,9 +57,9 @@ def plan_lines(plan: RestorePlan, *, table: bool = True) -> list[str]:
     """
     rows, count = plan_rows(plan), len(plan.queries)
     lines = aligned(HEAD, rows) if table and rows else []
-    shown = {row[0] for row in rows}
+    names = {row[0] for row in rows}
     for query in plan.queries:  # a query without operators, sources and sinks has no row
-        notes = () if query.name in shown else query.notes
+        notes = () if query.name in names else query.notes
         lines += [of_query(query.name, note, count) for note in notes]
     lines += [f"setting: {pin.text}" for pin in plan.pins]
     for check in plan.checks:

@@ -65,15 +65,15 @@ def recipe_for(
                 saved = taken.state.ordinal
                 states[ordinal] = TakenState(origin(taken.query), saved, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
-    given, moved = offsets or {}, moves or {}
+    set_to, moved = offsets or {}, moves or {}
     # Unchanged sources have no positions of their own: they go on with the base's log.
-    written = plan.positions is None and bool(given or moved)
+    written = plan.positions is None and bool(set_to or moved)
     positions = plan.sources.matched if written else plan.positions
     if positions is not None:
         entries: list[TakenSource | FreshSource] = []
         for entry, position in enumerate(positions):
             target = plan.directories[entry]
-            more = given.get(entry), moved.get(entry)
+            more = set_to.get(entry), moved.get(entry)
             entries.append(_entry(position, target, origin, *more))
         sources = tuple(entries)
     return Recipe(

@@ -280,7 +280,7 @@ class RestorePlanner:
 
     def _with_history(
         self,
-        found: QueryRestore,
+        restore: QueryRestore,
         new: NewQuery,
         offer: RestorableQuery,
         recipe: Recipe,
@@ -288,16 +288,16 @@ class RestorePlanner:
     ) -> QueryRestore:
         """Return the plan with the shift of its history batches, and what its function must do."""
         batch = offer.query.batch_id
-        known = (
+        facts = (
             *(saved_shift(offer.query.sink), batch, identity),
             self._environment.other_runs(offer.query_id),
             Replay(recipe.has_planned, recipe.replays_planned, recipe.rebase_to),
         )
-        checks = found.checks
+        checks = restore.checks
         if (new.sink.format or "").lower() == "foreachbatch":
-            checks = (*checks, check_foreach_batch(new.name, *known))
-        history = decide_history(*known, now_ms=int(time.time() * 1000))
-        return replace(found, history=history, checks=checks)
+            checks = (*checks, check_foreach_batch(new.name, *facts))
+        history = decide_history(*facts, now_ms=int(time.time() * 1000))
+        return replace(restore, history=history, checks=checks)
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
@@ -346,8 +346,8 @@ class RestorePlanner:
                 refusal = ConsentNeeded(left_out.text, hint=left_out.advice, reasons=[left_out.id])
         start = self._environment.start(new, self._sink_ahead)
         if isinstance(start, Agreed):
-            known = start.reason != "sink-unreadable"
-            outcome = RestoreOutcome.NOTE if known else RestoreOutcome.WARNING
+            is_readable = start.reason != "sink-unreadable"
+            outcome = RestoreOutcome.NOTE if is_readable else RestoreOutcome.WARNING
             checks.append(Check(start.reason, outcome, start.text))
         elif refusal is None:
             refusal = start

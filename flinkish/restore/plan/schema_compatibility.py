@@ -189,8 +189,8 @@ def _store(
     nulls_known: bool,
     rows_by_time: bool,
 ) -> Iterator[StateChange]:
-    known = means_something(saved_meaning)
-    meanings = (saved_meaning, new_meaning) if known else (None, None)
+    has_meaning = means_something(saved_meaning)
+    meanings = (saved_meaning, new_meaning) if has_meaning else (None, None)
     for is_key in (True, False):
         olds, news = (
             columns_of(store, meaning, is_key=is_key)
@@ -199,7 +199,7 @@ def _store(
         if olds is None or news is None:
             continue
         part = schema_messages.part_of(kind, role_of(saved.name), is_key=is_key, store=saved.name)
-        part = replace(part, nulls_known=nulls_known, evolves=known and kind in BY_MEANING)
+        part = replace(part, nulls_known=nulls_known, evolves=has_meaning and kind in BY_MEANING)
         yield from _compare(saved.name, part, olds.columns, news.columns, is_key=is_key)
         if rows_by_time and not is_key:
             yield from event_time_changes(saved.name, part, olds.columns, news.columns)
@@ -334,8 +334,8 @@ def _same_column(
 ) -> Iterator[StateChange]:
     # A window is never null, as rows without a time have none: but Spark 4.3 says it might be.
     is_window = is_key and bool(saved.detail) and bool(new.detail)
-    known = (part.nulls_known or saved.told) and not is_window
-    narrowed = known and saved.has_nulls and not new.has_nulls
+    is_comparable = (part.nulls_known or saved.told) and not is_window
+    narrowed = is_comparable and saved.has_nulls and not new.has_nulls
     widened = new.nullable and not saved.nullable
     yield from _nullability(store, part, saved.shown, narrowed=narrowed, widened=widened)
     if saved.detail != new.detail:

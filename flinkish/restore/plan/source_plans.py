@@ -45,8 +45,10 @@ def source_plans(
     sources = new.sources or ()
     paired = matches.matched
     if paired is None:
-        known = own is None or own.sources is not None
-        return tuple(_judged_unpaired(_unpaired(each, own, known), facts) for each in sources)
+        is_described = own is None or own.sources is not None
+        return tuple(
+            _judged_unpaired(_unpaired(each, own, is_described), facts) for each in sources
+        )
     key = None if own is None else own.key
     rows = [
         _judged(_row(source, old, key, reset=source.entry in matches.reset), source, facts)
@@ -117,9 +119,9 @@ def _judged_unpaired(row: SourcePlan, facts: SourceFacts) -> SourcePlan:
     return connector.judge_unpaired(row, facts.answers.get(row.new.entry), facts.options)
 
 
-def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> SourcePlan:
+def _unpaired(source: NewSource, own: SavedQueryFacts | None, is_described: bool) -> SourcePlan:
     """Return the row of an unmatched source: its query starts empty, or its sources are unknown."""
-    if own is None or known:
+    if own is None or is_described:
         return _fresh(source)
     if kind_of(source.signature) in NOT_REPLAYABLE:
         return _not_replayable(source, None)

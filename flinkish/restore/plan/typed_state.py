@@ -135,9 +135,9 @@ def resolve_serializer(
 
 
 def _told(
-    name: str, found: ResolvedState, serializer: TypeSerializer[Any]
+    name: str, resolved: ResolvedState, serializer: TypeSerializer[Any]
 ) -> Iterator[StateChange]:
-    if found.rewriting is not None:
+    if resolved.rewriting is not None:
         yield StateChange(
             name,
             Verdict.MIGRATE,
@@ -147,16 +147,16 @@ def _told(
             "keep the type as it was, or let the program rewrite the values when it "
             "updates them (-D state.migration=lazy)",
         )
-    elif found.is_mixed:
+    elif resolved.is_mixed:
         yield StateChange(
             name,
             Verdict.AS_IS,
             "typed-state-lazy",
             f"a value of state `{name}` is written by its new serializer "
             f"({serializer.type_name}) when the program updates it; savepoints keep the snapshots "
-            f"of {len(found.snapshots)} serializers until a restore with state.migration=eager",
+            f"of {len(resolved.snapshots)} serializers until a restore with state.migration=eager",
         )
-    elif found.verdict is TypeVerdict.RECONFIGURED:
+    elif resolved.verdict is TypeVerdict.RECONFIGURED:
         yield StateChange(
             name,
             Verdict.AS_IS,
@@ -203,8 +203,8 @@ def with_recodes(
         }
         if recodes:
             name = store.name or DEFAULT_STORE
-            known = result.get(name, StoreEvolution(value=store.value_schema))
-            result[name] = replace(known, recodes=recodes)
+            planned = result.get(name, StoreEvolution(value=store.value_schema))
+            result[name] = replace(planned, recodes=recodes)
     return result
 
 

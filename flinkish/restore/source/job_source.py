@@ -48,7 +48,7 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
     Corrupt, UnsupportedFormat, StorageError
         A checkpoint or the savepoint cannot be read.
     """
-    found = RestoreSource(
+    source = RestoreSource(
         {
             query.name: open_query(
                 query,
@@ -64,18 +64,18 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
         complete=job.complete,
     )
     if not job.began_with:
-        return found
+        return source
     saved = _began_with(job, drops=drops)
     if saved is None:
-        return replace(found, complete=found.complete and job.claimed)
-    taken = {*job.taken, *found.by_key}
+        return replace(source, complete=source.complete and job.claimed)
+    taken = {*job.taken, *source.by_key}
     rest = {key: offer for key, offer in saved.by_key.items() if key not in taken}
     left_out = tuple(each for each in saved.left_out if each.query not in job.taken)
     return replace(
-        found,
-        by_key={**found.by_key, **rest},
-        left_out=(*found.left_out, *left_out),
-        complete=found.complete and saved.complete,
+        source,
+        by_key={**source.by_key, **rest},
+        left_out=(*source.left_out, *left_out),
+        complete=source.complete and saved.complete,
     )
 
 

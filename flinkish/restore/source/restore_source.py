@@ -195,9 +195,9 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
     )
 
 
-def _texts(found: Any) -> dict[str, str] | None:
+def _texts(mapping: Any) -> dict[str, str] | None:
     """Return texts by their names; None for what a savepoint does not have."""
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else None
+    return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else None
 
 
 def adopt_cuts(path: str) -> dict[str | None, Cut]:

@@ -105,7 +105,7 @@ def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
     by_name = {store.name: store for store in stores}
     if not {f"{side}-keyWithTsToValues" for side in _SIDES} <= by_name.keys():
         return stores
-    found = []
+    stores_of_2 = []
     for side in _SIDES:
         rows = by_name[f"{side}-keyWithTsToValues"]
         if rows.key_schema is None:
@@ -115,9 +115,9 @@ def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
         counts = {**rows.key_schema, "fields": keys}
         indexed = {**rows.key_schema, "fields": [*keys, index]}
         number = {"type": "struct", "fields": [count]}
-        found.append(StoreInfo(f"{side}-keyToNumValues", counts, number))
-        found.append(StoreInfo(f"{side}-keyWithIndexToValue", indexed, rows.value_schema))
-    return tuple(found)
+        stores_of_2.append(StoreInfo(f"{side}-keyToNumValues", counts, number))
+        stores_of_2.append(StoreInfo(f"{side}-keyWithIndexToValue", indexed, rows.value_schema))
+    return tuple(stores_of_2)
 
 
 def _long(name: str) -> dict[str, Any]:
