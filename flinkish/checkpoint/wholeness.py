@@ -40,8 +40,8 @@ from flinkish.errors import Corrupt, FlinkishError
 _WHOLE_LOG = 1 << 18
 #: The number of damaged files that an error names.
 _NAMED = 3
-#: The most batches that are tried for one that is whole.
-MOST_BATCHES = 100
+#: Maximum number of batches that are tried, to find a whole one.
+MAX_BATCHES = 100
 
 
 @dataclass(frozen=True)
@@ -195,14 +195,14 @@ class WholeBatch:
 def newest_whole_batch(root: str) -> WholeBatch:
     """Return the newest committed batch whose files are whole, and why newer ones are not.
 
-    At most :data:`MOST_BATCHES` are tried.
+    At most :data:`MAX_BATCHES` are tried.
 
     Raises NoCommittedBatch, and StorageError or UnsupportedFormat if the checkpoint cannot be read.
     """
     root = storage.locate(root)
     committed = committed_batches(root)
     skipped: list[FlinkishError] = []
-    for batch in committed[: -MOST_BATCHES - 1 : -1]:
+    for batch in committed[: -MAX_BATCHES - 1 : -1]:
         try:
             read_whole_cut(root, batch)
         except (Corrupt, FilesVanished) as error:

@@ -19,7 +19,7 @@ class PartitionOffset:
     entry
         The source's line in the offset log.
     source
-        Its uid, or what it reads; None when that is not known.
+        Its uid, or what it reads; None if unknown.
     offset
         The row to read next; None for a partition that the savepoint does not know.
     begin, end

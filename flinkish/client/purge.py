@@ -1,6 +1,6 @@
 """Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed.
 
-What killed rehearsals have left next to the checkpoints is removed by the same age.
+Directories that killed rehearsals left next to the checkpoints are removed after the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The row of a source, with what was answered about its position, and with other offsets. Pure."""
+"""A source's row of the plan, completed by a broker's answer or by ``--set-offsets``. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_OFFSETS = Unresolved(
 def with_answer(
     row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions, at: str | None = None
 ) -> SourcePlan:
-    """Return the row of a source with what its position meets, or the position ``at``."""
+    """Return the row of a source with the findings about its position (or the position ``at``)."""
     source, saved = row.new, row.saved
     if source is None or saved is None or row.blocks or answer is None:
         return row

@@ -1,8 +1,8 @@
-"""Other offsets for a source, on purpose (``--set-offsets``): which they are, and what they cost.
+"""``--set-offsets``: the offsets to which a source is moved, and the rows that this costs. Pure.
 
-Pure. A source is moved to its earliest or latest offsets, to those of a time, or to offsets in its
-own form. What these are, a connector knows; where it does not, offsets are taken as given
-(:func:`other_offsets`), if they look like the saved ones.
+A source is moved to its earliest or latest offsets, to those of a time, or to explicit offsets in
+its own form. Its connector resolves them. For a format without a connector only explicit offsets
+are possible, if they look like the saved ones (:func:`other_offsets`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from flinkish.connectors.sources import SET
 from flinkish.errors import UsageError
 from flinkish.messages.plan import Move
 
-#: The user's agreement that rows are read again.
+#: The option by which the user agrees that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"
-#: Where the position of a file source stays as it is, and its files have other paths.
+#: A file source keeps its position, but its files have other paths now.
 MOVED = "moved"
 _TIMESTAMP = "timestamp:"
 _FORMS = (
     "earliest, latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), moved (of files), "
     "or JSON"
 )
-#: The partitions that a sentence names.
+#: Maximum number of partitions that a message names.
 _SHOWN = 5
 
 
@@ -111,7 +111,7 @@ def _milliseconds(text: str) -> int:
 
 @dataclass(frozen=True)
 class NewOffsets:
-    """The offsets from which a source goes on.
+    """The offsets from which a source continues.
 
     Attributes
     ----------

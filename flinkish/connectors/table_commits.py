@@ -47,7 +47,7 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class TableReading:
-    """What a table has of a query.
+    """What a table has recorded of a query.
 
     Attributes
     ----------
@@ -58,10 +58,10 @@ class TableReading:
     newest_batch
         The newest batch of the query by which the sink skips; None if there is none.
     skips_after_rollback
-        Whether the sink goes on skipping those batches when the table was brought back to a version
+        Whether the sink still skips those batches when the table was brought back to a version
         before them (Delta keeps its transactions).
     computes_skipped
-        Whether a batch that the sink skips is computed all the same, so that its state is written
+        Whether a batch that the sink skips is computed anyway, so that its state is written
         (Iceberg: only the commit is left out).
     """
 

@@ -126,7 +126,7 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
 def judge_unknown(
     row: SourcePlan, reading: FileReading | None, options: RestoreOptions = NO_OPTIONS
 ) -> SourcePlan:
-    """Return the row of a file source whose saved position is not described: of plain checkpoints.
+    """Return the row of a file source of a plain checkpoint, which does not describe its position.
 
     The checkpoint keeps its logs as they are, so that Spark may ask for files elsewhere.
     """
@@ -235,7 +235,7 @@ def without_pattern(path: str) -> str:
 
 
 def has_pattern(path: str) -> bool:
-    """Return whether Spark takes a path for a pattern."""
+    """Return whether Spark interprets a path as a pattern."""
     return _PATTERN.search(path) is not None
 
 
@@ -247,7 +247,7 @@ def base_of(urls: Sequence[str], path: str | None) -> str | None:
     urls
         URLs of the files, with percent escapes.
     path
-        The path that was read, as the program gave it, perhaps relative; None if it is not known.
+        The path that was read, as the program gave it, perhaps relative; None if unknown.
         Then it is the directory that all files have in common.
 
     Returns

@@ -1,4 +1,4 @@
-"""Other offsets for a Kafka source (``--set-offsets``), and what they cost. Pure.
+"""``--set-offsets`` for a Kafka source: the offsets, and the rows that they cost. Pure.
 
 :func:`kafka_offsets` resolves what a broker has to resolve, and counts what is skipped and what is
 read again, by differences of offsets, so the most that there can be.
@@ -35,7 +35,7 @@ _SHOWN = 5
 def kafka_offsets(
     target: Target, reading: KafkaReading, position: Position, answer: BrokerAnswer
 ) -> NewOffsets | Unresolved:
-    """Return the offsets of a Kafka source, or why there are none.
+    """Return the offsets to which a Kafka source is moved, or why it cannot be moved.
 
     Partitions that are not named in ``offsets`` keep their saved ones. The other targets are for
     all partitions that the source reads, and for no others.
@@ -82,7 +82,7 @@ def _given(
     read: Mapping[tuple[str, int], Available],
     answer: BrokerAnswer,
 ) -> dict[tuple[str, int], int] | Unresolved:
-    """Return the named offsets, with those that the broker has to resolve."""
+    """Return explicit offsets, with -1 and -2 resolved by the broker."""
     position = position_of(offsets)
     places = {(t, n): at for t, each in (position or {}).items() for n, at in each.items()}
     if not places or not EARLIEST <= min(places.values()) <= max(places.values()) <= _LARGEST:
@@ -141,7 +141,7 @@ def _move(place: tuple[str, int], before: int | None, after: int, has: Available
     begin = 0 if has is None else has.begin
     start = begin if before is None else before
     skipped, repeated = max(0, after - start), max(0, start - after)
-    if has is not None and start > has.end:  # made again, or cut: nobody knows what was read of it
+    if has is not None and start > has.end:  # recreated or truncated: what was read is unknown
         skipped, repeated = after - has.begin, has.end - after
     return Move(*place, before, after, skipped, repeated)
 

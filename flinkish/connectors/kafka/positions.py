@@ -1,22 +1,22 @@
-"""What becomes of a Kafka source that continues from a saved position. Pure.
+"""Findings about a Kafka source that resumes from a saved position. Pure.
 
 The facts used, of Spark 3.5 to 4.3:
 
 * ``KafkaSourceProvider``: ``failOnDataLoss`` is true unless given; ``startingOffsets`` is
   ``latest`` unless given, and counts for a query without a position only.
 * ``ConsumerStrategy.assignedTopicPartitions``: a topic of ``subscribe`` or ``assign`` that the
-  broker does not have is an error, whatever ``failOnDataLoss`` says; a partition of ``assign`` that
-  a topic does not have is left out.
+  broker does not have is an error, even with ``failOnDataLoss=false``; a partition of ``assign``
+  that a topic does not have is left out.
 * ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`` finds lost data: partitions of the
   start that are not read now; an end before the start; new partitions, which are read from their
   beginning, where that is not 0. ``KafkaMicroBatchStream.reportDataLoss`` then fails, or with
   ``failOnDataLoss=false`` writes into the log. Of a partition whose end is before the start nothing
   is read, and the next batch starts at that end.
 * ``KafkaDataConsumer``: rows before the beginning of a partition fail the task, or with
-  ``failOnDataLoss=false`` it goes on at the beginning.
+  ``failOnDataLoss=false`` it continues at the beginning.
 
-Numbers of rows are differences of offsets, so the most that there can be: compaction and
-transactions leave gaps.
+Numbers of rows are differences of offsets, which is an upper bound: compaction and transactions
+leave gaps.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def judge(
     consent: Consent,
     recreated: Mapping[str, str] = _NONE,
 ) -> tuple[Finding, ...]:
-    """Return what the source meets when it continues from the position, the gravest first.
+    """Return the findings about a source that resumes from the position, the gravest first.
 
     Parameters
     ----------
     recreated
-        The topics that are known to have been made again, and how that is known.
+        The topics that are known to have been recreated, and how that is known.
     """
     if answer.topics is None:
         gone = _not_read(reading, position)
@@ -134,7 +134,7 @@ def _moved_bounds(
     has: Mapping[int, Available],
     consent: Consent,
 ) -> Iterable[Finding]:
-    """Yield what is lost where the saved offsets are not within those of the partitions."""
+    """Yield the findings for saved offsets that are outside their partitions."""
     numbers = list(partitions)
     beyond = [n for n in numbers if saved[n] > has[n].end]
     if beyond:
@@ -168,7 +168,7 @@ def _unnoticed(
     has: Mapping[int, Available],
     consent: Consent,
 ) -> Finding:
-    """Return the finding for a topic that was made again, and is as long as the position."""
+    """Return the finding for a recreated topic that has grown beyond the position."""
     rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
     text = (
         f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "
@@ -191,7 +191,7 @@ def _added(
     was_read: bool,
     consent: Consent,
 ) -> Iterable[Finding]:
-    """Yield the finding for partitions that the position does not have."""
+    """Yield the finding for partitions that are not in the position."""
     names = _listed("partition", [str(n) for n in new])
     what = f"{names} of topic {topic}" if was_read else f"topic {topic}"
     late = [n for n in new if has[n].begin > 0]
@@ -252,7 +252,7 @@ def _loss(
 
 
 def rows_waiting(position: Position, topics: Topics) -> dict[str, int]:
-    """Return the rows behind the position, by topic that the broker has.
+    """Return the number of rows after the position, by topic that the broker has.
 
     A partition that the position lacks counts from its beginning.
     """
@@ -273,19 +273,19 @@ def reset_cost(
     starting: str,
     recreated: Collection[str] = (),
 ) -> str:
-    """Return what a source that starts afresh skips or reads again, as a sentence.
+    """Return what a source that starts from scratch skips or reads again, as a sentence.
 
     What was not read is skipped too where the position says nothing of it: in partitions that are
-    new to it, and in topics that were made again.
+    new to it, and in recreated topics.
 
     Parameters
     ----------
     topics
         What the broker has; None when it was not asked.
     starting
-        Where the source starts without a position; empty when that is not known.
+        Where the source starts without a position; empty if unknown.
     recreated
-        Topics that are known to have been made again.
+        Topics that are known to have been recreated.
     """
     if not starting:
         return ""
@@ -314,7 +314,7 @@ def reset_cost(
 def _starts(
     reading: KafkaReading, topics: Topics, starting: str
 ) -> dict[tuple[str, int], int] | None:
-    """Return the first offset that is read, by partition; None where that cannot be told."""
+    """Return the first offset that is read, by partition; None if it cannot be determined."""
     places = {
         (topic, n): has
         for topic, partitions in topics.items()

@@ -1,4 +1,4 @@
-"""What a Kafka source reads, its saved position, and what a broker has of it. Pure.
+"""A Kafka source's topics, its saved position, and a broker's answer about them. Pure.
 
 A position is ``{"topic": {"partition": offset}}`` (Spark's ``KafkaSourceOffset`` and
 ``JsonUtils``); an offset is that of the next row to read. The options are those of
@@ -39,7 +39,7 @@ Topics = Mapping[str, Mapping[int, Available]]
 
 @dataclass(frozen=True)
 class BrokerAnswer:
-    """What a broker said of the topics of a source.
+    """A broker's answer about the topics of a source.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class KafkaReading:
     how, what
         The option of :data:`STRATEGIES`, and its value.
     fail_on_data_loss
-        None when it is not known.
+        None if unknown.
     """
 
     how: str
@@ -109,7 +109,7 @@ class KafkaReading:
             return None
 
     def reads(self, topic: str, partition: int) -> bool:
-        """Return whether it reads a partition that exists; True where that cannot be told."""
+        """Return whether it reads a partition that exists; True if that cannot be determined."""
         pattern, assigned = self.pattern, self._assigned()
         if pattern is not None:
             return pattern.search(topic) is not None
@@ -119,7 +119,7 @@ class KafkaReading:
 
 
 def parse_position(text: str) -> dict[str, dict[int, int]] | None:
-    """Return a saved position, sorted; None when the text is none."""
+    """Return a saved position, sorted; None if the text is not one of Kafka."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def parse_position(text: str) -> dict[str, dict[int, int]] | None:
 
 
 def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
-    """Return the position that parsed JSON is, sorted; None when it is none."""
+    """Return the position in parsed JSON, sorted; None if it is not one of Kafka."""
     if not isinstance(parsed, dict) or not parsed:
         return None
     position: dict[str, dict[int, int]] = {}

@@ -1,7 +1,7 @@
-"""What a Kafka broker has of topics, asked where no driver runs (``savepoint show --lag``).
+"""The offsets of topics from a Kafka broker, where no driver runs (``savepoint show --lag``).
 
-By the client of the extra ``kafka`` (kafka-python). No topic is made by asking for it. In a driver
-the client of Spark's own connector asks (``flinkish.driver.connectors.kafka``).
+Uses the client of the extra ``kafka`` (kafka-python), and never creates a topic. Drivers use the
+client of Spark's own connector instead (``flinkish.driver.connectors.kafka``).
 """
 
 from __future__ import annotations

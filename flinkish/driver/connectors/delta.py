@@ -129,7 +129,7 @@ class DeltaTable:
 
 
 def ask(question: SourceQuestion) -> DeltaAnswer | None:
-    """Return what the table of a source has of its position; None if its path is not known."""
+    """Return the answer of a source's table about its position; None if its path is unknown."""
     position = parse_delta_position(question.saved.offset)
     path = question.source.options.get("path")
     if position is None or path is None:

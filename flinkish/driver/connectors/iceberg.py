@@ -184,7 +184,7 @@ class IcebergTable:
 
 
 def ask(question: SourceQuestion) -> IcebergAnswer | None:
-    """Return what the table of a source has of its position; None if that is not one of Iceberg."""
+    """Return the answer of a source's table; None if the position is not one of Iceberg."""
     position = parse_iceberg_position(question.saved.offset)
     if position is None:
         return None
@@ -209,7 +209,7 @@ def open_sink(place: SinkPlace, session: Any) -> Table | None:
 
 
 def is_path(place: str) -> bool:
-    """Return whether Iceberg takes a text for a path, not for a name (``IcebergSource``). Pure."""
+    """Return whether Iceberg treats a text as a path, not as a name (``IcebergSource``). Pure."""
     return "/" in place
 
 

@@ -51,7 +51,7 @@ _NO_ID = uuid.UUID(int=0)
 
 
 def ask(question: SourceQuestion) -> KafkaAnswer:
-    """Return what the broker of a source has of the topics of the source and of its position."""
+    """Return the broker's answer about the topics of a source and of its saved position."""
     position = parse_position(question.saved.offset)
     if position is None:
         broker = BrokerAnswer(None, "the saved position is not one of Kafka")
@@ -77,7 +77,7 @@ def ask_broker(
     at_ms: int | None = None,
     timeout: float = TIMEOUT,
 ) -> BrokerAnswer:
-    """Return what the broker of a source has of the topics that it reads, or has read.
+    """Return the broker's answer about the topics that a source reads, or has read.
 
     A broker that cannot be asked is an answer too. ``at_ms`` is a time, to ask for the offsets at
     it too: milliseconds since the epoch.

@@ -1,4 +1,4 @@
-"""The sink of a query as a place: which format and location a table has, and the table opened."""
+"""Where a query writes: the format and location of its sink, and its table, opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flinkish.driver.connectors import delta, iceberg
 from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import FlinkishError, TableError
 
-#: Who opens the tables of sinks, by their format.
+#: The functions that open the tables of sinks, by their format.
 _OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
     "delta": delta.open_sink,
     "iceberg": iceberg.open_sink,

@@ -72,7 +72,7 @@ def file_sink_position(
 
 
 def _written(entry: str) -> float | None:
-    """Return when an entry of a local log was written; None if nobody can tell."""
+    """Return when an entry of a local log was written; None if unknown."""
     if not is_local(entry):
         return None
     try:

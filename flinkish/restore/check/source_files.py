@@ -28,8 +28,8 @@ from flinkish.restore.materialize.source_checkpoints import (
 )
 from flinkish.restore.recipe import SourceCheckpoint
 
-#: The most requests for the names in remote directories, of all sources of a query.
-MOST_LISTINGS = 1000
+#: Maximum number of listings of remote directories for all sources of a query.
+MAX_LISTINGS = 1000
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def missing_files(
     """Look for the input files of every file source of a saved query.
 
     Each input directory is listed once, however many files of it are in the log: on remote storage
-    one that has files of the planned batch, up to :data:`MOST_LISTINGS` of them.
+    one that has files of the planned batch, up to :data:`MAX_LISTINGS` of them.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Directories:
         self._remote = 0
 
     def lacks(self, path: str, *, needed: bool) -> bool | None:
-        """Return whether a file is gone; None if that is not known.
+        """Return whether a file is gone; None if unknown.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class Directories:
         parent, name = storage.split(path)
         if parent not in self._names:
             if not storage.is_local(parent):
-                if not needed or self._remote == MOST_LISTINGS:
+                if not needed or self._remote == MAX_LISTINGS:
                     return None
                 self._remote += 1
             self._names[parent] = self._list(parent)

@@ -64,12 +64,12 @@ def is_other_deduplication(new: NewOperator, saved: SavedOperator) -> bool:
 def convert_deduplication(
     new: NewOperator, saved: SavedOperator, base: SavedQueryFacts | None
 ) -> Conversion | None:
-    """Return how a deduplication goes on with the state of the other kind.
+    """Return how a deduplication continues with the state of the other kind.
 
     Parameters
     ----------
     base
-        The saved query that goes on, with its watermark.
+        The saved query that continues, with its watermark.
 
     Returns
     -------

@@ -4,7 +4,7 @@ Spark gives the function a batch id that belongs to one query id: when an older 
 restored or a fork started, ids that another run has used come again for other data. The *history
 batch* (``flinkish.history_batch``) is that id plus a *shift*, decided once, at the restore:
 
-* A query that keeps its id goes on with the savepoint's shift: a batch that is replayed with the
+* A query that keeps its id continues with the savepoint's shift: a batch that is replayed with the
   same input has the number that it had before.
 * Every other query gets a shift above all that were given before it. Shifts of such restores are
   the milliseconds of their moment, :data:`_ROOM` numbers each: those of two runs do not meet,
@@ -37,7 +37,7 @@ _LIMIT = 1 << 62
 
 @dataclass(frozen=True)
 class Replay:
-    """What the new checkpoint makes of the batch after the savepoint's.
+    """How the new checkpoint treats the batch after the savepoint's.
 
     Attributes
     ----------

@@ -65,9 +65,9 @@ class OperatorJudgement:
     changes
         The differences between the two states.
     evolution
-        How the rows of each store change where they have to; None where that is not known.
+        How the rows of each store change where they have to; None if unknown.
     typed
-        How the program goes on with its typed states, by the name of their column.
+        How the program continues with its typed states, by the name of their column.
     """
 
     operator: NewOperator
@@ -125,7 +125,7 @@ def judge_operator(
     partitions
         The requested number of state partitions; None for the present number.
     rules
-        How typed state goes on.
+        How typed state continues.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def _judge_taken(
 
 
 def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, StoreEvolution] | None:
-    """Return how the rows of a state change; None where that is not known."""
+    """Return how the rows of a state change; None if unknown."""
     if operator.node.kind.startswith(_NAMED_BY_USER):
         saved = {store.name: store for store in taken.state.stores}
         same_keys = all(

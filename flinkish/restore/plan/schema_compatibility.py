@@ -67,7 +67,7 @@ _KEY_PROMOTIONS: Mapping[str, frozenset[str]] = {
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _TRANSFORM = "transformWithState"
 JOIN: Final = "symmetricHashJoin"
-#: Kinds whose state evolves by the meaning that the savepoint has of it.
+#: Kinds whose state evolves by the meaning of its columns, as recorded in the savepoint.
 BY_MEANING = frozenset(
     {
         *("stateStoreSave", "sessionWindowStateStoreSaveExec", JOIN),
@@ -308,7 +308,7 @@ def _gained(store: str, part: StatePart, field: StateColumn) -> StateChange:
 
 
 def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | None]:
-    """Return what old state has of a new column, and the advice where it cannot have that."""
+    """Return what old rows have for a new column, and the advice if that is not possible."""
     if part.buffers:
         if field.initial is None:
             return (

@@ -1,9 +1,9 @@
-"""What the start of a query means for its sink and for other jobs, without a restore too. Pure.
+"""Whether a query may start, as far as its sink and other jobs are concerned. Pure.
 
-``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart`` and a query that a program
-starts later begin without one: with batch 0 in a new checkpoint, or in the checkpoint that they
-have. A sink that remembers its batches (:mod:`flinkish.restore.plan.sinks`) drops the output of
-those that it has, without a word, and a checkpoint may be one that another job has left behind.
+``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart``, and a query that a program
+starts later begin without one: with batch 0 in a new checkpoint, or in their own checkpoint. A sink
+that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of those
+that it has, and another job may have continued from the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,31 +20,29 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (
-    "if that path is another directory on its host, try again a minute after its next batch: then "
-    "that shows"
+    "if that path is another directory on its host, try again a minute after its next batch, which "
+    "proves it"
 )
 #: Seconds by which the clocks of two hosts, and that of the storage, may differ.
 _CLOCKS = 60.0
-#: Sinks that keep nothing, so that it does not matter what a query writes to them again.
+#: Sinks that keep nothing, so repeated output does not matter.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
-#: What the formats of sources begin with whose rows are made up, or not there to be read again.
+#: Prefixes of the formats of sources whose rows are generated, or cannot be read again.
 _GONE = ("memory", "rate", "socket", "textsocket")
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a query is about to begin.
+    """The start of a query, before its first batch.
 
     Attributes
     ----------
     query
         Its name.
-    stateful
-        Whether it has state.
     checkpoint
-        The checkpoint that it goes on in; None for a new one.
+        The checkpoint in which it continues; None for a new one.
     committed, planned
-        The newest batches of that checkpoint's logs; None where there is none.
+        The newest batches in that checkpoint's logs; None if there are none.
     has_place
         Whether the program gives it a ``checkpointLocation``.
     """
@@ -125,7 +123,7 @@ class Agreed:
 
 
 def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
-    """Return whether a source gives a query that starts anew what it gave to an earlier run.
+    """Return whether a query in a new checkpoint reads from a source what an earlier run has read.
 
     Parameters
     ----------
@@ -144,9 +142,9 @@ def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
     mode
         ``--sink-ahead``, as the job was first started with.
     again
-        Whether the query goes on where the job's last driver left it. Then only output may still be
-        dropped, as it may not have come past the sink's batches: it has counted on already, and is
-        not to be written all again.
+        Whether the query continues where the job's last driver left it. Then only ``accept`` still
+        applies: the query may not have passed the sink's batches yet, but must not write everything
+        again.
     """
     return mode if mode == "accept" or not again else None
 
@@ -174,7 +172,7 @@ def judge_start(
         The run of this job's name that has written the same input to the same table, or to the same
         kind of sink without batch numbers.
     stands
-        The newest run of this job's name, which ``run --resume`` goes on from.
+        The newest run of this job's name, which ``run --resume`` continues from.
     begun
         The run of this job's name that has planned its first batch of the query and committed none.
     named
@@ -294,7 +292,7 @@ def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
 
 
 def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
-    """Yield the ways to go on, without those that need an agreement."""
+    """Yield the ways to continue, without those that need an agreement."""
     if stands is not None:
         yield (
             f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "

@@ -72,7 +72,7 @@ def evolution_by_meaning(
     Returns
     -------
     dict or None
-        None where it is not known which column is which.
+        None if it is unknown which column is which.
     """
     before = {store.name: store for store in saved}
     evolutions: dict[str, StoreEvolution] = {}

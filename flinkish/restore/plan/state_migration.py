@@ -1,6 +1,6 @@
 """The work of the state-migration engine for a restored query. Pure.
 
-The engine works on a whole checkpoint: the one that ``make_checkpoint`` makes of the recipe, with
+The engine works on a whole checkpoint: the one that ``make_checkpoint`` writes for the recipe, with
 its operators under their new ordinals, and with empty state for new operators.
 """
 

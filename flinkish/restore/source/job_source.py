@@ -109,7 +109,7 @@ def open_query(
     facts
         What its driver knew of it.
     running
-        Whether it goes on in its checkpoint.
+        Whether it continues in its checkpoint.
     directory
         The working directory of its job.
 

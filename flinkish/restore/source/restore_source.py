@@ -34,7 +34,7 @@ class RestorableQuery:
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Whether its state is canonical: it must be written for a backend before Spark can load it.
     canonical: bool = False
-    #: Whether its job goes on with the checkpoint, and would end at a later batch.
+    #: Whether its job continues with the checkpoint, and would end at a later batch.
     live: bool = False
     #: What is wrong with the batch that its checkpoint has planned, which is therefore left out.
     planned_fault: str = ""
@@ -51,7 +51,7 @@ class RestoreSource:
     is_savepoint
         Whether they come from a savepoint.
     spark_version
-        The Spark that wrote the savepoint, None if it is not known.
+        The Spark that wrote the savepoint, None if unknown.
     left_out
         The queries of the job that the savepoint does not have.
     complete
