@@ -1,9 +1,9 @@
 """Restore decisions: what each starting query takes from the savepoint. Pure.
 
 Queries are planned one after the other, in the order in which the program starts them. Operators
-are matched by their ids (:mod:`.matching`), sources by what they read (:mod:`.positions`). A query
-continues with the logs of the saved query of its name; if there is none, with the logs of the one
-that gives most of its state.
+are matched by their ids (:mod:`.operator_matching`), sources by what they read
+(:mod:`.source_matching`). A query continues with the logs of the saved query of its name; if there
+is none, with the logs of the one that gives most of its state.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from flinkish.errors import Incompatible
 from flinkish.messages.plan import Verdict
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
-from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
+from flinkish.restore.plan.operator_matching import match_operators
+from flinkish.restore.plan.source_matching import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
 from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
@@ -37,7 +37,7 @@ class QueryPlan:
     operators
         None if they could not be read: all of the base's state is then taken unchanged.
     positions
-        See :class:`~flinkish.restore.plan.positions.SourceMatches`.
+        See :class:`~flinkish.restore.plan.source_matching.SourceMatches`.
     directories
         The directories of the sources in the new checkpoint.
     notes
@@ -101,8 +101,8 @@ def plan_query(
     Incompatible
         The program's operators cannot be read although the savepoint's have ids.
     Incompatible, ConsentNeeded, UsageError
-        As :func:`~flinkish.restore.plan.matching.match_operators`,
-        :func:`~flinkish.restore.plan.positions.match_sources` and ``check_inputs``.
+        As :func:`~flinkish.restore.plan.operator_matching.match_operators`,
+        :func:`~flinkish.restore.plan.source_matching.match_sources` and ``check_inputs``.
     """
     own = next((q for q in saved if q.key in (new.name, None) and q.key not in started), None)
     if new.operators is None:

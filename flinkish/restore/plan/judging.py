@@ -16,7 +16,7 @@ from flinkish.restore.plan.deduplications import (
     convert_deduplication,
     is_other_deduplication,
 )
-from flinkish.restore.plan.matching import same_kind
+from flinkish.restore.plan.operator_matching import same_kind
 from flinkish.restore.plan.schema_compatibility import (
     BY_MEANING,
     JOIN,

@@ -9,7 +9,7 @@ from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import NonRestoredState
 from flinkish.messages.plan import RestorePlan, Verdict
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.matching import named_operators
+from flinkish.restore.plan.operator_matching import named_operators
 from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 

@@ -31,21 +31,21 @@ from flinkish.restore.plan.history import (
 )
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.left_out import check_left_out
-from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.non_restored_state import (
     NOTHING_TAKEN,
     NonRestored,
     Taken,
     find_non_restored,
 )
+from flinkish.restore.plan.operator_matching import check_uid_map
 from flinkish.restore.plan.pins import pin_rows
-from flinkish.restore.plan.positions import reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
+from flinkish.restore.plan.source_matching import reset_entries
 from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of

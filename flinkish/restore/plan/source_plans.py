@@ -1,7 +1,7 @@
 """The verdict for each source of a restore, one row for each, for people and for decisions. Pure.
 
-:mod:`.positions` decides which saved position a source takes. This module judges the match: whether
-the source still reads what the position was taken in, and whether Spark can continue from it.
+:mod:`.source_matching` decides which saved position a source takes. This module judges the match:
+whether the source still reads what the position belongs to, and whether Spark can continue from it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flinkish.connectors.registry import source_connector
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
 from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, kind_of, reset_flag
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
-from flinkish.restore.plan.positions import SourceMatches
+from flinkish.restore.plan.source_matching import SourceMatches
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
@@ -40,7 +40,7 @@ def source_plans(
     own
         The saved query that continues as ``new``, or None.
     matches
-        The decisions of :func:`~flinkish.restore.plan.positions.match_sources`.
+        The decisions of :func:`~flinkish.restore.plan.source_matching.match_sources`.
     """
     sources = new.sources or ()
     paired = matches.matched

@@ -79,7 +79,7 @@ def match_sources(
         The saved query that continues as ``new``, or None.
     taken
         The saved operator by new ordinal
-        (:class:`~flinkish.restore.plan.matching.OperatorMatches`).
+        (:class:`~flinkish.restore.plan.operator_matching.OperatorMatches`).
     reset
         Names of sources that start without their saved position (:func:`reset_entries`).
 
