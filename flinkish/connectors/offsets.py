@@ -140,12 +140,8 @@ class NewOffsets:
     def missing_consents(self, saved: str, *, lost: bool, repeated: bool) -> tuple[str, ...]:
         """Return the options that agree to what this costs and were not given.
 
-        Parameters
-        ----------
-        saved
-            The saved line of the offset log.
-        lost, repeated
-            Whether the user agrees that rows are skipped, and read again.
+        ``saved`` is the line of the offset log. ``lost`` and ``repeated`` say whether the user
+        agrees that rows are skipped, and read again.
         """
         unknown = not self.known and self.offset != saved
         flags = [ACCEPT_LOST_ROWS] if (self.skipped or unknown) and not lost else []
@@ -181,12 +177,7 @@ class Unresolved:
 def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresolved:
     """Return the offsets of a source of another kind: as given, if they look like the saved ones.
 
-    Parameters
-    ----------
-    saved
-        The saved line of the offset log.
-    kind
-        ``file``, ``rate`` ...
+    ``saved`` is the line of the offset log, ``kind`` the format (``file``, ``rate`` ...).
     """
     if target.how == MOVED:
         text = f"has no files that could have been moved: it is a {kind} source"

@@ -42,16 +42,7 @@ def judge_files(
 ) -> SourcePlan:
     """Return the row of a file source, with the consequences for its files.
 
-    Parameters
-    ----------
-    row
-        Its row by what it reads.
-    reading
-        Where its files are.
-    target
-        Where the user moves it to, if that is ``moved``.
-    options
-        What the user agrees to.
+    ``target`` is the user's, if it is ``moved``.
     """
     placed = _placed(row, reading, target)
     if placed.new is None or placed.blocks or placed.verdict == "reset":
@@ -242,18 +233,9 @@ def has_pattern(path: str) -> bool:
 def base_of(urls: Sequence[str], path: str | None) -> str | None:
     """Return the directory from which files were read, as their URLs have it.
 
-    Parameters
-    ----------
-    urls
-        URLs of the files, with percent escapes.
-    path
-        The path that was read, as the program gave it, perhaps relative; None if unknown.
-        Then it is the directory that all files have in common.
-
-    Returns
-    -------
-    str or None
-        None if there are no files.
+    ``urls`` are those of the files, with percent escapes; without files the result is None.
+    ``path`` is the path that was read, as the program gave it, perhaps relative. If it is unknown
+    (None), the result is the directory that all files have in common.
     """
     if not urls:
         return None

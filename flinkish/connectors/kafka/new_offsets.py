@@ -40,12 +40,7 @@ def kafka_offsets(
     Partitions that are not named in ``offsets`` keep their saved ones. The other targets are for
     all partitions that the source reads, and for no others.
 
-    Parameters
-    ----------
-    position
-        The saved one.
-    answer
-        What the broker has, and of a time the offsets at it.
+    ``answer`` includes the offsets at the time of ``target``, if it has one.
     """
     topics = answer.topics
     has = {

@@ -47,10 +47,7 @@ def judge(
 ) -> tuple[Finding, ...]:
     """Return the findings about a source that resumes from the position, the gravest first.
 
-    Parameters
-    ----------
-    recreated
-        The topics that are known to have been recreated, and how that is known.
+    ``recreated`` are the topics that are known to have been recreated, with the evidence.
     """
     if answer.topics is None:
         gone = _not_read(reading, position)
@@ -278,14 +275,9 @@ def reset_cost(
     What was not read is skipped too where the position says nothing of it: in partitions that are
     new to it, and in recreated topics.
 
-    Parameters
-    ----------
-    topics
-        What the broker has; None when it was not asked.
-    starting
-        Where the source starts without a position; empty if unknown.
-    recreated
-        Topics that are known to have been recreated.
+    ``topics`` are the broker's, None if it was not asked. ``starting`` is where the source starts
+    without a position, empty if unknown. ``recreated`` are the topics that are known to have been
+    recreated.
     """
     if not starting:
         return ""

@@ -147,11 +147,7 @@ def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
 def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
     """Return what a source reads, by its options, or without them by its signature.
 
-    Parameters
-    ----------
-    options
-        Those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; none when they are
-        not known.
+    ``options`` are those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; empty if unknown.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     how, _, what = signature.partition("[")[2].removesuffix("]").partition("=")

@@ -80,7 +80,7 @@ class SparkTransferer:
                 # Py4J's and Spark's errors have no common base class. The wave is repeated below.
                 if self._mode == "true":
                     raise _refused(error) from error
-                log(f"the driver copies the savepoint's files: the executors could not: {error}")
+                log(f"the executors could not copy the savepoint's files, the driver does: {error}")
                 iterator = chain(wave, iterator)
                 distributed = False
                 break

@@ -42,32 +42,12 @@ def file_reading(
 ) -> FileReading | None:
     """Return where the files of a saved position are.
 
-    Parameters
-    ----------
-    origin
-        The saved query's files.
-    saved
-        The position; its directory and its line are used, what it says of its offset is not.
-    path, url
-        The path that the program reads, and the URL of its part before any pattern.
-    options
-        The source's options, by their names in lower case.
-    archive
-        The URL of the directory to which the source moves files that it has read.
-    unlisted
-        The directory that the savepoint names for that, if it is another one.
-    gone_on
-        The newest batch of another run of the query, if it is later than the savepoint's.
-
-    Returns
-    -------
-    FileReading or None
-        None if the position is not one of a file source.
-
-    Raises
-    ------
-    Corrupt
-        A log is missing or damaged.
+    Returns None if the position is not one of a file source; raises Corrupt if a log is missing or
+    damaged. Of ``saved`` only the directory and the line of the offset log are used. ``url`` is
+    that of the part of ``path`` before any pattern; ``options`` have their names in lower case.
+    ``archive`` is the URL of the directory to which the source moves files that it has read,
+    ``unlisted`` the one that the savepoint names instead, if it is another. ``gone_on`` is the
+    newest batch of another run of the query, if it is later than the savepoint's.
     """
     logs = read_logs(origin)
     planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
@@ -123,10 +103,8 @@ class _Place:
     def files(self, *, deep: bool, above: str = "") -> dict[str, FileEntry] | None:
         """Return the files that Spark finds; None where they are not known.
 
-        Parameters
-        ----------
-        above
-            A directory that has such files by their whole path. The names are as if they were here.
+        ``above`` is a directory that has such files by their whole path; the names are then as if
+        they were here.
         """
         begins = f"{above}{_path_of(self.url)}" if above else self.url
         try:

@@ -92,17 +92,7 @@ def missing_files(
     Each input directory is listed once, however many files of it are in the log: on remote storage
     one that has files of the planned batch, up to :data:`MAX_LISTINGS` of them.
 
-    Parameters
-    ----------
-    origin
-        The saved query's files.
-    sources
-        Its sources, if they are known, for their directories.
-
-    Raises
-    ------
-    Corrupt
-        A log is missing or damaged.
+    Raises Corrupt if a log is missing or damaged.
     """
     logs = read_logs(origin)
     after = (
@@ -162,10 +152,7 @@ class Directories:
     def lacks(self, path: str, *, needed: bool) -> bool | None:
         """Return whether a file is gone; None if unknown.
 
-        Parameters
-        ----------
-        needed
-            Whether a remote directory is listed for it: each is a request.
+        ``needed`` says whether a remote directory is listed for it, which takes a request.
         """
         parent, name = storage.split(path)
         if parent not in self._names:

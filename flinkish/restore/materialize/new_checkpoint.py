@@ -75,15 +75,10 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
 
     ``target`` must not exist or must be an empty directory; its parents are created.
 
-    Raises
-    ------
-    StorageError
-        The target exists or cannot be written.
-    Corrupt
-        A file of an origin is missing or damaged.
-    Incompatible
-        The parts of the recipe do not fit together: the state settings differ, sources of an offset
-        log cannot be renamed, or state cannot be raised to another version.
+    Raises StorageError if the target exists or cannot be written, Corrupt if a file of an origin is
+    missing or damaged, and Incompatible if the parts of the recipe do not fit together: the state
+    settings differ, sources of an offset log cannot be renamed, or state cannot be raised to
+    another version.
     """
     final = storage.locate(target)
     check_free(final)

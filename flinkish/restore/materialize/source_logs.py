@@ -77,21 +77,9 @@ def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, int, by
 def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) -> SourceFiles:
     """Return the files among ``names`` that make up the position ``offset``.
 
-    Parameters
-    ----------
-    names
-        The files of the source, relative to its directory.
-    offset
-        Its line in the offset log, ``-`` when it had no position.
-    read
-        Returns the content of a file.
-
-    Raises
-    ------
-    FileNotFoundError
-        An entry of a file source's log that the position needs is missing.
-    CheckpointFormatError
-        A compacted log is damaged.
+    ``names`` are relative to the source's directory; ``offset`` is its line in the offset log,
+    ``-`` without a position; ``read`` returns the content of a file. Raises FileNotFoundError if an
+    entry that the position needs is missing, and CheckpointFormatError for a damaged compacted log.
     """
     limit = log_offset(offset)
     if limit is None and offset == NO_OFFSET and names:
@@ -116,10 +104,7 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
 def with_moved_files(data: bytes, name: str, move: tuple[str, str]) -> bytes:
     """Return an entry of a file source's log with the paths of files that were moved.
 
-    Parameters
-    ----------
-    move
-        The URLs of the old and the new directory.
+    ``move`` has the URLs of the old and the new directory.
     """
     old, new = move
     head, entries = _parsed(data, name)

@@ -46,12 +46,8 @@ def restore_plan(
 ) -> RestorePlan:
     """Return the plan of a whole restore.
 
-    Parameters
-    ----------
-    left
-        The parts of the savepoint that no query takes.
-    executors
-        The verdicts that the state-migration engine can carry out.
+    ``left`` are the parts of the savepoint that no query takes, ``executors`` the verdicts that the
+    state-migration engine can carry out.
     """
     plan = RestorePlan(
         queries=tuple(_query(query) for query in queries),
@@ -110,12 +106,8 @@ def compare_with_expected(
 ) -> Incompatible | None:
     """Return the refusal when a query's plan differs from the plan the user has seen, or None.
 
-    Parameters
-    ----------
-    found
-        The current plan of the query ``name``.
-    expected
-        The saved plan (``check -o``) of all queries; None allows any plan.
+    ``plan`` is the current one of the query ``name``, ``expected`` the saved one (``check -o``) of
+    all queries; None allows any plan.
     """
     if expected is None:
         return None

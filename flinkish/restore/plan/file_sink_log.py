@@ -49,12 +49,7 @@ class MissingEntries:
 def missing_entries(names: Iterable[str], next_batch: int, interval: int) -> MissingEntries:
     """Return the entries that a log needs before ``next_batch`` is written.
 
-    Parameters
-    ----------
-    names
-        The names in the log's directory.
-    interval
-        The compact interval of this log.
+    ``names`` are those in the log's directory, ``interval`` is the compaction interval of this log.
     """
     names = list(names)
     batches = sorted(batch for name in names if (batch := batch_of(name)) is not None)

@@ -79,18 +79,9 @@ def decide_history(
 ) -> HistoryPlan:
     """Decide the shift of a restored query.
 
-    Parameters
-    ----------
-    saved
-        The savepoint's shift.
-    saved_batch
-        The savepoint's committed batch of this query.
-    identity
-        Whether it keeps the savepoint's query id.
-    runs
-        All other jobs that ever ran this query id.
-    now_ms
-        Milliseconds since 1970.
+    ``saved`` is the savepoint's shift, ``saved_batch`` its committed batch of this query,
+    ``identity`` whether the query keeps the savepoint's query id. ``runs`` are all other jobs that
+    ever ran this query id. ``now_ms`` is in milliseconds since the epoch.
     """
     reason = "" if identity.keep else identity.reason
     if not reason and replay.planned and not replay.again:

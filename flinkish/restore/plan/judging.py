@@ -116,21 +116,9 @@ def judge_operator(
 ) -> OperatorJudgement:
     """Return the verdict for the state of ``operator``.
 
-    Parameters
-    ----------
-    taken
-        The saved operator it is matched with, None when there is none.
-    base
-        The saved query whose logs continue.
-    partitions
-        The requested number of state partitions; None for the present number.
-    rules
-        How typed state continues.
-
-    Raises
-    ------
-    Corrupt
-        The snapshot of a serializer of typed state is damaged.
+    ``taken`` is the saved operator with which it is matched, ``base`` the saved query whose logs
+    continue. ``partitions`` is the requested number of state partitions, None for the present one.
+    Raises Corrupt if the snapshot of a serializer of typed state is damaged.
     """
     if taken is None:
         return OperatorJudgement(
@@ -285,10 +273,8 @@ def refuse(
 ) -> Incompatible | None:
     """Return the refusal of plans that cannot be executed, or None.
 
-    Parameters
-    ----------
-    executors
-        The verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can be executed.
+    ``executors`` are the verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can
+    be executed.
     """
     stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:
@@ -313,10 +299,7 @@ def ask(
 ) -> ConsentNeeded | None:
     """Return the refusal of plans that need consent, or None.
 
-    Parameters
-    ----------
-    accept_partial
-        Names of the operators whose old keys or rows may lack a part of the answer.
+    ``accept_partial`` names the operators whose old keys or rows may lack a part of the answer.
     """
     asked = [
         plan

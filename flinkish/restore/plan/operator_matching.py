@@ -48,23 +48,11 @@ def match_operators(
 ) -> OperatorMatches:
     """Find the state of every operator of ``new``.
 
-    Parameters
-    ----------
-    saved
-        All queries of the savepoint.
-    own
-        The saved query that continues as ``new``: of the same name, or that of a plain checkpoint.
-        None if there is none.
-    uid_map
-        New uid -> old uid or operator id.
-
-    Raises
-    ------
-    Incompatible
-        Two operators take the same state, or a checkpoint without ids does not have the program's
-        operators.
-    UsageError
-        ``uid_map`` is ambiguous, or given for a checkpoint without ids.
+    ``saved`` are all queries of the savepoint; ``own`` is the one that continues as ``new`` (of the
+    same name, or that of a plain checkpoint), if any. ``uid_map`` maps a new uid to an old uid or
+    operator id. Raises Incompatible if two operators take the same state, or a checkpoint without
+    ids does not have the program's operators; UsageError if ``uid_map`` is ambiguous, or given for
+    a checkpoint without ids.
     """
     operators = new.operators or ()
     if own is not None and own.operators and not _has_ids(own):
@@ -108,10 +96,7 @@ class _Index:
 
         The name is a uid, else any operator id, else ``QUERY/`` and one of these or an ordinal.
 
-        Raises
-        ------
-        UsageError
-            Several operators have the name, and nothing says which one is meant.
+        Raises UsageError if the name fits several operators.
         """
         matches = named_operators(self._own, old) or named_operators(self._others, old)
         if len(matches) > 1:

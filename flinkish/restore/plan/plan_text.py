@@ -50,10 +50,7 @@ def of_query(query: str, text: str, count: int) -> str:
 def plan_lines(plan: RestorePlan, *, table: bool = True) -> list[str]:
     """Return the plan as lines of text.
 
-    Parameters
-    ----------
-    table
-        Whether to include the table, before the other lines.
+    With ``table``, the table comes before the other lines.
     """
     rows, count = plan_rows(plan), len(plan.queries)
     lines = aligned(HEAD, rows) if table and rows else []

@@ -28,21 +28,12 @@ def recipe_for(
 ) -> Recipe:
     """Return the recipe that carries out ``plan``, which must have a base.
 
-    Parameters
-    ----------
-    origins
-        The files of every saved query.
-    empty
-        The empty state of each operator, by ordinal, for operators without saved state.
-    rebase_to
-        The committed batch of the checkpoint, see :class:`~flinkish.restore.plan.sinks.SinkPlan`.
-    rewritten
-        Whether the engine rewrites that checkpoint, and writes new schemas itself.
-    offsets
-        The positions that replace saved ones, by the entry of the source.
-    moves
-        The file sources whose files lie elsewhere than they read, by entry, and how the paths in
-        their logs change, if they do.
+    ``origins`` are the files of every saved query. ``empty`` has the empty state of operators
+    without saved state, by ordinal. ``rebase_to`` is the committed batch of the checkpoint, see
+    :class:`~flinkish.restore.plan.sinks.SinkPlan`. ``rewritten`` says that the engine rewrites that
+    checkpoint, and writes new schemas itself. ``offsets`` are the positions that replace saved
+    ones, by the entry of the source. ``moves`` are the file sources whose files were moved, by
+    entry, with the change of the paths in their logs, if any.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]

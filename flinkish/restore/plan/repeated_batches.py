@@ -37,16 +37,9 @@ def judge_repeats(
 ) -> Check | None:
     """Return what is written to an at-least-once sink again; None for another sink.
 
-    Parameters
-    ----------
-    format, saved_format
-        The format of its sink, and that of the savepoint's query if it is known.
-    batch
-        The savepoint's committed batch.
-    runs
-        The jobs that ran the query id of the savepoint, or went back to a batch of it.
-    planned
-        Whether the new checkpoint has a planned batch, which is replayed.
+    ``batch`` is the savepoint's committed batch. ``runs`` are the jobs that ran the query id of the
+    savepoint, or went back to a batch of it. ``planned`` says that the new checkpoint has a planned
+    batch, which is replayed.
     """
     sink = sink_connector(format)
     if not sink.repeats_batches:

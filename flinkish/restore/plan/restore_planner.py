@@ -83,10 +83,7 @@ class RestoreEnvironment(Protocol):
     ) -> Sequence[Check]:
         """Return the checks for missing input files of the restored batch.
 
-        Parameters
-        ----------
-        moved
-            The entries of the sources whose files were moved, and are there.
+        ``moved`` are the entries of the sources whose files were moved, and exist.
         """
 
     def source(
@@ -147,15 +144,8 @@ class RestorePlanner:
     def plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
         """Plan one starting query; an obstacle becomes the plan's ``refusal``.
 
-        Parameters
-        ----------
-        empty
-            The empty state of each operator, by ordinal, for operators without saved state.
-
-        Raises
-        ------
-        UsageError
-            ``--uid-map``, ``--reset-source`` or ``--set-offsets`` does not say what is meant.
+        ``empty`` has the empty state of operators without saved state, by ordinal. Raises
+        UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong.
         """
         sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
         restore = replace(self._plan(new, empty), writes=sink)
@@ -401,10 +391,8 @@ class RestorePlanner:
     def restore_plan(self, *, complete: bool) -> RestorePlan:
         """Return the plan so far.
 
-        Parameters
-        ----------
-        complete
-            Whether the program has started all its queries, so that non-restored state counts.
+        ``complete`` says that the program has started all its queries, so that non-restored state
+        counts.
         """
         left = self._left_behind() if complete else NonRestored()
         plan = restore_plan(self.queries, left, self.options, self.settings.executors)

@@ -91,23 +91,14 @@ def compare_states(
 ) -> tuple[StateChange, ...]:
     """Return all relevant differences; none when the state can be taken unchanged.
 
-    Parameters
-    ----------
-    kind
-        Spark's name of the operator, the same on both sides.
-    saved, new
-        The stores (or column families) with their schemas; one without a schema is not compared.
-    saved_meaning
-        None if the savepoint does not have it.
-    schema_by_version
-        Whether the state's format keeps its schemas by version, so that Spark cannot write the
-        schema anew.
-    nulls_known
-        Whether the saved schemas say which columns may be null. From 4.3 on Spark marks all columns
-        as nullable (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except
-        for queries that an older Spark started.
-    rows_by_time
-        Whether the state's format keeps rows by the time of the column that has a watermark.
+    ``kind`` is Spark's name of the operator, the same on both sides. ``saved`` and ``new`` are the
+    stores (or column families); one without a schema is not compared. ``saved_meaning`` is None if
+    the savepoint does not have it. ``schema_by_version``: the state's format keeps its schemas by
+    version, so that Spark cannot write the schema anew. ``nulls_known``: the saved schemas say
+    which columns may be null; Spark 4.3 and later mark all columns as nullable
+    (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except for queries that
+    an older Spark started. ``rows_by_time``: the state's format keeps rows by the time of the
+    column that has a watermark.
     """
     changes = list(_traits(kind, saved_meaning, new_meaning))
     before, after = {s.name: s for s in saved}, {s.name: s for s in new}

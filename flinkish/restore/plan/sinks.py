@@ -186,10 +186,7 @@ def judge_sink(
 ) -> SinkPlan:
     """Compare the batches of a sink with the batch that a query continues from. Pure.
 
-    Parameters
-    ----------
-    mode
-        ``--sink-ahead``: what to do with a sink that is ahead.
+    ``mode`` is the user's choice for a sink that is ahead (``--sink-ahead``).
     """
     newest, saved = position.newest_batch, query.saved_batch
     where = f"the {position.format} sink {position.path}"

@@ -35,12 +35,7 @@ def source_plans(
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
 
-    Parameters
-    ----------
-    own
-        The saved query that continues as ``new``, or None.
-    matches
-        The decisions of :func:`~flinkish.restore.plan.source_matching.match_sources`.
+    ``own`` is the saved query that continues as ``new``, if any.
     """
     sources = new.sources or ()
     paired = matches.matched
@@ -76,12 +71,8 @@ def rows_in_place(
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each changed source of a query that continues in its own checkpoint.
 
-    Parameters
-    ----------
-    saved
-        The positions there, one for each source of ``new``.
-    answers
-        What is known of the sources that have changed, by their entry.
+    ``saved`` are the positions there, one for each source of ``new``. ``answers`` are those about
+    the sources that have changed, by their entry.
     """
     facts = SourceFacts(answers=answers)
     return tuple(

@@ -125,10 +125,7 @@ class Agreed:
 def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
     """Return whether a query in a new checkpoint reads from a source what an earlier run has read.
 
-    Parameters
-    ----------
-    options
-        Those that matter to a restore.
+    ``options`` are those that matter for a restore.
     """
     kind = kind_of(signature)
     return not kind.startswith(_GONE) and source_connector(signature).is_read_again(options)
@@ -137,14 +134,9 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
 def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
     """Return what the user's choice for sinks that are ahead means for one query.
 
-    Parameters
-    ----------
-    mode
-        ``--sink-ahead``, as the job was first started with.
-    again
-        Whether the query continues where the job's last driver left it. Then only ``accept`` still
-        applies: the query may not have passed the sink's batches yet, but must not write everything
-        again.
+    ``mode`` is ``--sink-ahead`` when the job was first started. ``again`` says that the query
+    continues where the job's last driver left it. Then only ``accept`` still applies: the query may
+    not have passed the sink's batches yet, but must not write everything again.
     """
     return mode if mode == "accept" or not again else None
 
@@ -162,28 +154,14 @@ def judge_start(
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start where it is about to.
 
-    Parameters
-    ----------
-    position
-        The newest batch of the sink; None for one that records none.
-    ahead
-        The run that has gone on with this query in another checkpoint, if there is one.
-    written
-        The run of this job's name that has written the same input to the same table, or to the same
-        kind of sink without batch numbers.
-    stands
-        The newest run of this job's name, which ``run --resume`` continues from.
-    begun
-        The run of this job's name that has planned its first batch of the query and committed none.
-    named
-        Whether the user has named the job: runs of a program's name may be of several jobs.
-    mode
-        ``--sink-ahead``.
-
-    Returns
-    -------
-    ConsentNeeded or Agreed or None
-        The refusal, or what was agreed to; None where nothing is asked.
+    ``position`` is the newest batch of the sink; None if it records none. ``ahead`` is the run that
+    has continued this query in another checkpoint, if any. ``written`` is the run of this job's
+    name that has written the same input to the same table, or to the same kind of sink without
+    batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
+    continues. ``begun`` is the run of this job's name that has planned its first batch of the query
+    and committed none. ``named`` says that the user has named the job: runs under a program's name
+    may be of several jobs. Returns the refusal, or the choice that permits the start; None if
+    nothing stands against it.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
@@ -281,10 +259,8 @@ def _twice(written: EarlierRun) -> str:
 def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
     """Return a refusal whose hint also names the command that takes the options in it.
 
-    Parameters
-    ----------
-    location
-        The checkpoint or savepoint that was to be resumed by a command without these options.
+    ``location`` is the checkpoint or savepoint that was to be resumed by a command without these
+    options.
     """
     command = f"flinkish run -s {quoted(location)}"
     refusal.hint = f"{refusal.hint} (options of {command}, with the program)"
@@ -341,15 +317,9 @@ def judge_writers(
 ) -> SinkPlan | None:
     """Return the plan for a sink that a query of another job writes to, or None.
 
-    Parameters
-    ----------
-    place
-        The sink's place, as writers have theirs.
-    writers
-        Queries of other jobs that have not ended.
-    same_job
-        The jobs that have not ended and run the query that is restored: a table has several
-        writers, but the rows of one input once.
+    ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs that have
+    not ended. ``same_job`` are the jobs that have not ended and run the query that is restored: a
+    table may have several writers, but each input may be written once only.
     """
     for each in writers:
         if each.place != place or (each.is_table and each.job_id not in same_job):

@@ -83,10 +83,7 @@ def columns_of(
 ) -> StateColumns | None:
     """Return the columns of a store's key or value; None where its schema is not known.
 
-    Parameters
-    ----------
-    meaning
-        The program's names; None where they are not to be used.
+    ``meaning`` has the program's names; None if they must not be used.
     """
     schema = store.key_schema if is_key else store.value_schema
     if schema is None:

@@ -49,16 +49,9 @@ def rewrite_of(
 ) -> StateRewrite | None:
     """Return the rewrite that a plan needs; None when it needs none.
 
-    Parameters
-    ----------
-    partitions
-        The requested number of state partitions, None for the savepoint's.
-    fit
-        The rewrite for the Spark that will run.
-    canonical
-        Whether the savepoint's state is canonical.
-    settings
-        The session's values of the pinned settings; they determine the backend of canonical state.
+    ``partitions`` is the requested number of state partitions, None for the savepoint's. ``fit`` is
+    the rewrite for the Spark that will run. ``settings`` are the session's values of the pinned
+    settings; they determine the backend of ``canonical`` state.
     """
     plans = plan.operators or ()
     evolved = {

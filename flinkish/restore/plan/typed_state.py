@@ -177,10 +177,7 @@ def with_recodes(
 ) -> dict[str, StoreEvolution]:
     """Return the evolution of an operator's stores with what its typed states need.
 
-    Parameters
-    ----------
-    evolution
-        That of the stores whose columns change.
+    ``evolution`` is that of the stores whose columns change.
     """
     result = dict(evolution)
     for store in operator.node.stores:

@@ -73,18 +73,10 @@ class RestoreSource:
 def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSource:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
 
-    Parameters
-    ----------
-    verify
-        The level at which the files of a savepoint are checked now, one of
-        :data:`~flinkish.messages.restore_options.VERIFY_LEVELS`. None: only when they are read.
-
-    Raises
-    ------
-    SavepointNotFound
-        The path is none of them.
-    Corrupt, UnsupportedFormat, StorageError
-        It cannot be read.
+    ``verify`` is the level at which the files of a savepoint are checked now, one of
+    :data:`~flinkish.messages.restore_options.VERIFY_LEVELS`; None checks them only when they are
+    read. Raises SavepointNotFound if the path is none of them, and Corrupt, UnsupportedFormat or
+    StorageError if it cannot be read.
     """
     try:
         savepoint = open_savepoint(path)
@@ -205,9 +197,6 @@ def adopt_cuts(path: str) -> dict[str | None, Cut]:
 
     ``path`` is one checkpoint (the key is None) or a directory of several, one for each query name.
 
-    Raises
-    ------
-    SavepointNotFound
-        ``path`` is neither. Errors of ``read_whole_cut`` are passed on.
+    Raises SavepointNotFound if ``path`` is neither, and the errors of ``read_whole_cut``.
     """
     return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}

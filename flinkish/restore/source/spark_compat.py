@@ -51,15 +51,9 @@ def fit_query(
     Spark rejects an offset log that pins a value that it does not know, even if the query has no
     operator that uses the setting. So the format of joins is taken from the log.
 
-    Parameters
-    ----------
-    needed
-        The rewrites that the version matrix requires for any query of the savepoint: operators of
-        several queries may come together in one query, whose state has one format.
-    spark
-        (major, minor) of the Spark that will run.
-    named
-        Its version, for messages.
+    ``needed`` are the rewrites that the version matrix requires for any query of the savepoint,
+    because operators of several queries may be merged into one, whose state has one format.
+    ``spark`` is (major, minor) of the Spark that will run, ``named`` its version for messages.
     """
     formats = {}
     old_join = pinned(query.pins, PIN_JOIN_FORMAT)
