@@ -86,7 +86,7 @@ def known_runs(
     Parameters
     ----------
     sinks
-        The formats of the sinks by query id; None where it is not known.
+        The formats of the sinks by query id; None if unknown.
     """
     return {
         query_id: (

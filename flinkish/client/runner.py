@@ -226,16 +226,16 @@ class ProgramRunner:
             drop_output=drop_output,
         )
 
-    def _origin(self, given: Location | Job) -> tuple[JobRecord | None, str | None]:
+    def _origin(self, start: Location | Job) -> tuple[JobRecord | None, str | None]:
         """Return the job that is meant, or the location of the savepoint."""
-        if isinstance(given, Job):
-            return given.refresh().record, None
-        origin = find_origin(self._context, given) if isinstance(given, str) else location_of(given)
+        if isinstance(start, Job):
+            return start.refresh().record, None
+        origin = find_origin(self._context, start) if isinstance(start, str) else location_of(start)
         return (None, origin) if isinstance(origin, str) else (origin, None)
 
-    def _with(self, given: Mapping[str, str | None]) -> Context:
+    def _with(self, options: Mapping[str, str | None]) -> Context:
         """Return the context with the settings of one call; its registry is this client's."""
-        flags = {**self._options, **{k: v for k, v in given.items() if v is not None}}
+        flags = {**self._options, **{k: v for k, v in options.items() if v is not None}}
         return self._context.with_config(Config.load(flags=flags))
 
 

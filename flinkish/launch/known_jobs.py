@@ -139,9 +139,9 @@ def runs_under_other_ids(
     alongside the query. Only runs whose sink is written again are included: their rows count for
     the query. The job ``but`` does not count.
     """
-    known = registry.find_query(query_id)
-    names = {query.name for _, query in known}
-    jobs = {job.job_id for job, _ in known}
+    of_query = registry.find_query(query_id)
+    names = {query.name for _, query in of_query}
+    jobs = {job.job_id for job, _ in of_query}
     saved = {each.path: each.job_id for each in registry.savepoints(include_disposed=True)}
     since: dict[str, tuple[int, int]] = {}
     for job in registry.jobs():

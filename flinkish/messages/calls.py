@@ -96,7 +96,7 @@ class JobOrigin:
     Attributes
     ----------
     running
-        Whether it goes on while the plan is made: the plan is that of its end now.
+        Whether it continues while the plan is made: the plan is that of its end now.
     working_directory
         Where relative paths of its program start.
     queries

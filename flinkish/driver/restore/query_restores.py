@@ -27,11 +27,11 @@ from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.non_restored_state import (
     NonRestored,
 )
-from flinkish.restore.plan.positions import check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
+from flinkish.restore.plan.source_matching import check_reset
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job

@@ -148,8 +148,10 @@ class Rehearsal:
                 log(f"copying the state again, because the job has continued: {error.message}")
                 self.planner = self._read()
             else:
-                known = {} if planned is None else task_properties(planned, typed_states_of(plan))
-                return recipe.batch_id, known
+                properties = (
+                    {} if planned is None else task_properties(planned, typed_states_of(plan))
+                )
+                return recipe.batch_id, properties
         raise AssertionError  # the last attempt returns or raises
 
 

@@ -225,8 +225,8 @@ class RestoreGate:
             if watch.is_at_start and not watch.is_released:
                 watch.end()
         every = [query.jsq for query in self._queries()]
-        told = [spark_jvm.is_told_to_end(jsq) for jsq in every]
-        others = [jsq for jsq, is_told in zip(every, told, strict=True) if not is_told]
+        are_ending = [spark_jvm.is_told_to_end(jsq) for jsq in every]
+        others = [jsq for jsq, is_ending in zip(every, are_ending, strict=True) if not is_ending]
         for jsq in others:
             threading.Thread(target=jsq.stop, name="flinkish-stop", daemon=True).start()
         deadline = time.monotonic() + _END_GRACE

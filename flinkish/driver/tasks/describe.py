@@ -103,9 +103,9 @@ class Description:
                     begun_batch=run.begun_batch,
                     since=run.since,
                 )
-                for run in known
+                for run in runs_of_id
             ]
-            for query_id, known in question.runs.items()
+            for query_id, runs_of_id in question.runs.items()
         }
 
         def known_runs(query_id: str, *, other_id: bool = False) -> list[OtherRun]:

@@ -75,15 +75,10 @@ def make_checkpoint(recipe: Recipe, target: str) -> None:
 
     ``target`` must not exist or must be an empty directory; its parents are created.
 
-    Raises
-    ------
-    StorageError
-        The target exists or cannot be written.
-    Corrupt
-        A file of an origin is missing or damaged.
-    Incompatible
-        The parts of the recipe do not fit together: the state settings differ, sources of an offset
-        log cannot be renamed, or state cannot be raised to another version.
+    Raises StorageError if the target exists or cannot be written, Corrupt if a file of an origin is
+    missing or damaged, and Incompatible if the parts of the recipe do not fit together: the state
+    settings differ, sources of an offset log cannot be renamed, or state cannot be raised to
+    another version.
     """
     final = storage.locate(target)
     check_free(final)
@@ -344,9 +339,9 @@ class _Assembly:
             if isinstance(state, TakenState):
                 origin = self._recipe.origins[state.origin]
                 shift = self._batch - origin.batch_id
-                known = self._logs[state.origin].commit.state_ids
-                if state.ordinal in known:
-                    state_ids[ordinal] = known[state.ordinal]
+                ids_of_origin = self._logs[state.origin].commit.state_ids
+                if state.ordinal in ids_of_origin:
+                    state_ids[ordinal] = ids_of_origin[state.ordinal]
                 for file in _moved_state(
                     origin,
                     state.ordinal,

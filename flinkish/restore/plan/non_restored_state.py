@@ -9,7 +9,7 @@ from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import NonRestoredState
 from flinkish.messages.plan import RestorePlan, Verdict
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.matching import named_operators
+from flinkish.restore.plan.operator_matching import named_operators
 from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 
@@ -126,10 +126,7 @@ NOTHING_TAKEN = Taken()
 def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
     """Return what the queries of earlier drivers took, by their recorded plans.
 
-    Parameters
-    ----------
-    plans
-        The plan of each query; None where its newest run was not restored.
+    ``plans`` has None for a query whose newest run was not restored.
     """
     whole: set[QueryKey] = set()
     operators: set[tuple[QueryKey, int]] = set()
@@ -160,10 +157,7 @@ def find_non_restored(
     A query from which nothing is taken counts as a whole. Of another query its operators count and,
     if the savepoint describes them, its sources.
 
-    Parameters
-    ----------
-    before
-        What the job's earlier drivers took.
+    ``before`` is what the job's earlier drivers took.
     """
     saved = [query for query in saved if query.key not in before.queries]
     operators = set(before.operators)

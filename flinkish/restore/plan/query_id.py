@@ -76,14 +76,8 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
     has continued beyond this savepoint, the same pair would stand for other data, and such a sink
     would take the new job's batches for repetitions. The query then needs a new id.
 
-    Parameters
-    ----------
-    batch_id
-        The savepoint's committed batch of this query.
-    runs
-        All other jobs that ever ran this query id.
-    fork
-        ``--fork``.
+    ``batch_id`` is the savepoint's committed batch of this query; ``runs`` are all other jobs that
+    ever ran this query id.
     """
     running = next((run for run in runs if not run.state.is_final), None)
     if fork:
