@@ -37,6 +37,7 @@ from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
 from flinkish.restore.plan.history import HistoryPlan
+from flinkish.restore.plan.non_restored_state import taken_before
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import PlanningSettings
@@ -169,6 +170,23 @@ def planner_of(
     **options: Any,
 ) -> RestorePlanner:
     return RestorePlanner(offers(*saved), RestoreOptions(**options), facts or Facts(), settings)
+
+
+def test_a_plain_checkpoint_is_continued_once_also_by_a_job_that_is_started_again() -> None:
+    first = planner_of(saved_query(key=None))
+    begun = first.restore_plan_of(first.plan(starting(name="q"), {}))
+    for planner in (
+        first,
+        RestorePlanner(
+            offers(saved_query(key=None)),
+            RestoreOptions(),
+            Facts(),
+            before=taken_before({"q": begun}),
+        ),
+    ):
+        other = planner.plan(starting(name="other"), {})
+        assert other.plan is not None
+        assert other.plan.base is None, "it would skip what only the first has read"
 
 
 def test_everything_is_as_it_was() -> None:
