@@ -155,9 +155,7 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
         begun = [row for row in plan.queries if row.from_batch is not None]
         whole |= {row.origin for row in begun if row.name not in read}
         continued |= {row.origin for row in begun if row.origin in (row.name, None)}
-    return Taken(
-        frozenset(whole), frozenset(operators), frozenset(sources), frozenset(continued)
-    )
+    return Taken(frozenset(whole), frozenset(operators), frozenset(sources), frozenset(continued))
 
 
 def find_non_restored(
