@@ -33,6 +33,7 @@ from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.restore.plan.document import with_earlier
 
 #: Seconds that a query is held if the program neither starts the rest nor waits for anything.
 _HOLD_LIMIT = 30.0
@@ -199,7 +200,9 @@ class RestoreGate:
         queries = self._queries()
         if notes and queries and self._restorer is not None:
             queries[-1].notes = (*queries[-1].notes, *notes)
-            queries[-1].plan = self._restorer.restore_plan()
+            # A driver that was started again plans only what was not restored before.
+            earlier = [query.plan for query in queries if query.plan is not None]
+            queries[-1].plan = with_earlier(self._restorer.restore_plan(), earlier)
 
     def close(self) -> None:
         """End the held queries and all watches when the job ends."""

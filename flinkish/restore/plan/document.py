@@ -75,6 +75,21 @@ def _concluded(plan: RestorePlan, verdicts: Iterable[PlanVerdict]) -> RestorePla
     return replace(plan, verdict=verdict, exit_code=EXIT_CODES[verdict])
 
 
+def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePlan:
+    """Return the plan of all queries that a driver restored, with the rows of those before it.
+
+    ``earlier`` are the recorded plans of the job's queries.
+    """
+    names = {row.name for row in plan.queries}
+    parts = [replace(plan, complete=False)]
+    for each in sorted(earlier, key=lambda each: not each.complete):  # one of all goes first
+        others = {row.name for row in each.queries}
+        if others and others.isdisjoint(names):
+            names |= others
+            parts.append(replace(each, complete=False))
+    return replace(merged(parts) or plan, complete=plan.complete)
+
+
 def with_checks(plan: RestorePlan, checks: Sequence[Check]) -> RestorePlan:
     """Return the plan with checks of the whole restore (versions, formats) put first."""
     words = {RestoreOutcome.REFUSED: INCOMPATIBLE, RestoreOutcome.CONSENT: CONSENT}

@@ -155,6 +155,7 @@ class RestorePlanner:
     def _plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
         options, settings = self.options, self.settings
         started: set[QueryKey] = {p.base.key for p in self.query_plans() if p.base and p.own}
+        started |= self.before.continued
         try:
             plan = plan_query(
                 new,
