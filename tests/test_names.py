@@ -57,6 +57,7 @@ COVERED_BY = {
     "cli/options/retention": "cli/commands/test_savepoint_all",
     "cli/output/connectors_text": "cli/commands/test_compat",
     "cli/output/driver_log": "cli/options/test_program",
+    "cli/output/exports_text": "cli/commands/test_export",
     "cli/output/jobs_text": "cli/commands/test_list",
     "cli/output/printer": "cli/test_usage",
     "cli/output/progress": "cli/test_lifecycle",

@@ -20,14 +20,15 @@ from flinkish.connectors.registry import sink_connector
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
-from flinkish.launch.known_jobs import other_run
 from flinkish.messages.calls import Exported, ExportTask, JobOrigin
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import KeptQueryId
+from flinkish.registry.jobs import JobState
 from flinkish.restore.check.file_sinks import file_sink_position, keeps_log
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.history import saved_shift
 from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery, plan_unchanged
+from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.sinks import SinkMode, SinkPosition
 from flinkish.restore.source.job_source import open_job
 from flinkish.restore.source.restore_source import (
@@ -130,7 +131,7 @@ def build_unchanged(
         runs = question.runs.get(offer.query_id, ())
         plans[name] = plan_unchanged(
             offer,
-            [other_run(run) for run in runs if run.since is None],
+            [OtherRun.of(run, JobState(run.state)) for run in runs if run.since is None],
             _sink_position(offer),
             fork=spec.options.fork,
             mode=cast("SinkMode | None", spec.options.sink_ahead),

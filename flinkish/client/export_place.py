@@ -165,7 +165,7 @@ def _newest(checkpoint: str) -> int:
 
 def _is_at(location: str, path: str) -> bool:
     try:
-        found = storage.locate(location)
+        place = storage.locate(location)
     except StorageError:  # one that only Spark can read
         return False
-    return storage.is_local(found) and os.path.realpath(found) == path
+    return storage.is_local(place) and os.path.realpath(place) == path

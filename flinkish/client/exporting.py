@@ -165,18 +165,18 @@ def export(
         else in_place_of(str(replaces), context.registry)
     )
     with built(place):
-        made = (
+        checkpoints = (
             build_unchanged(context, spec, origin, place, query)
             if launch is None
             else build_planned(context, launch, spec, origin, place, query)
         )
-        checkpoints = tuple(_checkpoint(place, each) for each in made.queries)
-        replaced = place.publish([each.directory for each in made.queries])
+        exported = tuple(_checkpoint(place, each) for each in checkpoints.queries)
+        replaced = place.publish([each.directory for each in checkpoints.queries])
     return ExportResult(
-        checkpoints,
-        made.spark_version,
-        made.new_queries,
-        made.warnings,
+        exported,
+        checkpoints.spark_version,
+        checkpoints.new_queries,
+        checkpoints.warnings,
         replaced,
     )
 

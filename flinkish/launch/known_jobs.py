@@ -17,7 +17,6 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.resumed_runs import newest_run
-from flinkish.restore.plan.query_id import OtherRun
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
@@ -46,17 +45,6 @@ def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...
         for claim in claims
         for query in (queries.get((claim.job.job_id, claim.query)),)
         if not (job := by_id[claim.job.job_id]).state.is_final
-    )
-
-
-def other_run(run: KnownRun) -> OtherRun:
-    """Return a run as the planner of a restore sees it."""
-    return OtherRun(
-        job_id=run.job_id,
-        state=JobState(run.state),
-        last_batch=run.last_batch,
-        begun_batch=run.begun_batch,
-        since=run.since,
     )
 
 

@@ -94,25 +94,25 @@ def export(call: Call, **options: Any) -> int:
     also be a plain checkpoint, or a job that has ended. DIR appears when all checkpoints are
     made. Exit codes 4 and 5 as for check.
     """
-    given = ExportOptions(**options)
-    with call.session(given.settings()) as session, driver_output(call.out):
-        words = given.program.arguments
-        names = given.leading
+    parsed = ExportOptions(**options)
+    with call.session(parsed.settings()) as session, driver_output(call.out):
+        words = parsed.program.arguments
+        names = parsed.leading
         if len(words) < len(names):
             raise UsageError(f"no {names[len(words)]} was specified", hint=_USAGE)
         places = dict(zip(names, words, strict=False))
-        program = named_by(words[len(names) :], given.program)
+        program = named_by(words[len(names) :], parsed.program)
         origin = find_origin(session, places["SAVEPOINT"]) if "SAVEPOINT" in places else None
         result = exporting.export(
             session,
             program if program.application or program.module else None,
-            origin if isinstance(origin, str) else given.savepoint,
+            origin if isinstance(origin, str) else parsed.savepoint,
             places.get("DIR"),
-            given.restore,
+            parsed.restore,
             job=origin if isinstance(origin, JobRecord) else None,
-            parallelism=given.parallelism,
-            query=given.query,
-            replaces=given.replaces,
+            parallelism=parsed.parallelism,
+            query=parsed.query,
+            replaces=parsed.replaces,
         )
     exports_text.show(call.out, result)
     return 0

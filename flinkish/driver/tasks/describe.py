@@ -31,12 +31,12 @@ from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed, run_program
 from flinkish.driver.tasks.answering import write_answer
 from flinkish.errors import FlinkishError
-from flinkish.launch.known_jobs import other_run
 from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
 from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.coverage import require_uids
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
+from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
@@ -96,7 +96,8 @@ class Description:
         Raises SavepointNotFound or another error of :func:`offers_here`, or UsageError.
         """
         runs = {
-            query_id: [other_run(run) for run in known] for query_id, known in question.runs.items()
+            query_id: [OtherRun.of(run, JobState(run.state)) for run in known]
+            for query_id, known in question.runs.items()
         }
 
         def known_runs(query_id: str, *, other_id: bool = False) -> list[OtherRun]:
