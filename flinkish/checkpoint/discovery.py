@@ -125,3 +125,8 @@ def last_written(root: str) -> float:
             except FileNotFoundError:
                 continue
     return newest
+
+
+def directory_name(name: str) -> str:
+    """Return the name of the directory for a query's checkpoint. Pure."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"

@@ -87,15 +87,22 @@ def plan_start(
     return new, planner.plan(new, empty_states(planned) if planned is not None else {})
 
 
-def make_restored(session: Any, recipe: Recipe, rewrite: StateRewrite | None, target: str) -> None:
+def make_restored(
+    session: Any,
+    recipe: Recipe,
+    rewrite: StateRewrite | None,
+    target: str,
+    *,
+    location: str | None = None,
+) -> None:
     """Create the checkpoint ``target``, with its state rewritten where the plan asks for that.
 
-    Raises an error of ``make_checkpoint`` or ``make_rewritten``.
+    For ``location``, and for errors, see ``make_checkpoint`` and ``make_rewritten``.
     """
     if rewrite is None:
-        make_checkpoint(recipe, target)
+        make_checkpoint(recipe, target, location=location)
     else:
-        make_rewritten(session, recipe, rewrite, target)
+        make_rewritten(session, recipe, rewrite, target, location=location)
 
 
 def settings_of(spec: RestoreSpec, planning: Planning) -> PlanningSettings:

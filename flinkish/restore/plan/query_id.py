@@ -8,6 +8,7 @@ from typing import Protocol
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.errors import StorageError
+from flinkish.messages.calls import KnownRun
 
 
 class RunState(Protocol):
@@ -48,6 +49,11 @@ class OtherRun:
     last_batch: int | None
     begun_batch: int | None = None
     since: int | None = None
+
+    @staticmethod
+    def of(run: KnownRun, state: RunState) -> OtherRun:
+        """Return a run as a client tells it to a driver; ``state`` is the one that it names."""
+        return OtherRun(run.job_id, state, run.last_batch, run.begun_batch, run.since)
 
 
 @dataclass(frozen=True)
