@@ -225,16 +225,16 @@ class NoCommittedBatch(WrongState):
 
 
 class GivenUp(WrongState):
-    """A driver has given up a request whose job did not come so far in time; the job goes on.
+    """A driver gave up a request, because its job was not ready for it in time; the job continues.
 
-    It is not :class:`WaitTimeout`: the request has failed, and nothing of it goes on.
+    It is not :class:`WaitTimeout`: the request has failed, and is not carried out any more.
     """
 
     id = "given-up"
 
 
 class WaitTimeout(FlinkishError):
-    """A client has stopped waiting; what it waited for goes on."""
+    """A client has stopped waiting; the work that it waited for continues."""
 
     code, id = 14, "timeout"
 
@@ -331,7 +331,7 @@ def with_job(hint: str, job_id: str) -> str:
     # The first part passes over what quoted() has made.
     pattern = r"""((?<!\w)'(?:[^']|'"'"')*'|(?<!\w)\$'(?:[^'\\]|\\.)*')|"""
     pattern += r"(\bflinkish (?:[a-z][a-z-]* ){1,2})JOB(?=$|[\s;,.)])"
-    return re.sub(pattern, lambda found: found[1] or f"{found[2]}{job_id}", hint)
+    return re.sub(pattern, lambda match: match[1] or f"{match[2]}{job_id}", hint)
 
 
 def quoted(word: str) -> str:

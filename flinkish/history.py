@@ -14,7 +14,7 @@ def history_batch(batch_id: int) -> int:
     To be called in a ``foreachBatch`` function with the batch id that Spark gives it. Spark's own
     ids come again when an older savepoint is restored, or a fork started. This number grows from
     batch to batch and from restore to restore, and is the same when Spark replays a batch with
-    exactly the same input, after a crash or when a stopped job goes on. So it fits Delta's
+    exactly the same input, after a crash or when a stopped job continues. So it fits Delta's
     ``txnVersion``, or a column by which rows are replaced. It is less than 2**63.
 
     Parameters

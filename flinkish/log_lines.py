@@ -47,7 +47,7 @@ _HEADS = tuple(
         rf"(?P<iso>\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\S*\s+(?:\[[^\]]*\]\s+)?{_WORD}",
     )
 )
-#: Lines without a time that have a level all the same.
+#: Lines without a time that have a level anyway.
 _OWN_LEVEL = (
     ("Traceback (most recent call last):", LogLevel.ERROR),
     ("Exception in thread ", LogLevel.ERROR),

@@ -103,13 +103,13 @@ def table(
     optional
         Columns that may be left out when that is not enough, the first one first.
     """
-    shown = [head, *([visible(cell) for cell in row] for row in rows)]
-    natural = [max(width_of(row[i]) for row in shown) for i in range(len(head))]
+    cells_of_rows = [head, *([visible(cell) for cell in row] for row in rows)]
+    natural = [max(width_of(row[i]) for row in cells_of_rows) for i in range(len(head))]
     widths = dict(enumerate(natural))
     if width is not None:
         widths = _fitted(natural, width, flexible or {}, optional)
     lines = []
-    for row in shown:
+    for row in cells_of_rows:
         cells = []
         for i, room in widths.items():
             cell = row[i] if room >= natural[i] else shortened(row[i], room)

@@ -31,7 +31,7 @@ from tests.support.guides.transcripts import Comparison
 from tests.support.servers.jars import spark_jars
 
 #: Blocks that other tests read: programs, and configuration without commands.
-OTHERS = ("python", "json", "toml")
+OTHERS = ("python", "json", "toml", "text")
 BLOCKS = [block for page in PAGES for block in blocks(page) if block.language in WITH_COMMANDS]
 A, B = "a" * 32, "b" * 32
 

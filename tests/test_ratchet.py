@@ -18,12 +18,12 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 540,
+    "modules": 547,
     "modules above 350 lines": 38,
     "modules above 500 lines": 4,
-    "docstrings, lines in a thousand": 196,
+    "docstrings, lines in a thousand": 192,
     "pairs of dataclasses that share fields": 35,
-    "local names that name an act": 185,
+    "local names that name an act": 25,
 }
 #: Two dataclasses that share as many field names are probably one thing.
 SHARED = 5

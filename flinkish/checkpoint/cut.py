@@ -371,16 +371,16 @@ class _Reader:
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:
             ids = {n + 1: entry.state_ids.get(ordinal, ()) for n, entry in commits.items()}
-            found = read_operator(
+            operator = read_operator(
                 self.root,
                 ordinal,
                 version=self.batch + 1,
                 pins=offsets.pins,
                 state_ids=ids if state_ids else None,
             )
-            if found is None:
+            if operator is None:
                 continue
-            state, files = found
+            state, files = operator
             self.files.extend(files)
             operators.append(state)
         return tuple(operators)

@@ -20,8 +20,8 @@ from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
-    "copy it back from a backup; if there is none, write one with a new id, with which its sinks "
-    'treat it as another query: {"id":"<a new UUID>"}'
+    'copy it back from a backup; without one, write {"id":"<a new UUID>"}: with a new id, the '
+    "query's sinks treat it as another query"
 )
 
 
@@ -47,7 +47,7 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
         savepoints = sum(name.startswith("savepoint-") for name in below)
         if savepoints:
             raise SavepointNotFound(
-                f"{path} is not a savepoint, but contains some: {savepoints}",
+                f"{path} is not a savepoint, but a directory of savepoints (it has {savepoints})",
                 hint=f"name one of them; see: flinkish savepoint list {quoted_path(path)}",
                 path=path,
             )
@@ -63,8 +63,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 def is_checkpoint(location: str) -> bool:
     """Return whether a directory looks like a Spark query's checkpoint.
 
-    One that Spark has only just begun, with nothing but ``metadata``, does not. Raises Corrupt if
-    it is a checkpoint without the file ``metadata`` or the directory ``offsets``.
+    One that Spark has only just created does not: it has nothing but ``metadata``. Raises Corrupt
+    if it is a checkpoint without the file ``metadata`` or the directory ``offsets``.
     """
     listing = storage.list_directory(location)
     there = _PARTS.intersection(listing.directories)
@@ -125,3 +125,8 @@ def last_written(root: str) -> float:
             except FileNotFoundError:
                 continue
     return newest
+
+
+def directory_name(name: str) -> str:
+    """Return the name of the directory for a query's checkpoint. Pure."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"

@@ -308,7 +308,7 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
         if sidecar in store.listing.files:
             yield _listed(store.prefix + sidecar, store.listing.files[sidecar])
     shared: dict[str, fs.Listing] = {}
-    given: set[str] = set()
+    yielded: set[str] = set()
     for archive in chain.archives:
         for file in _shared_files(os.path.join(path, archive)):
             reference = file.path
@@ -319,8 +319,8 @@ def _store_files(store: _Store, partition: int, choose: _Chooser) -> Iterator[Li
                 if not chain.exact:
                     continue  # the archive may be of an abandoned attempt: ids are unknown
                 raise FileNotFoundError(2, "not listed", os.path.join(path, reference))
-            if reference not in given:
-                given.add(reference)
+            if reference not in yielded:
+                yielded.add(reference)
                 listed = _listed(store.prefix + reference, shared[folder].files[name])
                 if listed.size != file.size:
                     raise Corrupt(

@@ -40,8 +40,8 @@ from flinkish.errors import Corrupt, FlinkishError
 _WHOLE_LOG = 1 << 18
 #: The number of damaged files that an error names.
 _NAMED = 3
-#: The most batches that are tried for one that is whole.
-MOST_BATCHES = 100
+#: Maximum number of batches that are tried, to find a whole one.
+MAX_BATCHES = 100
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def damaged_files(
                 reason = checksum_fault(f"{beside}/{path}", size, _blocks(location))
         return None if reason is None else DamagedFile(path, reason)
 
-    for found in storage.in_flight(root, look, files):
-        if found is not None:
-            yield found
+    for damaged in storage.in_flight(root, look, files):
+        if damaged is not None:
+            yield damaged
 
 
 def _source_fault(location: str, size: int, *, strict: bool) -> str | None:
@@ -114,10 +114,10 @@ def _blocks(location: str) -> Iterator[bytes]:
 def _sidecar_of_another(path: str, size: int) -> bool:
     """Return whether Hadoop's checksum file, of 512 bytes a checksum, is for another size."""
     try:
-        found = os.stat(checksum_file_of(path)).st_size
+        size_on_disk = os.stat(checksum_file_of(path)).st_size
     except OSError:
         return False
-    return found != size_of_checksum_file(size)
+    return size_on_disk != size_of_checksum_file(size)
 
 
 def damage_error(root: str, batch: int, damaged: Sequence[DamagedFile]) -> Corrupt:
@@ -158,7 +158,7 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
     """
     if cut.planned_batch is None or cut.checkpoint_format != 1:
         return ()
-    known = {file.path for file in cut.files.entries()}
+    in_cut = {file.path for file in cut.files.entries()}
     files: dict[str, int] = {}
     try:
         for operator in cut.operators:
@@ -172,7 +172,7 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
             if planned is None or planned[0].partitions != operator.partitions:
                 return ()
             files |= {file.path: file.size for file in planned[1].entries()}
-        new = [(path, size) for path, size in files.items() if path not in known]
+        new = [(path, size) for path, size in files.items() if path not in in_cut]
         if any(damaged_files(cut.root, new, cut.pins, cut.offsets)):
             return ()
     except (FileNotFoundError, FlinkishError):
@@ -195,14 +195,14 @@ class WholeBatch:
 def newest_whole_batch(root: str) -> WholeBatch:
     """Return the newest committed batch whose files are whole, and why newer ones are not.
 
-    At most :data:`MOST_BATCHES` are tried.
+    At most :data:`MAX_BATCHES` are tried.
 
     Raises NoCommittedBatch, and StorageError or UnsupportedFormat if the checkpoint cannot be read.
     """
     root = storage.locate(root)
     committed = committed_batches(root)
     skipped: list[FlinkishError] = []
-    for batch in committed[: -MOST_BATCHES - 1 : -1]:
+    for batch in committed[: -MAX_BATCHES - 1 : -1]:
         try:
             read_whole_cut(root, batch)
         except (Corrupt, FilesVanished) as error:

@@ -74,11 +74,11 @@ def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[
             raise click.BadParameter("the value is empty", ctx=ctx, param=parameter)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` with the known word nearest to ``word``; empty without one."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known), n=1)
+    near = get_close_matches(word, list(words), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

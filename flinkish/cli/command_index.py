@@ -50,6 +50,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "rehearse",
         "Run a program for a few batches on a copy of the state.",
     ),
+    "export": CommandEntry(
+        "flinkish.cli.commands.export",
+        "export",
+        "Make plain Spark checkpoints of a savepoint.",
+    ),
     "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge failed jobs."),
     "restart": CommandEntry(
         "flinkish.cli.commands.restart", "restart", "Restart a job that has ended."

@@ -92,9 +92,9 @@ def render(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     """Return ``text`` with every table updated; ValueError if a table's markers are missing."""
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-        before, found, rest = text.partition(begin)
+        before, begins, rest = text.partition(begin)
         _, found_end, after = rest.partition(end)
-        if not found or not found_end:
+        if not begins or not found_end:
             raise ValueError(f"no place for the table: {begin.strip()} ... {end}")
         text = f"{before}{begin}{table()}{end}{after}"
     return text

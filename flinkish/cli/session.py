@@ -50,10 +50,10 @@ class Session(Context):
                 "(HOME, XDG_STATE_HOME and registry.url determine its location)"
             )
 
-    def document(self, shown: Mapping[str, Any]) -> None:
+    def document(self, fields: Mapping[str, Any]) -> None:
         """Write a JSON document, which says so when there is no registry."""
         absent = self.absent_registry
-        self.out.document(shown if absent is None else {**shown, "absent_registry": absent})
+        self.out.document(fields if absent is None else {**fields, "absent_registry": absent})
 
     def __enter__(self) -> Session:
         return self

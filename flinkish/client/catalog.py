@@ -162,13 +162,13 @@ def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
         entries += readable
         failed += errors
     registry = context.writable_registry
-    known = {key for record in registry.savepoints() for key in place_keys(record.path)}
+    recorded = {key for record in registry.savepoints() for key in place_keys(record.path)}
     new = []
     for entry in entries:
         keys = place_keys(entry.path)
-        if known.isdisjoint(keys):
+        if recorded.isdisjoint(keys):
             registry.add_savepoint(_record(entry))
-            known |= keys
+            recorded |= keys
             new.append(entry.path)
     return Imported(tuple(entries), tuple(new), tuple(failed))
 

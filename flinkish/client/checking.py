@@ -205,14 +205,23 @@ def launch_and_restore(
         options,
         context.config,
         parallelism=asked_partitions(launch),
-        checkpoints=None if job is None else job.checkpoint_dir or job.job_id,
+        checkpoints=checkpoints_of(job),
     )
     if spec is None:
-        raise UsageError(
-            "no savepoint was specified",
-            hint="name it before the program, or with -s PATH",
-        )
+        raise no_savepoint()
     return launch, spec
+
+
+def checkpoints_of(job: JobRecord | None) -> str | None:
+    """Return what stands for a savepoint of a job; None without a job."""
+    return None if job is None else job.checkpoint_dir or job.job_id
+
+
+def no_savepoint() -> UsageError:
+    """Return the error for a command that needs a savepoint."""
+    return UsageError(
+        "no savepoint was specified", hint="name it before the program, or with -s PATH"
+    )
 
 
 def check_launch(

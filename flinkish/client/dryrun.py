@@ -18,7 +18,7 @@ from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
 from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 
 
 def check_restore(
@@ -58,11 +58,8 @@ def check_restore(
         text = f"all {files} files of the savepoint exist"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
     gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
-    own = None if job is None else job.job_id
-    sinks = {offer.query_id: sink_format(offer.query.sink) for offer in offers.by_key.values()}
-    runs, writers = known_runs(registry, sinks, own), known_writers(registry, own)
     described = ask_driver(
-        DescribeTask(RestoreQuestion(spec, runs, job, writers)),
+        DescribeTask(restore_question(registry, spec, offers, job)),
         replace(launch, restore=spec),
         installation,
         answer=Described,
@@ -73,6 +70,17 @@ def check_restore(
     assert described.plan is not None  # it was requested
     plan = with_checks(described.plan, [*checks, gate.check])
     return replace(plan, savepoint=spec.path, version=gate.versions)
+
+
+def restore_question(
+    registry: Registry, spec: RestoreSpec, offers: RestoreSource, job: JobOrigin | None
+) -> RestoreQuestion:
+    """Return the question for the plan of a restore, with what the registry knows of it."""
+    own = None if job is None else job.job_id
+    sinks = {offer.query_id: sink_format(offer.query.sink) for offer in offers.by_key.values()}
+    return RestoreQuestion(
+        spec, known_runs(registry, sinks, own), job, known_writers(registry, own)
+    )
 
 
 def known_runs(
@@ -86,7 +94,7 @@ def known_runs(
     Parameters
     ----------
     sinks
-        The formats of the sinks by query id; None where it is not known.
+        The formats of the sinks by query id; None if unknown.
     """
     return {
         query_id: (

@@ -65,10 +65,10 @@ def find_troubles(
     expected : collection of str
         Names of jobs that must run.
     """
-    known = {job.job_id for job in jobs}
+    listed = {job.job_id for job in jobs}
     running = {job.name for job in jobs if not job.state.is_final}
     return Troubles(
-        tuple(job for job in unacknowledged(context, pattern) if job.job_id not in known),
+        tuple(job for job in unacknowledged(context, pattern) if job.job_id not in listed),
         tuple(sorted(set(expected) - running)),
     )
 

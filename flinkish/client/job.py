@@ -72,7 +72,7 @@ class Job:
     def wait(
         self, timeout: float | None = None, *, until: str = "ended", query: str | None = None
     ) -> Job:
-        """Wait until it has finished, or has come so far.
+        """Wait until it has finished, or has reached a goal.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""One job in full: what the registry has of it."""
+"""One job in full, as the registry has recorded it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class JobDescription:
 
 
 def describe_job(registry: Registry, job: JobRecord) -> JobDescription:
-    """Return all that a registry has of a job.
+    """Return everything that a registry has recorded about a job.
 
     Parameters
     ----------

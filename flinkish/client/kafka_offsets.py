@@ -19,7 +19,7 @@ class PartitionOffset:
     entry
         The source's line in the offset log.
     source
-        Its uid, or what it reads; None when that is not known.
+        Its uid, or what it reads; None if unknown.
     offset
         The row to read next; None for a partition that the savepoint does not know.
     begin, end
@@ -90,8 +90,8 @@ def with_lag(offsets: Sequence[PartitionOffset], topics: Topics) -> tuple[Partit
 
     A new partition of a topic is read from its beginning.
     """
-    found = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]
-    return tuple(sorted([*found, *_new(offsets, topics)], key=_order))
+    saved = [_lag_of(each, topics.get(each.topic, {}).get(each.partition)) for each in offsets]
+    return tuple(sorted([*saved, *_new(offsets, topics)], key=_order))
 
 
 def _order(each: PartitionOffset) -> tuple[int, str, int]:
@@ -111,12 +111,12 @@ def _lag_of(saved: PartitionOffset, has: Available | None) -> PartitionOffset:
 
 
 def _new(offsets: Sequence[PartitionOffset], topics: Topics) -> Iterator[PartitionOffset]:
-    known = {(each.entry, each.topic, each.partition) for each in offsets}
+    saved = {(each.entry, each.topic, each.partition) for each in offsets}
     for entry, source, topic in sorted(
         {(each.entry, each.source, each.topic) for each in offsets}, key=lambda each: each[::2]
     ):
         for number, has in topics.get(topic, {}).items():
-            if (entry, topic, number) not in known:
+            if (entry, topic, number) not in saved:
                 yield PartitionOffset(
                     entry,
                     source,

@@ -1,4 +1,4 @@
-"""Take a savepoint of a job, stop it, cancel it: each from the decision to the outcome."""
+"""Take a savepoint of a job, stop it, or cancel it; each function returns the outcome."""
 
 from __future__ import annotations
 
@@ -26,15 +26,7 @@ if TYPE_CHECKING:
 
 
 def job_to_save(context: Context, reference: str, target: str | None) -> JobRecord:
-    """Return the job that ``savepoint REFERENCE TARGET`` is about.
-
-    Raises
-    ------
-    UsageError
-        The two are the other way round.
-    JobNotFound, AmbiguousJob
-        No job, or several, match.
-    """
+    """Return the job of ``savepoint REFERENCE TARGET``; UsageError if the two are swapped."""
     try:
         return context.find_job(reference)
     except (JobNotFound, UsageError):
@@ -112,7 +104,7 @@ def save_job(
             hint="omit --batch",
         )
     if dry_run:
-        return _would(job, RequestKind.SAVEPOINT, directory)
+        return _dry_run(job, RequestKind.SAVEPOINT, directory)
     seconds = context.timeout(timeout)
     context.reporter.note(f"Triggering savepoint for job {job.job_id}.")
     request = requests.submit(
@@ -139,11 +131,11 @@ def stop(
 ) -> Outcome:
     """Stop a job with a savepoint and wait until it has ended; see :func:`save_job`.
 
-    With ``drain`` it emits first what waits for the watermark.
+    With ``drain`` the job first emits the rows that wait for the watermark.
     """
     directory = requests.savepoint_target(context, target, job)
     if dry_run:
-        return _would(job, RequestKind.STOP, directory)
+        return _dry_run(job, RequestKind.STOP, directory)
     seconds = context.timeout(timeout)
     doing = "Draining" if drain else "Suspending"
     context.reporter.note(f'{doing} job "{job.job_id}" with a {format_.upper()} savepoint.')
@@ -169,10 +161,10 @@ def cancel(
     """Cancel a job without a savepoint and wait until it has ended; see :func:`save_job`.
 
     A driver that does not answer is ended by signals. With ``acknowledge`` the failure of a job
-    that has failed is acknowledged; cancelling it is an error all the same.
+    that has failed is acknowledged; cancelling it is still an error.
     """
     if dry_run:
-        return _would(job, RequestKind.CANCEL, None)
+        return _dry_run(job, RequestKind.CANCEL, None)
     seconds = context.timeout(timeout)
     context.reporter.note(f"Cancelling job {job.job_id}.")
     if acknowledge and job.state is JobState.FAILED and context.registry.acknowledge([job.job_id]):
@@ -194,7 +186,7 @@ def cancel_with_savepoint(
     """Take a savepoint, then cancel the job; as :func:`stop`, but the job becomes CANCELED."""
     directory = requests.savepoint_target(context, target, job)
     if dry_run:
-        return _would(job, RequestKind.CANCEL, directory)
+        return _dry_run(job, RequestKind.CANCEL, directory)
     seconds = context.timeout(timeout)
     context.reporter.note(f"Cancelling job {job.job_id} with a savepoint.")
     request = requests.submit(context, job, RequestKind.CANCEL, directory, format_=format_)
@@ -224,7 +216,7 @@ def _answered(
     timeout: float,
     wait: Callable[[Context, Request, float], Request] = requests.wait_result,
 ) -> Request:
-    """Wait for a request's result; who interrupts the wait learns that the work continues."""
+    """Wait for a request's result; a user who interrupts it is told that the work continues."""
     with interruptible(
         f"stopped waiting; the {request.kind.value} of job {request.job_id} continues",
         f"flinkish request wait {request.request_id}",
@@ -268,14 +260,8 @@ def _ended(context: Context, request: Request, timeout: float) -> Outcome:
     return reported(context.reporter, Outcome.of(completed, job))
 
 
-def _would(job: JobRecord, kind: RequestKind, target: str | None) -> Outcome:
-    """Return the outcome of a dry run; refuse what :func:`.requests.submit` would refuse.
-
-    Raises
-    ------
-    WrongState
-        The job has ended.
-    """
+def _dry_run(job: JobRecord, kind: RequestKind, target: str | None) -> Outcome:
+    """Return the outcome of a dry run; WrongState where :func:`.requests.submit` raises it."""
     if job.state.is_final:
         raise WrongState(
             f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "

@@ -321,8 +321,8 @@ def _labels(facts: JobFacts, query: str | None = None) -> Mapping[str, str]:
 def _gauge(
     name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float | None]]
 ) -> Metric:
-    known = [Sample(labels, float(value)) for labels, value in samples if value is not None]
-    return Metric(name, "gauge", text, known)
+    present = [Sample(labels, float(value)) for labels, value in samples if value is not None]
+    return Metric(name, "gauge", text, present)
 
 
 def _age(moment: str | None, now: float) -> float | None:

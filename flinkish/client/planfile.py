@@ -27,7 +27,7 @@ from flinkish.storage import storage_error
 _KIND = "flinkish restore plan"
 _VERSION = 1
 #: Largest size of a plan file, in bytes.
-_MOST = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def load(path: str) -> PlanFile:
     """Read a plan. Raises UsageError when the file is not a plan."""
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
-            data = file.read(_MOST + 1)
-        if len(data) > _MOST:
-            raise UsageError(f"{path} is larger than {_MOST} bytes: it is not a restore plan")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise UsageError(f"{path} is larger than {_MAX_BYTES} bytes: it is not a restore plan")
         record = json.loads(data)
     except FileNotFoundError:
         raise UsageError(
@@ -134,11 +134,11 @@ def load(path: str) -> PlanFile:
             hint="make it again with this flinkish: flinkish check -o FILE",
         )
     try:
-        known = {field.name: record[field.name] for field in fields(PlanFile)}
+        fields_of_plan = {field.name: record[field.name] for field in fields(PlanFile)}
     except KeyError as error:
         raise UsageError(f"{path} lacks {error}", hint="make it again") from error
     try:
-        return decode_fields(PlanFile, known)
+        return decode_fields(PlanFile, fields_of_plan)
     except Corrupt as error:
         raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
 

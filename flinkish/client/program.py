@@ -59,14 +59,14 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     return Launch(**complete, options=config.to_options(), working_directory=cwd)
 
 
-def well_typed(given: _T) -> _T:
+def well_typed(value: _T) -> _T:
     """Return a program or options as they are decoded again; raise UsageError for other types.
 
     Python programs may give anything: a launch that cannot be decoded would make the registry
     unreadable.
     """
     try:
-        return decode_fields(type(given), encode_fields(given))
+        return decode_fields(type(value), encode_fields(value))
     except Corrupt as error:
         raise UsageError(
             error.message,
@@ -75,8 +75,8 @@ def well_typed(given: _T) -> _T:
         ) from error
 
 
-def _path(given: str | os.PathLike[str] | None) -> str | None:
-    return None if given is None else os.fspath(given)
+def _path(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def absolute(program: Program, cwd: str) -> Program:

@@ -1,6 +1,6 @@
 """Remove ended jobs: their records, their logs, and the checkpoints that flinkish placed.
 
-What killed rehearsals have left next to the checkpoints is removed by the same age.
+Directories that killed rehearsals left next to the checkpoints are removed after the same time.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def _facts(
     runs = registry.runs()
     news = {job.job_id for job in registry.unacknowledged()}
     records = registry.savepoints()
-    known = [
+    facts = [
         _known(
             job,
             runs.get(job.job_id, ()),
@@ -253,13 +253,13 @@ def _facts(
         )
         for job in jobs
     ]
-    chosen = {f.job.job_id for f in known if standing_reason(f, rules) is None}
+    chosen = {f.job.job_id for f in facts if standing_reason(f, rules) is None}
     saving = dict.fromkeys(registry.jobs_in_upgrades(), "it has an unfinished upgrade")
     saving |= _stand(registry, jobs)
-    saving |= _saving(context, [f for f in known if f.job.job_id in chosen], records)
+    saving |= _saving(context, [f for f in facts if f.job.job_id in chosen], records)
     facts_of_jobs = tuple(
         _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
-        for f in known
+        for f in facts
     )
     return facts_of_jobs, tuple(
         SavepointFacts(

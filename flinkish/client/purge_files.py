@@ -129,15 +129,15 @@ def why_it_stays(
     written
         When something was last written there.
     """
-    known = [lease for lease in leases if not lease.is_foreign]
-    for lease in known:
+    own_leases = [lease for lease in leases if not lease.is_foreign]
+    for lease in own_leases:
         if not lease.is_stale(now):
             record = lease.record
             who = "" if record is None else f" (pid {record.pid} on {record.host})"
             return f"its rehearsal is still running{who}"
     if written >= ended_before:
         return "it was changed later than that"
-    if not known and now - written <= STALE:
+    if not own_leases and now - written <= STALE:
         return "its rehearsal may still be running: it was written to just now"
     return None
 

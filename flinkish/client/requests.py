@@ -29,31 +29,13 @@ _PHASES = {
 }
 
 
-def savepoint_target(context: Context, given: str | None, job: JobRecord | None = None) -> str:
-    """Return the directory for savepoints: ``given``, else the configured one, made absolute.
+def savepoint_target(context: Context, target: str | None, job: JobRecord | None = None) -> str:
+    """Return the location of ``target`` or else of the configured directory for savepoints.
 
-    Parameters
-    ----------
-    context : Context
-        Has the configuration.
-    given : str or None
-        A path or a URL.
-    job : JobRecord, optional
-        The job that the error names.
-
-    Returns
-    -------
-    str
-        An absolute path or a URL.
-
-    Raises
-    ------
-    NoSavepointDirectory
-        No directory is given or configured.
-    StorageError
-        The scheme of the URL is not supported.
+    Raises NoSavepointDirectory without either (the message names ``job``), and StorageError if the
+    scheme of the URL is not supported.
     """
-    location = given or context.config.get(SAVEPOINT_DIR)
+    location = target or context.config.get(SAVEPOINT_DIR)
     if location is None:
         untouched = f"; job {job.name} ({job.job_id}) is untouched" if job is not None else ""
         raise NoSavepointDirectory(

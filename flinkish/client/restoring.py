@@ -115,7 +115,7 @@ def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> 
     spec : RestoreSpec
         The savepoint, or a plain checkpoint, and how its files are checked.
     spark : str or None
-        Version of the Spark that will run, None when it is not known.
+        Version of the Spark that will run, None if unknown.
 
     Raises
     ------

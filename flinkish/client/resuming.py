@@ -28,8 +28,8 @@ def check_resume(
         ("a plan", "--plan", has_plan),
         ("a claim mode", "-cm (--claimMode)", options.claim_mode is not None),
     ]
-    for what, flag, given in others:
-        if given:
+    for what, flag, value in others:
+        if value:
             raise UsageError(
                 f"{what} and {_FLAG} are mutually exclusive: {_FLAG} uses the job's checkpoints",
                 hint=f"omit {flag} or {_FLAG}",
@@ -69,11 +69,11 @@ def _never_began(job: JobRecord, savepoint: str) -> WrongState:
     )
 
 
-def _check_newest(context: Context, found: Standing) -> None:
+def _check_newest(context: Context, standing: Standing) -> None:
     """Raise Superseded when a job of another name has continued from a run."""
-    job, registry = found.job, context.registry
-    for query in found.queries:
-        committed = found.committed[query.name]
+    job, registry = standing.job, context.registry
+    for query in standing.queries:
+        committed = standing.committed[query.name]
         for other, status in registry.find_query(query.query_id):
             if other.name == job.name:
                 continue

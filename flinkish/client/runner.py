@@ -23,6 +23,7 @@ from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import JobRecord
 
 if TYPE_CHECKING:
+    from flinkish.client.exporting import ExportResult
     from flinkish.client.rehearsal import RehearsalResult
 
 #: A program, or only the path of its file.
@@ -226,16 +227,79 @@ class ProgramRunner:
             drop_output=drop_output,
         )
 
-    def _origin(self, given: Location | Job) -> tuple[JobRecord | None, str | None]:
+    def export(
+        self,
+        job_or_savepoint: Location | Job,
+        directory: str | os.PathLike[str] | None = None,
+        program: AnyProgram | None = None,
+        *,
+        restore: RestoreOptions = NO_OPTIONS,
+        parallelism: int | None = None,
+        query: str | None = None,
+        in_place_of: str | os.PathLike[str] | None = None,
+    ) -> ExportResult:
+        """Make plain Spark checkpoints, which programs continue without flinkish.
+
+        Parameters
+        ----------
+        job_or_savepoint : path, Savepoint or Job
+            As for :meth:`check`; a job must have ended.
+        directory : path, optional
+            The new directory, in which each query gets one; needed without ``in_place_of``.
+        program : Program or path, optional
+            The program that is to continue. Without it the state stays as it is.
+        restore : RestoreOptions
+            How the savepoint would be restored.
+        parallelism : int, optional
+            Number of state partitions; needs the program.
+        query : str, optional
+            The only query to be exported.
+        in_place_of : path, optional
+            The checkpoint of a program that is replaced, and kept beside the new one.
+
+        Returns
+        -------
+        ExportResult
+            The checkpoints.
+
+        Raises
+        ------
+        FlinkishError
+            Those of :meth:`check`, and:
+        UsageError
+            There is no such query, or an option needs the program.
+        StorageError
+            The directory is not empty, or cannot be written.
+        WrongState
+            The job, or a job on the checkpoint to be replaced, has not ended.
+        Incompatible, ConsentNeeded
+            The program cannot resume from that state, or a sink has later batches.
+        """
+        from flinkish.client.exporting import export
+
+        job, savepoint = self._origin(job_or_savepoint)
+        return export(
+            self._with(settings(savepoint, restore, parallelism)),
+            None if program is None else program_of(program),
+            savepoint,
+            None if directory is None else os.fspath(directory),
+            restore,
+            job=job,
+            parallelism=parallelism,
+            query=query,
+            replaces=None if in_place_of is None else os.fspath(in_place_of),
+        )
+
+    def _origin(self, start: Location | Job) -> tuple[JobRecord | None, str | None]:
         """Return the job that is meant, or the location of the savepoint."""
-        if isinstance(given, Job):
-            return given.refresh().record, None
-        origin = find_origin(self._context, given) if isinstance(given, str) else location_of(given)
+        if isinstance(start, Job):
+            return start.refresh().record, None
+        origin = find_origin(self._context, start) if isinstance(start, str) else location_of(start)
         return (None, origin) if isinstance(origin, str) else (origin, None)
 
-    def _with(self, given: Mapping[str, str | None]) -> Context:
+    def _with(self, options: Mapping[str, str | None]) -> Context:
         """Return the context with the settings of one call; its registry is this client's."""
-        flags = {**self._options, **{k: v for k, v in given.items() if v is not None}}
+        flags = {**self._options, **{k: v for k, v in options.items() if v is not None}}
         return self._context.with_config(Config.load(flags=flags))
 
 

@@ -9,7 +9,7 @@ from flinkish.errors import UsageError
 from flinkish.storage import storage_error
 
 #: Largest size of a file of offsets, in bytes: that of some ten thousand partitions.
-_MOST = 4 << 20
+_MAX_BYTES = 4 << 20
 
 
 def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -69,7 +69,7 @@ def _text(where: str) -> str:
         return where
     try:
         with open(where, "rb") as file:
-            data = file.read(_MOST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise UsageError(
             f"no file with offsets at {where}",
@@ -79,8 +79,8 @@ def _text(where: str) -> str:
         raise storage_error("read", where, error) from error
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {where}: {error}") from error
-    if len(data) > _MOST:
-        raise UsageError(f"{where} is larger than {_MOST} bytes: it does not contain offsets")
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{where} is larger than {_MAX_BYTES} bytes: it does not contain offsets")
     try:
         offsets = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -65,7 +65,7 @@ class RunRequest:
     if_not_running : bool
         Whether a job of the name, also of the program's, that has not ended is the result instead.
     resume : bool
-        Whether it goes on from where the job of the name stands, if any run of it has committed a
+        Whether it continues from where the job of the name stands, if any run of it has committed a
         batch.
     """
 

@@ -157,8 +157,8 @@ class Watch:
 def _no_query(name: str | None, queries: Sequence[QueryStatus]) -> str:
     if name is None:
         return "it has no streaming query"
-    known = ", ".join(f"'{query.name}'" for query in queries)
-    return f"it has no query '{name}' (it has: {known or 'none'})"
+    names = ", ".join(f"'{query.name}'" for query in queries)
+    return f"it has no query '{name}' (it has: {names or 'none'})"
 
 
 def _behind(query: QueryStatus, batch: int) -> str | None:
@@ -190,6 +190,6 @@ def _ended(query: QueryStatus) -> str:
     return "has failed and " if query.error is not None else "has ended and "
 
 
-def _joined(found: Iterable[str | None]) -> str | None:
-    texts = [text for text in found if text is not None]
+def _joined(clauses: Iterable[str | None]) -> str | None:
+    texts = [text for text in clauses if text is not None]
     return "; ".join(texts) or None

@@ -184,9 +184,9 @@ def _artifact(node: Node) -> Artifact:
     )
 
 
-def _cell(node: Node, known: dict[str, list[str]]) -> Cell:
+def _cell(node: Node, environments: dict[str, list[str]]) -> Cell:
     node.keys(["connector", "role", "from", "to", "verdict", "limitation"])
-    connector = node.at("connector").one_of(list(known))
+    connector = node.at("connector").one_of(list(environments))
     verdict = CompatVerdict(node.at("verdict").one_of([one.value for one in VERDICTS]))
     limitation = None
     if node.value["limitation"] is not None:
@@ -196,8 +196,8 @@ def _cell(node: Node, known: dict[str, list[str]]) -> Cell:
     return Cell(
         connector,
         node.at("role").one_of(ROLES),
-        _environment(node.at("from"), known[connector]),
-        _environment(node.at("to"), known[connector]),
+        _environment(node.at("from"), environments[connector]),
+        _environment(node.at("to"), environments[connector]),
         verdict,
         limitation,
     )

@@ -66,9 +66,9 @@ def parse(text: str, place: str, framework: str) -> Matrix:
     limitations = [_limitation(node, framework) for node in root.at("limitations").items()]
     root.at("limitations").unique([one.id for one in limitations])
     preconditions = root.at("preconditions").items() if "preconditions" in own else ()
-    known = [line.line for line in lines]
+    versions = [line.line for line in lines]
     cells = [
-        _cell(node, framework, known, {one.id for one in limitations})
+        _cell(node, framework, versions, {one.id for one in limitations})
         for node in root.at("cells").items()
     ]
     root.at("cells").unique(
@@ -135,11 +135,13 @@ def _precondition(node: Node) -> Precondition:
     return Precondition(node.at("id").text(_ID), node.at("text").text(), node.at("advice").text())
 
 
-def _cell(node: Node, framework: str, lines: Sequence[str], known: set[str]) -> Cell:
+def _cell(node: Node, framework: str, lines: Sequence[str], limitation_ids: set[str]) -> Cell:
     own = ["operator", "backend", "formats", "error"] if framework == SPARK else []
     node.keys(["from", "to", "verdict", "limitations", *own])
     verdict = CompatVerdict(node.at("verdict").one_of([one.value for one in CompatVerdict]))
-    limitations = tuple(item.one_of(sorted(known)) for item in node.at("limitations").items())
+    limitations = tuple(
+        item.one_of(sorted(limitation_ids)) for item in node.at("limitations").items()
+    )
     node.at("limitations").unique(limitations)
     if not limitations and verdict not in (CompatVerdict.OK, CompatVerdict.UNKNOWN):
         node.at("limitations").fail(f"the verdict {verdict.value} needs one")

@@ -174,16 +174,16 @@ class Matrix:
         return pairs
 
 
-def parse_version(text: str, framework: str, known: Sequence[str] = ()) -> Version:
+def parse_version(text: str, framework: str, lines: Sequence[str] = ()) -> Version:
     """Parse ``1.8``, ``1.8.x``, ``1.8.2``, ``v4.3.0``, ``4.3.0-SNAPSHOT``, ``spark-3.5.9``.
 
     Suffixes of builds and vendors do not affect the state format and are dropped. A line that no
-    table has is still a valid version; ``known`` are the table's lines, for the error's hint.
+    table has is still a valid version; ``lines`` are the table's lines, for the error's hint.
     Raises UsageError if the text is not a version, or names another framework.
     """
-    hint = f"give a version such as {known[-1]} or {known[-1]}.0" if known else ""
-    if known:
-        hint += f"; the table knows {', '.join(known)}"
+    hint = f"give a version such as {lines[-1]} or {lines[-1]}.0" if lines else ""
+    if lines:
+        hint += f"; the table knows {', '.join(lines)}"
     match = _VERSION.fullmatch(text.strip())
     name = (match["name"] or framework).lower() if match else framework
     if match is None or name not in _NAMES:

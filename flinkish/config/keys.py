@@ -48,8 +48,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.checkpointing.savepoint-dir",
         None,
-        "default directory for savepoints; without it and without TARGET, the trigger "
-        "fails with exit 2, naming this key",
+        "default directory for savepoints; without it, a command without TARGET fails "
+        "with exit 2 and names this key",
         ("state.savepoints.dir",),
         "path",
     ),
@@ -100,7 +100,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "state.migration",
         "eager",
-        "when a changed serializer rewrites values of typed state: eager, in the "
+        "when a changed serializer rewrites values of typed state: eager, during the "
         "restore; lazy, when the program updates them",
         (),
         "choice",
@@ -124,8 +124,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.savepoint.distributed",
         "auto",
-        "who copies a savepoint's files: true, the job's executors; false, its driver; "
-        "auto, the executors for 1 GiB or more between remote storages on a cluster",
+        "whether a savepoint's files are copied by the job's executors (true) or by its "
+        "driver (false); auto: by executors for 1 GiB or more between remote storages on a "
+        "cluster",
         (),
         "choice",
         ("auto", "true", "false"),

@@ -110,8 +110,8 @@ class Config:
 
     def settings(self) -> list[Setting]:
         """Return all known keys in the order of :data:`KEYS`, then the unknown keys."""
-        known = [self._settings[key.name] for key in KEYS]
-        return known + [self._settings[k] for k in sorted(self._settings) if k not in BY_NAME]
+        settings = [self._settings[key.name] for key in KEYS]
+        return settings + [self._settings[k] for k in sorted(self._settings) if k not in BY_NAME]
 
     def get(self, key: str) -> str | None:
         """Return the value of ``key`` in its normal form, or None when it has none."""
@@ -197,20 +197,20 @@ def environment_warnings(environ: Mapping[str, str]) -> list[str]:
 
     Variables that resemble no key are ignored: programs may have their own.
     """
-    known = {environment_name(name): name for name in CANONICAL}
+    variables = {environment_name(name): name for name in CANONICAL}
     lines = []
     for variable in sorted(environ):
-        if variable.startswith("FLINKISH_") and variable not in known:
-            near = _nearest(variable, known)
+        if variable.startswith("FLINKISH_") and variable not in variables:
+            near = _nearest(variable, variables)
             if near:
                 lines.append(f"unknown environment variable {variable}: did you mean {near}?")
     return lines
 
 
-def _nearest(word: str, known: Iterable[str]) -> str | None:
+def _nearest(word: str, words: Iterable[str]) -> str | None:
     from difflib import get_close_matches  # only for a misspelt name: keeps start-up short
 
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.8)), None)
+    return next(iter(get_close_matches(word, list(words), n=1, cutoff=0.8)), None)
 
 
 def _dynamic(options: Sequence[str]) -> list[tuple[str, str, str]]:

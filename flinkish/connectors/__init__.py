@@ -1,1 +1,1 @@
-"""What flinkish knows of the formats that queries read and write: one module or folder for each."""
+"""Connectors: the formats that queries read and write, one module or folder for each."""

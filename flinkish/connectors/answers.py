@@ -1,4 +1,4 @@
-"""The row of a source, with what was answered about its position, and with other offsets. Pure."""
+"""A source's row of the plan, completed by a broker's answer or by ``--set-offsets``. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_OFFSETS = Unresolved(
 def with_answer(
     row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions, at: str | None = None
 ) -> SourcePlan:
-    """Return the row of a source with what its position meets, or the position ``at``."""
+    """Return the row of a source with the findings about its position (or the position ``at``)."""
     source, saved = row.new, row.saved
     if source is None or saved is None or row.blocks or answer is None:
         return row
@@ -35,9 +35,9 @@ def with_answer(
         notes = answer.judge_reset(saved.offset)
         return replace(row, checks=_checks(notes, f"{source.describe()} starts from scratch"))
     consent = Consent(reset_flag(source), agreed.accept_lost_rows)
-    found = list(gravest_first(answer.judge(saved.offset if at is None else at, consent)))
-    if found and found[0].outcome in _VERDICTS:
-        worst = found.pop(0)
+    findings = list(gravest_first(answer.judge(saved.offset if at is None else at, consent)))
+    if findings and findings[0].outcome in _VERDICTS:
+        worst = findings.pop(0)
         begins = change_of(source, saved) if row.verdict == "changed" else source.describe()
         row = replace(
             row,
@@ -47,7 +47,7 @@ def with_answer(
             advice=worst.advice,
             lost_rows=worst.rows,
         )
-    return replace(row, checks=_checks(found, source.describe()))
+    return replace(row, checks=_checks(findings, source.describe()))
 
 
 def _checks(findings: Iterable[Finding], begins: str) -> tuple[Check, ...]:
@@ -57,15 +57,15 @@ def _checks(findings: Iterable[Finding], begins: str) -> tuple[Check, ...]:
 
 
 def with_offsets(
-    row: SourcePlan, target: Target, found: NewOffsets | Unresolved, agreed: RestoreOptions
+    row: SourcePlan, target: Target, offsets: NewOffsets | Unresolved, agreed: RestoreOptions
 ) -> SourcePlan:
     """Return the row of a source that gets other offsets, if they can be had."""
     source, saved = row.new, row.saved
     if row.blocks or source is None or saved is None:
         return row
-    if isinstance(found, Unresolved):
-        return not_set(row, found)
-    missing = found.missing_consents(
+    if isinstance(offsets, Unresolved):
+        return not_set(row, offsets)
+    missing = offsets.missing_consents(
         saved.offset, lost=agreed.accept_lost_rows, repeated=agreed.accept_repeated_rows
     )
     begins = f"{change_of(source, saved)}, and" if row.verdict == "changed" else source.describe()
@@ -73,12 +73,12 @@ def with_offsets(
         row,
         verdict="consent-needed" if missing else "set",
         reason="set-offsets",
-        text=f"{begins} is set to {target.describe()}: {found.cost()}",
+        text=f"{begins} is set to {target.describe()}: {offsets.cost()}",
         advice=f"accept it: {' '.join(missing)}" if missing else "",
-        lost_rows=found.skipped if found.known else None,
-        repeated_rows=found.repeated if found.known else None,
-        set_to=found.offset,
-        moves=found.moves,
+        lost_rows=offsets.skipped if offsets.known else None,
+        repeated_rows=offsets.repeated if offsets.known else None,
+        set_to=offsets.offset,
+        moves=offsets.moves,
     )
 
 

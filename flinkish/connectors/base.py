@@ -1,9 +1,9 @@
-"""What flinkish knows of one format that queries read and write. Pure.
+"""The interface of a connector: one format that queries read and write. Pure.
 
-A :class:`Connector` describes a format that nobody has described: the offsets of its sources are
-taken as Spark takes them. Each module or folder of this room overrides what is known better, and
-is listed in :mod:`.registry`. What a broker, a table or a directory has is looked up in the driver
-(``flinkish.driver.connectors``), and comes back as a
+:class:`Connector` itself is for formats of which flinkish knows nothing: it leaves their offsets to
+Spark. The modules and folders of this room override what they know of their format, and are listed
+in :mod:`.registry`. The driver asks brokers, tables and directories
+(``flinkish.driver.connectors``), and passes on their answer as a
 :class:`~flinkish.connectors.findings.SourceAnswer`.
 """
 
@@ -31,20 +31,20 @@ class Connector:
     label
         Its name for people.
     options
-        Those of a source that a restore looks at; one that ends with a dot stands for all that
-        begin with it.
+        The options of a source that matter for a restore; one that ends with a dot stands for all
+        that begin with it.
     recorded
-        Those of them that a savepoint records.
+        The ones of ``options`` that a savepoint records.
     packages
-        The parts of a class name that name the format too.
+        Parts of class names that also identify the format.
     answers_offline
-        Whether what it reads is looked at with ``--offline`` too.
+        Whether its sources are looked at even with ``--offline``.
     in_catalogs
-        Whether its tables have the names of a catalog's, and no path.
+        Whether its tables are identified by a name in a catalog, not by a path.
     keeps_versions
-        Whether a sink is a table that knows its queries, and can be brought back to a version.
+        Whether a sink is a table that records its queries, and can be rolled back to a version.
     repeats_batches
-        Whether a sink writes a batch that runs again once more (at-least-once).
+        Whether a sink writes a repeated batch a second time (at-least-once).
     keeps_log
         Whether a sink may be Spark's file sink, with a log of its batches.
     """
@@ -61,11 +61,11 @@ class Connector:
     keeps_log: bool = True
 
     def owns(self, offset: str) -> bool:
-        """Return whether an offset has the form of this format, whatever its source is called."""
+        """Return whether an offset has this format's form, regardless of the source's name."""
         return False
 
     def is_read_again(self, options: Mapping[str, str]) -> bool:
-        """Return whether a query that starts anew is given what an earlier run was given."""
+        """Return whether a query in a new checkpoint reads the input of an earlier run again."""
         return True
 
     def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
@@ -87,7 +87,7 @@ class Connector:
     def offsets(
         self, source: NewSource, saved: SavedSource, target: Target, answer: SourceAnswer | None
     ) -> NewOffsets | Unresolved:
-        """Return the offsets that a source is moved to, or why there are none."""
+        """Return the offsets to which a source is moved, or why it cannot be moved."""
         return other_offsets(target, saved.offset, kind_of(source.signature))
 
     def judge(
@@ -103,10 +103,10 @@ class Connector:
             return with_answer(row, answer, agreed)
         if saved is None:
             return not_set(row)
-        found = self.offsets(source, saved, target, answer)
-        if isinstance(found, NewOffsets):  # from there on it is judged as from a saved position
-            row = with_answer(row, answer, agreed, at=found.offset)
-        return with_offsets(row, target, found, agreed)
+        offsets = self.offsets(source, saved, target, answer)
+        if isinstance(offsets, NewOffsets):  # from there on it is judged as from a saved position
+            row = with_answer(row, answer, agreed, at=offsets.offset)
+        return with_offsets(row, target, offsets, agreed)
 
     def judge_unpaired(
         self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions
@@ -115,5 +115,5 @@ class Connector:
         return row
 
     def replayed(self, spark: str) -> Finding | None:
-        """Return what a version of Spark makes of a planned batch that is replayed."""
+        """Return the finding if a version of Spark cannot replay a planned batch as it was."""
         return None

@@ -1,4 +1,4 @@
-"""What becomes of a Delta source that continues from a saved position. Pure.
+"""Findings about a Delta source that resumes from a saved position. Pure.
 
 Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 
@@ -26,14 +26,14 @@ from flinkish.messages.plan import RestoreOutcome
 
 #: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.
 _CHANGES = frozenset({"DELETE", "MERGE", "RESTORE", "TRUNCATE", "UPDATE"})
-#: Options with which changed rows are passed over or read.
+#: Options with which Delta skips changed rows, or reads them.
 _TOLERANT = ("skipchangecommits", "ignorechanges", "ignoredeletes", "readchangefeed")
 _LISTED = 5
 
 
 @dataclass(frozen=True)
 class DeltaPosition:
-    """Where a Delta source stands: before the file ``index`` of a version of a table."""
+    """The position of a Delta source: before the file ``index`` of a version of a table."""
 
     table_id: str
     version: int
@@ -42,7 +42,7 @@ class DeltaPosition:
 
 @dataclass(frozen=True)
 class DeltaAnswer(SourceAnswer):
-    """What a Delta table has of what a source is to read.
+    """A Delta table's answer about a source.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class DeltaAnswer(SourceAnswer):
     options: Mapping[str, str] = field(default_factory=dict)
 
     def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
-        """Yield what a source meets that continues from a saved position."""
+        """Yield the findings about a source that resumes from a saved position."""
         position = parse_delta_position(offset)
         if position is None:
             return
@@ -128,13 +128,13 @@ def _is_schema(word: str) -> bool:
 def parse_delta_position(offset: str) -> DeltaPosition | None:
     """Return a saved position; None when the text is not one of Delta."""
     try:
-        found = json.loads(offset)
+        parsed = json.loads(offset)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return None
     table, version, index = (
-        found.get(name) for name in ("reservoirId", "reservoirVersion", "index")
+        parsed.get(name) for name in ("reservoirId", "reservoirVersion", "index")
     )
     if not isinstance(table, str) or type(version) is not int or type(index) is not int:
         return None

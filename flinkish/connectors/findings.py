@@ -1,4 +1,4 @@
-"""What a source meets that continues from a saved position, whatever it reads. Pure."""
+"""Findings about a source that resumes from a saved position; the same for all formats. Pure."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from flinkish.messages.plan import RestoreOutcome
 
-#: The user's agreement that rows are skipped.
+#: The option by which the user agrees that rows are skipped.
 ACCEPT_LOST_ROWS = "--accept-lost-rows"
-#: The way back to a plan for which no broker and no table is asked.
+#: The option of a plan for which no broker and no table is asked.
 OFFLINE = "--offline"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a restore of the position meets, with a stable ``reason``.
+    """One fact that matters for the source's restore, with a stable id, ``reason``.
 
-    ``text`` is what follows the name of the source in a sentence. ``rows`` is what it costs, in
-    rows that are never read; None when nothing, or not known.
+    ``text`` continues a sentence that begins with the name of the source. ``rows`` is the number of
+    rows that are never read because of it; None for none, or if unknown.
     """
 
     reason: str
@@ -30,10 +30,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Consent:
-    """What the user can agree to, and has.
+    """The consents that a source may need.
 
-    ``reset`` is the option that lets this source start afresh; ``lost_rows`` is whether rows may be
-    skipped (:data:`ACCEPT_LOST_ROWS`).
+    ``reset`` is the option with which this source starts from scratch; ``lost_rows`` says whether
+    the user has agreed that rows are skipped (:data:`ACCEPT_LOST_ROWS`).
     """
 
     reset: str
@@ -41,7 +41,7 @@ class Consent:
 
 
 class SourceAnswer:
-    """What is there of what a source is to read, as its broker, table or directory has it."""
+    """The answer of a source's broker, table or directory: what is still there to be read."""
 
     def judge(self, offset: str, consent: Consent) -> Iterable[Finding]:
         """Return what the source meets when it continues from a position."""
@@ -52,9 +52,9 @@ class SourceAnswer:
         return ()
 
 
-def gravest_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they matter."""
-    return tuple(sorted(found, key=lambda each: _GRAVEST.index(each.outcome)))
+    return tuple(sorted(findings, key=lambda each: _GRAVEST.index(each.outcome)))
 
 
 _GRAVEST = tuple(reversed(RestoreOutcome))

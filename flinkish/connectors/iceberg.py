@@ -1,4 +1,4 @@
-"""What becomes of an Iceberg source that continues from a saved position. Pure.
+"""Findings about an Iceberg source that resumes from a saved position. Pure.
 
 A position is ``{"version":1,"snapshot_id":..,"position":..,"scan_all_files":..}``
 (``org.apache.iceberg.spark.source.StreamingOffset``): the files up to ``position`` of that snapshot
@@ -7,18 +7,17 @@ were read, and all snapshots before it. -1 means that nothing was.
 Facts used, run on Spark 3.5.9 with Iceberg 1.10.1 and 4.1.4 with 1.11.0
 (``SparkMicroBatchStream``):
 
-* The saved snapshot has to be there and be an ancestor of the current one, also when all of it was
-  read. Else the query fails: "Cannot load current offset at snapshot", "Cannot find snapshot
-  after".
+* The saved snapshot must exist and be an ancestor of the current one, even if all of it was read.
+  Otherwise the query fails: "Cannot load current offset at snapshot", "Cannot find snapshot after".
 * With ``availableNow`` the snapshot where the query first began (``sources/0/offsets/0`` in the
-  checkpoint) has to be there as well.
-* A table without snapshots is read as empty, whatever the position, and then from its beginning.
-* It reads the files that snapshots ``append``. It passes over ``replace`` (maintenance), and fails
+  checkpoint) must exist as well.
+* A table without snapshots is read as empty at any position, and then from its beginning.
+* The source reads the files of ``append`` snapshots. It skips ``replace`` (maintenance), and fails
   at ``delete`` and ``overwrite`` unless ``streaming-skip-delete-snapshots`` or
-  ``streaming-skip-overwrite-snapshots`` is true. Then it passes over them, with the rows that they
-  add, and what it has read before of the rows that they remove stays where it is.
-* Without a position it starts at the oldest ancestor of the current snapshot that is there, or by
-  ``stream-from-timestamp``: what earlier snapshots had added is never read.
+  ``streaming-skip-overwrite-snapshots`` is true. Then it skips them, including the rows that they
+  add; rows that they remove stay in the query's state and output.
+* Without a position it starts at the oldest existing ancestor of the current snapshot, or by
+  ``stream-from-timestamp``: rows that earlier snapshots added are never read.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ class IcebergPosition:
 def parse_iceberg_position(offset: str) -> IcebergPosition | None:
     """Return a position from its line in the offset log; None if it is not one of Iceberg."""
     try:
-        found = json.loads(offset)
+        parsed = json.loads(offset)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != _KEYS:
+    if not isinstance(parsed, dict) or parsed.keys() != _KEYS:
         return None
-    snapshot, files = found["snapshot_id"], found["position"]
-    if found["version"] != 1 or type(snapshot) is not int or type(files) is not int:
+    snapshot, files = parsed["snapshot_id"], parsed["position"]
+    if parsed["version"] != 1 or type(snapshot) is not int or type(files) is not int:
         return None
     return IcebergPosition(None if snapshot == _NONE else snapshot, max(0, files))
 
@@ -73,7 +72,7 @@ class Written:
 
 @dataclass(frozen=True)
 class IcebergAnswer(SourceAnswer):
-    """What a table has of the saved position of a source.
+    """An Iceberg table's answer about the saved position of a source.
 
     Attributes
     ----------
@@ -105,16 +104,16 @@ class IcebergAnswer(SourceAnswer):
     before: int | None = None
 
     def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
-        """Yield what the source meets when it continues from the position that was asked for."""
+        """Yield the findings about a source that resumes from the position that was asked for."""
         if parse_iceberg_position(offset) != self.position:
             return
-        found = list(self._position(consent))
-        yield from found
-        if all(each.outcome is RestoreOutcome.WARNING for each in found):
+        findings = list(self._position(consent))
+        yield from findings
+        if all(each.outcome is RestoreOutcome.WARNING for each in findings):
             yield from (*self._rewritten(), *self._waiting())
 
     def judge_reset(self, offset: str) -> Iterator[Finding]:
-        """Yield what the source reads twice or never when it starts afresh."""
+        """Yield which rows the source reads twice or never if it starts from scratch."""
         text = f"it starts at {FROM_TIME}"
         if self._given(FROM_TIME) is None:
             text = "it starts at the oldest snapshot that the table has"
@@ -125,7 +124,7 @@ class IcebergAnswer(SourceAnswer):
         yield Finding("table-reset", RestoreOutcome.NOTE, text)
 
     def _position(self, consent: Consent) -> Iterator[Finding]:
-        """Yield what keeps the source from going on at the position."""
+        """Yield the reasons why the source cannot resume at the position."""
         snapshot = self.position.snapshot
         afresh = (
             f"start it from scratch and keep the state: {consent.reset} ({FROM_TIME} sets "
@@ -171,7 +170,7 @@ class IcebergAnswer(SourceAnswer):
             )
 
     def _rewritten(self) -> Iterator[Finding]:
-        """Yield what the source meets of rows that were deleted or replaced after the position."""
+        """Yield the findings about rows that were deleted or replaced after the position."""
         for operation, option in _SKIPS.items():
             met = [each for each in self.since if each.operation == operation]
             if not met:
@@ -186,8 +185,8 @@ class IcebergAnswer(SourceAnswer):
                     f"let the program skip such snapshots: option {option}=true",
                 )
                 continue
-            known = [each.rows for each in met]
-            rows = None if None in known else sum(each or 0 for each in known)
+            counts = [each.rows for each in met]
+            rows = None if None in counts else sum(each or 0 for each in counts)
             text = f"it skips {names} of operation {operation} ({option})"
             if rows:
                 text += f", which added {_rows(rows)}"
@@ -209,7 +208,7 @@ class IcebergAnswer(SourceAnswer):
 
 
 def _loss(reason: str, text: str, consent: Consent) -> Finding:
-    """Return the finding for rows that Spark passes over without a word."""
+    """Return the finding for rows that Spark silently skips."""
     if consent.lost_rows:
         return Finding(reason, RestoreOutcome.WARNING, text)
     return Finding(
@@ -223,9 +222,9 @@ def _rows(count: int) -> str:
 
 def _listed(snapshots: Iterable[int]) -> str:
     every = list(snapshots)
-    shown = ", ".join(str(each) for each in every[:3])
+    names = ", ".join(str(each) for each in every[:3])
     more = f" and {len(every) - 3} more" if len(every) > 3 else ""
-    return ("snapshot " if len(every) == 1 else "snapshots ") + shown + more
+    return ("snapshot " if len(every) == 1 else "snapshots ") + names + more
 
 
 class IcebergConnector(Connector):

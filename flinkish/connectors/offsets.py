@@ -1,8 +1,8 @@
-"""Other offsets for a source, on purpose (``--set-offsets``): which they are, and what they cost.
+"""``--set-offsets``: the offsets to which a source is moved, and the rows that this costs. Pure.
 
-Pure. A source is moved to its earliest or latest offsets, to those of a time, or to offsets in its
-own form. What these are, a connector knows; where it does not, offsets are taken as given
-(:func:`other_offsets`), if they look like the saved ones.
+A source is moved to its earliest or latest offsets, to those of a time, or to explicit offsets in
+its own form. Its connector resolves them. For a format without a connector only explicit offsets
+are possible, if they look like the saved ones (:func:`other_offsets`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from flinkish.connectors.sources import SET
 from flinkish.errors import UsageError
 from flinkish.messages.plan import Move
 
-#: The user's agreement that rows are read again.
+#: The option by which the user agrees that rows are read again.
 ACCEPT_REPEATED = "--accept-repeated-rows"
-#: Where the position of a file source stays as it is, and its files have other paths.
+#: A file source keeps its position, but its files have other paths now.
 MOVED = "moved"
 _TIMESTAMP = "timestamp:"
 _FORMS = (
     "earliest, latest, timestamp:TIME (ISO-8601 with a zone, or milliseconds), moved (of files), "
     "or JSON"
 )
-#: The partitions that a sentence names.
+#: Maximum number of partitions that a message names.
 _SHOWN = 5
 
 
@@ -79,14 +79,14 @@ def parse_target(text: str) -> Target:
     if word.startswith(_TIMESTAMP):
         return Target("timestamp", time_ms=_milliseconds(word.removeprefix(_TIMESTAMP).strip()))
     try:
-        found = json.loads(word)
+        parsed = json.loads(word)
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict) or type(found) is int:
-        return Target("offsets", offsets=found)
-    shown = word if len(word) <= 60 else word[:60] + " ..."
+        parsed = None
+    if isinstance(parsed, dict) or type(parsed) is int:
+        return Target("offsets", offsets=parsed)
+    excerpt = word if len(word) <= 60 else word[:60] + " ..."
     raise UsageError(
-        f"{shown!r} does not specify offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}"
+        f"{excerpt!r} does not specify offsets", hint=f"{SET} SOURCE=WHERE takes {_FORMS}"
     )
 
 
@@ -95,15 +95,15 @@ def _milliseconds(text: str) -> int:
         return int(text)
     zoned = text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text
     try:
-        found = datetime.fromisoformat(zoned)
+        moment = datetime.fromisoformat(zoned)
     except ValueError:
-        found = None
-    if found is None:
+        moment = None
+    if moment is None:
         hint = "write 2026-01-31T10:00:00Z, or milliseconds since 1970"
         raise UsageError(f"{text!r} is not a time", hint=hint)
-    if found.tzinfo is None:
+    if moment.tzinfo is None:
         raise UsageError(f"the time {text!r} has no time zone", hint=f"write {text}Z for UTC")
-    since = found - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
     if since.days < 0:
         raise UsageError(f"the time {text!r} is before 1970")
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
@@ -111,7 +111,7 @@ def _milliseconds(text: str) -> int:
 
 @dataclass(frozen=True)
 class NewOffsets:
-    """The offsets from which a source goes on.
+    """The offsets from which a source continues.
 
     Attributes
     ----------
@@ -140,12 +140,8 @@ class NewOffsets:
     def missing_consents(self, saved: str, *, lost: bool, repeated: bool) -> tuple[str, ...]:
         """Return the options that agree to what this costs and were not given.
 
-        Parameters
-        ----------
-        saved
-            The saved line of the offset log.
-        lost, repeated
-            Whether the user agrees that rows are skipped, and read again.
+        ``saved`` is the line of the offset log. ``lost`` and ``repeated`` say whether the user
+        agrees that rows are skipped, and read again.
         """
         unknown = not self.known and self.offset != saved
         flags = [ACCEPT_LOST_ROWS] if (self.skipped or unknown) and not lost else []
@@ -181,12 +177,7 @@ class Unresolved:
 def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresolved:
     """Return the offsets of a source of another kind: as given, if they look like the saved ones.
 
-    Parameters
-    ----------
-    saved
-        The saved line of the offset log.
-    kind
-        ``file``, ``rate`` ...
+    ``saved`` is the line of the offset log, ``kind`` the format (``file``, ``rate`` ...).
     """
     if target.how == MOVED:
         text = f"has no files that could have been moved: it is a {kind} source"
@@ -199,10 +190,10 @@ def other_offsets(target: Target, saved: str, kind: str) -> NewOffsets | Unresol
         advice = f"give offsets in the form of the saved ones: {saved}"
         return Unresolved("set-offsets-form", text, advice)
     try:
-        found = json.loads(saved)
+        parsed = json.loads(saved)
     except (ValueError, RecursionError):
-        found = None
-    if found is None or not _alike(found, target.offsets):
+        parsed = None
+    if parsed is None or not _alike(parsed, target.offsets):
         text = f"cannot be moved: the offsets are not like the saved ones, {saved}"
         return Unresolved("set-offsets-form", text, "give offsets of that form")
     return NewOffsets(target.text, known=False)
@@ -223,10 +214,10 @@ def _rows(count: int) -> str:
 
 def _where(moves: tuple[Move, ...], rows: Callable[[Move], int]) -> str:
     """Return how many rows by topic and partition, as far as a sentence can hold them."""
-    found = [move for move in moves if rows(move)]
-    shown = [f"{rows(m):,} of {m.topic}-{m.partition}, {_from(m)}" for m in found[:_SHOWN]]
-    more = [f"and {len(found) - _SHOWN} more partitions"] if len(found) > _SHOWN else []
-    return f" ({'; '.join([*shown, *more])})"
+    affected = [move for move in moves if rows(move)]
+    texts = [f"{rows(m):,} of {m.topic}-{m.partition}, {_from(m)}" for m in affected[:_SHOWN]]
+    more = [f"and {len(affected) - _SHOWN} more partitions"] if len(affected) > _SHOWN else []
+    return f" ({'; '.join([*texts, *more])})"
 
 
 def _from(move: Move) -> str:

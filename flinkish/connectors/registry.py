@@ -53,5 +53,7 @@ def source_options(format: str, *, is_catalog_table: bool) -> tuple[str, ...]:
     """
     if format in CONNECTORS:
         return CONNECTORS[format].options
-    known = (each.options for each in CONNECTORS.values() if each.in_catalogs and is_catalog_table)
-    return tuple(name for options in known for name in options)
+    names_by_connector = (
+        each.options for each in CONNECTORS.values() if each.in_catalogs and is_catalog_table
+    )
+    return tuple(name for options in names_by_connector for name in options)

@@ -17,7 +17,7 @@ QueryKey = str | None
 
 
 def within(name: str, query: QueryKey) -> str | None:
-    """Return what a user's ``QUERY/NAME`` names in that query; None if it has another or none."""
+    """Return the ``NAME`` of a user's ``QUERY/NAME``; None if ``name`` is not of that form."""
     prefix = f"{query}/"
     return name.removeprefix(prefix) if query and name.startswith(prefix) else None
 
@@ -25,8 +25,8 @@ def within(name: str, query: QueryKey) -> str | None:
 def is_spark_name(uid: str | None, directory: str) -> bool:
     """Return whether the uid of a source is its name in Spark, ``readStream.name("x")``.
 
-    Spark keeps such a source in a directory of that name. It means something in its query only,
-    while a uid of flinkish is one of the job.
+    Spark keeps such a source in a directory of that name. The name is unique in its query, while a
+    uid of flinkish is unique in the job.
     """
     return uid is not None and uid == directory and not uid.isdigit()
 
@@ -81,9 +81,11 @@ class SavedSource(Identified):
         It may read something else of the same kind by now.
         """
         kind, bracket, _ = name.partition("[")
-        known = self.signature or ""
-        other = bracket and known.startswith(f"{kind}[")
-        return name == self.uid or bool(other or (name and not name.isdigit() and name in known))
+        signature = self.signature or ""
+        other = bracket and signature.startswith(f"{kind}[")
+        return name == self.uid or bool(
+            other or (name and not name.isdigit() and name in signature)
+        )
 
     def describe(self) -> str:
         """Return a text for messages: ``the position of source 'flights' (query 'q')``."""
@@ -155,7 +157,7 @@ def kind_of(signature: str | None) -> str:
 
 
 def reset_flag(source: NewSource) -> str:
-    """Return the option that lets a source start afresh, quoted for a shell where necessary."""
+    """Return the option with which a source starts from scratch, quoted for a shell if needed."""
     return name_option(RESET, source)
 
 

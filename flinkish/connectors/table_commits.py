@@ -47,7 +47,7 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class TableReading:
-    """What a table has of a query.
+    """What a table has recorded of a query.
 
     Attributes
     ----------
@@ -58,10 +58,10 @@ class TableReading:
     newest_batch
         The newest batch of the query by which the sink skips; None if there is none.
     skips_after_rollback
-        Whether the sink goes on skipping those batches when the table was brought back to a version
+        Whether the sink still skips those batches when the table was brought back to a version
         before them (Delta keeps its transactions).
     computes_skipped
-        Whether a batch that the sink skips is computed all the same, so that its state is written
+        Whether a batch that the sink skips is computed anyway, so that its state is written
         (Iceberg: only the commit is left out).
     """
 
@@ -206,9 +206,9 @@ def _if_its_own(
 
 def listed(commits: Sequence[TableCommit]) -> str:
     """Return the first commits of several as text."""
-    shown = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
+    versions = ", ".join(f"{c.version} ({c.operation})" for c in commits[:5])
     more = f" and {len(commits) - 5} more" if len(commits) > 5 else ""
-    return f"version {shown}{more}"
+    return f"version {versions}{more}"
 
 
 def version_at(commits: Sequence[TableCommit], query_id: str, batch_id: int) -> int | None:

@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
 def _answer(call_path: str, argv: Sequence[str]) -> int:
     """Answer the question of a call, and return the driver's exit status."""
     from flinkish.driver.tasks.answering import take_call, write_answer
-    from flinkish.messages.calls import DescribeTask, RehearsalTask, StateTask
+    from flinkish.messages.calls import DescribeTask, ExportTask, RehearsalTask, StateTask
 
     try:
         call = take_call(call_path)
@@ -58,6 +58,10 @@ def _answer(call_path: str, argv: Sequence[str]) -> int:
         from flinkish.driver.tasks import rehearsal_task
 
         return rehearsal_task.main(question, call.options, call_path, argv)
+    if isinstance(question, ExportTask):
+        from flinkish.driver.tasks import export_task
+
+        return export_task.main(question, call.options, call_path, argv)
     if isinstance(question, StateTask):
         from flinkish.driver.tasks import state_export
 

@@ -119,7 +119,7 @@ def _write_call(path: str, call: DriverCall) -> None:
         json.dump(encode(call), file)
 
 
-def _tell_progress(path: str, told: Callable[[int, int], object]) -> None:
+def _tell_progress(path: str, on_progress: Callable[[int, int], object]) -> None:
     """Tell the rows and bytes that the driver has written so far, if any."""
     import json
 
@@ -128,7 +128,7 @@ def _tell_progress(path: str, told: Callable[[int, int], object]) -> None:
             rows, size = json.load(file)
     except FileNotFoundError:
         return
-    told(rows, size)
+    on_progress(rows, size)
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

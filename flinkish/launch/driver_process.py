@@ -1,4 +1,4 @@
-"""The process of a job's driver (``spark-submit``): started, waited for, ended; why it ended."""
+"""The process of a job's driver (``spark-submit``): its start, its end, and why it ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DriverProcess:
 
     def __init__(self) -> None:
         self._group: int | None = None
-        self._told = False
+        self._end_requested = False
         self._is_remote = False
         self._cleanup = ExitStack()
         self._pass_signals_on()
@@ -73,11 +73,11 @@ class DriverProcess:
             raise LaunchFailed(
                 f"the driver could not be started: {error.filename or command[0]}: "
                 f"{error.strerror}",
-                hint="see that it exists and may be executed",
+                hint="check that it exists and is executable",
             ) from error
         child.returncode = 0  # this class waits for the pid itself
         self._group = child.pid
-        if self._told:
+        if self._end_requested:
             self._terminate(signal.SIGTERM, None)
 
     def _local_start(
@@ -151,9 +151,9 @@ class DriverProcess:
         return os.waitstatus_to_exitcode(status)
 
     @property
-    def told(self) -> bool:
-        """Whether this process was asked to end since the object was made."""
-        return self._told
+    def end_requested(self) -> bool:
+        """Whether this process has been asked to end (SIGTERM or SIGINT)."""
+        return self._end_requested
 
     def forget_secrets(self) -> None:
         """Remove the files with its secrets, if the driver has not done so."""
@@ -178,14 +178,14 @@ class DriverProcess:
         signal.signal(signal.SIGINT, self._terminate)
 
     def _terminate(self, _number: int, _frame: FrameType | None) -> None:
-        self._told = True
+        self._end_requested = True
         if self._group is not None:
             self._signal(signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, TERMINATE_GRACE)
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
-        """Remember the signal: the process group may be reused by now, and little work remains."""
-        self._told = True
+        """Only record the signal: the driver has ended, and its group may be another by now."""
+        self._end_requested = True
 
     def _enforce(self, _number: int, _frame: FrameType | None) -> None:
         self._signal(signal.SIGKILL)
@@ -222,7 +222,8 @@ def end_of(status: int, text: str, *, started: bool) -> FlinkishError:
 def explained(failure: Mapping[str, Any], text: str) -> dict[str, Any]:
     """Return a failure that a driver recorded, with lines of its log if it has none. Pure.
 
-    A driver sees only that its program exited; why, ``argparse`` for one, is on stderr.
+    A driver only sees that its program exited; the reason is on stderr (``argparse`` writes it
+    there, for example).
     """
     tail = failure.get("tail") or job_logs.error_tail(text)
     return {**failure, "tail": tail} if tail else dict(failure)

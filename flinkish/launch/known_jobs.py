@@ -95,10 +95,15 @@ def never_began(registry: Registry, run: Standing) -> bool:
     spec = run.job.launch.restore
     if spec is None or spec.is_awaited or ever_ran(registry, run.job):
         return False
-    return all(
-        run.committed[query.name] == query.restored_batch == _planned(query)
-        for query in run.queries
-    )
+    return all(_is_as_restored(query, run.committed[query.name]) for query in run.queries)
+
+
+def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
+    """Return whether a checkpoint has no batch that was not put there by the restore."""
+    restored = query.restored_batch
+    # A batch that was planned in the savepoint is planned in the new checkpoint from the start.
+    possible = (None,) if restored is None else (restored, restored + 1)
+    return committed == restored and _planned(query) in possible
 
 
 def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
@@ -139,9 +144,9 @@ def runs_under_other_ids(
     alongside the query. Only runs whose sink is written again are included: their rows count for
     the query. The job ``but`` does not count.
     """
-    known = registry.find_query(query_id)
-    names = {query.name for _, query in known}
-    jobs = {job.job_id for job, _ in known}
+    of_query = registry.find_query(query_id)
+    names = {query.name for _, query in of_query}
+    jobs = {job.job_id for job, _ in of_query}
     saved = {each.path: each.job_id for each in registry.savepoints(include_disposed=True)}
     since: dict[str, tuple[int, int]] = {}
     for job in registry.jobs():

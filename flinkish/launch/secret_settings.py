@@ -40,7 +40,7 @@ ARGUMENTS_VARIABLE = "FLINKISH_ARGUMENTS_FILE"
 REDACTION = "spark.redaction.regex"
 _DEFAULTS = "spark-defaults.conf"
 #: Largest size of a file of arguments, in bytes: one variable passes them to the supervisor.
-_MOST_ARGUMENTS = 64 << 10
+_MAX_ARGUMENTS_BYTES = 64 << 10
 
 
 def redaction_of(launch: Launch) -> re.Pattern[str] | None:
@@ -172,12 +172,12 @@ def read_arguments(path: str) -> tuple[str, ...]:
                     f"(mode {stat.S_IMODE(facts.st_mode):04o}, owner {facts.st_uid})",
                     hint=f"make it yours, readable by you alone: {chmod}",
                 )
-            data = file.read(_MOST_ARGUMENTS + 1)
+            data = file.read(_MAX_ARGUMENTS_BYTES + 1)
     except PermissionError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
-    if len(data) > _MOST_ARGUMENTS:
+    if len(data) > _MAX_ARGUMENTS_BYTES:
         raise UsageError(f"{path} is too long for arguments", hint="one argument a line")
     try:
         text = data.decode()

@@ -65,7 +65,9 @@ def main(argv: Sequence[str]) -> int:
         if driver.is_remote and not _await_remote_end(driver, url, job_id):
             return 1
         failures.append(time.monotonic())
-        end = partial(_record_end, url, job_id, status, failures, told=driver.told)
+        end = partial(
+            _record_end, url, job_id, status, failures, end_requested=driver.end_requested
+        )
         delay = _persistently(end)
         driver.end_leftovers()
         if delay is None:
@@ -103,7 +105,7 @@ def _await_remote_end(driver: DriverProcess, url: str, job_id: str) -> bool:
     Then the driver's heartbeats count. A shutdown of this host does not end the driver: returns
     False if this process was asked to end meanwhile; the job then continues unsupervised.
     """
-    while not driver.told:
+    while not driver.end_requested:
         if _persistently(lambda: _has_ended(url, job_id)):
             return True
         time.sleep(_REMOTE_LOOK)
@@ -124,13 +126,13 @@ def _has_ended(url: str, job_id: str) -> bool:
 
 
 def _record_end(
-    url: str, job_id: str, status: int, failures: Sequence[float], *, told: bool
+    url: str, job_id: str, status: int, failures: Sequence[float], *, end_requested: bool
 ) -> float | None:
     """Record how a driver ended; return the seconds until its restart, or None for no restart.
 
-    ``failures`` are the times of all failures in seconds, the last is this one. With ``told`` this
-    process was asked to end, for example at a shutdown of the machine: such a job is lost however
-    its program reacted, and ``flinkish recover`` restarts it.
+    ``failures`` are the times of all failures in seconds, the last is this one. ``end_requested``:
+    this process was asked to end, for example at a shutdown of the machine. Such a job is lost
+    however its program reacted, and ``flinkish recover`` restarts it.
     """
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)
@@ -147,13 +149,13 @@ def _record_end(
         guessed = job.state is JobState.FAILED and (failure or {}).get("id") == DriverLost.id
         if job.state.is_final and not guessed:
             return None
-        if told:
+        if end_requested:
             lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended it")
             failure = lost.to_record()
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()
         registry.abandon(job_id, failure)
-        return _fail_or_restart(registry, job, failure, failures, may=not told)
+        return _fail_or_restart(registry, job, failure, failures, may=not end_requested)
 
 
 def _fail_or_restart(
@@ -216,8 +218,8 @@ def _wait_to_restart(driver: DriverProcess, url: str, job_id: str, delay: float)
     """
     deadline = time.monotonic() + delay
     while True:
-        if driver.told:
-            _persistently(lambda: _record_told(url, job_id))
+        if driver.end_requested:
+            _persistently(lambda: _record_requested_end(url, job_id))
             return False
         if _persistently(lambda: _is_cancelled(url, job_id)):
             return False
@@ -241,7 +243,7 @@ def _is_cancelled(url: str, job_id: str) -> bool:
         return registry.job(job_id).state.is_final
 
 
-def _record_told(url: str, job_id: str) -> None:
+def _record_requested_end(url: str, job_id: str) -> None:
     """Record the end of a job whose supervisor was asked to end before the driver was started."""
     with Registry.open(url, create=False) as registry:
         job = registry.job(job_id)

@@ -96,7 +96,7 @@ class JobOrigin:
     Attributes
     ----------
     running
-        Whether it goes on while the plan is made: the plan is that of its end now.
+        Whether it continues while the plan is made: the plan is that of its end now.
     working_directory
         Where relative paths of its program start.
     queries
@@ -196,6 +196,50 @@ class RehearsalTask:
 
 
 @dataclass(frozen=True)
+class ExportTask:
+    """A request to make checkpoints for a program's queries; answered with an :class:`Exported`.
+
+    Attributes
+    ----------
+    question
+        The restore.
+    directory
+        Where the checkpoints are made, each under the name of its query.
+    location
+        The directory in which they will be when Spark reads them.
+    query
+        The only query that gets one; None for all.
+    is_single
+        Whether ``location`` is that of the one checkpoint itself.
+    """
+
+    question: RestoreQuestion
+    directory: str
+    location: str
+    query: str | None = None
+    is_single: bool = False
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The checkpoints that were made.
+
+    Attributes
+    ----------
+    directories
+        The names of their directories, by query.
+    warnings
+        What Spark alone does not do for the queries.
+    plan
+        The plan of the restore that they carry out.
+    """
+
+    directories: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    plan: RestorePlan = field(default_factory=RestorePlan)
+
+
+@dataclass(frozen=True)
 class StateTask:
     """A request to show rows of a savepoint's state, or with a ``target`` to export them.
 
@@ -247,8 +291,14 @@ class StateAnswer:
 
 
 #: What a driver can be asked.
-Question = DescribeTask | RehearsalTask | Migration | StateTask
-_CLASSES: tuple[type[Question], ...] = (DescribeTask, RehearsalTask, Migration, StateTask)
+Question = DescribeTask | RehearsalTask | ExportTask | Migration | StateTask
+_CLASSES: tuple[type[Question], ...] = (
+    DescribeTask,
+    RehearsalTask,
+    ExportTask,
+    Migration,
+    StateTask,
+)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class Launch(Program):
         What to do with a sink that has batches already, when nothing is restored: one of
         :data:`~flinkish.messages.restore_options.SINK_MODES`.
     resumes
-        Whether ``run --resume`` started it, so that the next such run goes on from it.
+        Whether ``run --resume`` started it, so that the next such run continues from it.
     named
         Whether the user has named the job, so that its runs belong together.
     """

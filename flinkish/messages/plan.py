@@ -76,7 +76,7 @@ class Check:
     ----------
     batches
         For a Kafka sink, how many batches at most are written to it again; None when nobody knows,
-        as a job goes on. -1 for all other checks.
+        as a job continues. -1 for all other checks.
     query
         The query that it is about; None for the whole restore.
     """
@@ -143,12 +143,12 @@ class QueryRow:
     Attributes
     ----------
     origin
-        The name of the saved query that it goes on from; None for an empty start, and for the one
+        The name of the saved query that it continues from; None for an empty start, and for the one
         query of a plain checkpoint.
     from_batch
         The batch that was saved of that query; None for an empty start.
     batch_id
-        The batch that it goes on from, in its own numbers; None if it is not restored.
+        The batch that it continues from, in its own numbers; None if it is not restored.
     writes
         ``format``, ``path`` and ``table`` of its sink, as far as the program says.
     notes

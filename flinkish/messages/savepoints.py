@@ -36,7 +36,7 @@ class SavepointSummary:
     request_id
         The request that caused it.
     shared_files
-        How many of ``files`` an earlier savepoint holds; None if that is not known, as in the
+        How many of ``files`` an earlier savepoint holds; None if unknown, as in the
         registry.
     moved_bytes
         The number of bytes copied; None as for ``shared_files``.

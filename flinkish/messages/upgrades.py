@@ -32,9 +32,9 @@ class UpgradeState(str, Enum):
 
     STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
     ROLLED_BACK. ABANDONED: the old job was never stopped. A handover begins with PREPARING: the
-    driver of the new program comes up beside the old job. A shadow begins with SAVING, a savepoint
-    of the job that goes on; it is SHADOWING while both run and somebody decides, and PROMOTING when
-    the old job is stopped for it.
+    driver of the new program starts beside the old job. A shadow begins with SAVING, a savepoint of
+    the job, which keeps running; it is SHADOWING until the user decides, and PROMOTING when the old
+    job is stopped for it.
     """
 
     PREPARING = "PREPARING"
@@ -95,7 +95,7 @@ class Upgrade:
     request_id
         The request that stops the old job; of a shadow first the one that saves it.
     savepoint
-        The savepoint that the new program goes on from.
+        The savepoint that the new program continues from.
     new_job_id, old_again_id
         The job of the new program, and of the old program after a rollback. An id is recorded
         before its job is started.

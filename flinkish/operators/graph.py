@@ -128,18 +128,18 @@ def connect(operators: Iterable[OperatorNode], edges: Iterable[Edge]) -> Operato
 
 def _check(graph: OperatorGraph, roots: tuple[int, ...]) -> None:
     keys = Counter(node.key for node in graph.nodes)
-    doubles = sorted(key for key, count in keys.items() if count > 1)
-    if doubles:
-        raise InvalidGraph(f"operator keys used twice: {_listed(doubles)}")
+    duplicates = sorted(key for key, count in keys.items() if count > 1)
+    if duplicates:
+        raise InvalidGraph(f"operator keys used twice: {_listed(duplicates)}")
     forward = Counter((n.key, edge.target) for n in graph.nodes for edge in n.out_edges)
     backward = Counter((source, n.key) for n in graph.nodes for source in n.in_edges)
     if forward != backward:
         odd = sorted((forward - backward) + (backward - forward))
         wrong = _listed(f"{source} -> {target}" for source, target in odd)
-        raise InvalidGraph(f"edges that stand at one end only: {wrong}")
+        raise InvalidGraph(f"edges listed at one end only: {wrong}")
     missing = sorted({end for edge in forward for end in edge} - set(keys))
     if missing:
-        raise InvalidGraph(f"edges to operators that are not there: {_listed(missing)}")
+        raise InvalidGraph(f"edges to unknown operators: {_listed(missing)}")
     if sorted(graph.sources) != list(roots):
         raise InvalidGraph(
             f"sources are {_listed(sorted(graph.sources))}, "
@@ -147,7 +147,7 @@ def _check(graph: OperatorGraph, roots: tuple[int, ...]) -> None:
         )
     if len(graph.topological) < len(graph.nodes):
         rest = sorted(set(keys) - set(graph.topological))
-        raise InvalidGraph(f"operators on or behind a cycle: {_listed(rest)}")
+        raise InvalidGraph(f"operators in or after a cycle: {_listed(rest)}")
 
 
 def _topological(graph: OperatorGraph) -> Iterator[int]:

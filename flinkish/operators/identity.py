@@ -27,7 +27,7 @@ from flinkish.operators.uids import check_uid
 
 @dataclass(frozen=True)
 class OperatorIdentity:
-    """The identity of an operator in savepoints and restores; None where it is not known.
+    """The identity of an operator in savepoints and restores; None if unknown.
 
     Attributes
     ----------

@@ -115,7 +115,7 @@ class StateSemantics:
         Facts about the operator as a whole, by trait.
     initial
         The values with which the buffers of an aggregation begin, by role, in the order of
-        ``values``; None for one that is not known. Only of a program that starts: savepoints do not
+        ``values``; None for an unknown one. Only of a program that starts: savepoints do not
         have it.
     delay_ms
         The delay of the watermark in milliseconds, for a state whose rows expire by it. Only of a

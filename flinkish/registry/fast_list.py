@@ -172,7 +172,7 @@ def _read(
 def _certainly_alive(host: str, driver: list[Any], supervisor: list[Any]) -> bool:
     """Return whether the job's driver, or before it exists its supervisor, runs on this host.
 
-    The rule is that of :func:`flinkish.registry.liveness.verdict`; False in case of doubt.
+    The rule is that of :func:`flinkish.registry.liveness.loss_reason`; False in case of doubt.
     """
     where, pid, ticks = driver if driver[1] is not None else supervisor
     if pid is None or where != host or ticks is None:

@@ -23,7 +23,7 @@ from flinkish.registry.resumed_runs import newest_run, resumed_runs, taken_by
 
 @dataclass(frozen=True)
 class InUse:
-    """What a prune must not remove, and what it must know.
+    """The savepoints that a prune must keep, and the jobs that it must know.
 
     ``protected`` maps the location of a savepoint to the reason why it is kept. ``running`` are the
     ids of the jobs that are not in a final state. ``writing`` has the target directory and job id
@@ -55,14 +55,15 @@ def savepoints_in_use(registry: Registry) -> InUse:
         for request in registry.requests(job.job_id)
         if not request.state.is_final and request.savepoint is not None
     )
-    everyone = registry.jobs()
-    # One without a request was imported, or taken of a foreign checkpoint: its job is another's.
+    all_jobs = registry.jobs()
+    # A savepoint without a request was imported, or taken from a plain checkpoint: its job is not
+    # in this registry.
     own = [savepoint for savepoint in savepoints if savepoint.request_id is not None]
     return InUse(
-        dict(_protected(registry, jobs, everyone, savepoints)),
+        dict(_protected(registry, jobs, all_jobs, savepoints)),
         frozenset(job.job_id for job in jobs),
         writing,
-        frozenset([job.job_id for job in everyone] + [each.job_id for each in own]),
+        frozenset([job.job_id for job in all_jobs] + [each.job_id for each in own]),
         tuple(savepoint.path for savepoint in own if savepoint.disposed is None),
         tuple(savepoint.path for savepoint in savepoints if savepoint.disposed is None),
     )
@@ -71,7 +72,7 @@ def savepoints_in_use(registry: Registry) -> InUse:
 def _protected(
     registry: Registry,
     active: Sequence[JobRecord],
-    everyone: Sequence[JobRecord],
+    all_jobs: Sequence[JobRecord],
     savepoints: Sequence[SavepointSummary],
 ) -> Iterator[tuple[str, str]]:
     """Yield the savepoints that must stay, with the reasons."""
@@ -80,8 +81,8 @@ def _protected(
             if path:
                 yield path, f"upgrade {upgrade.upgrade_id[:6]} is not finished"
     recorded = {savepoint.path for savepoint in savepoints}
-    queries = registry.queries_of([job.job_id for job in everyone])
-    for job in (*_resumable(everyone, active, queries), *active):
+    queries = registry.queries_of([job.job_id for job in all_jobs])
+    for job in (*_resumable(all_jobs, active, queries), *active):
         began_with = resumed_runs(registry, job).began_with
         if began_with is not None and began_with.path in recorded:
             yield (
@@ -100,7 +101,7 @@ def _protected(
 
 
 def _resumable(
-    everyone: Sequence[JobRecord],
+    all_jobs: Sequence[JobRecord],
     active: Sequence[JobRecord],
     queries: Mapping[str, Sequence[QueryStatus]],
 ) -> Iterator[JobRecord]:
@@ -112,10 +113,10 @@ def _resumable(
     def has_committed(job: JobRecord) -> bool:
         return any(query.batch_id is not None for query in queries.get(job.job_id, ()))
 
-    going_on = {job.name for job in active}
+    active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}
-    for job in everyone:
-        if job.name not in going_on and (job.launch.resumes or job.has_given_name):
+    for job in all_jobs:
+        if job.name not in active_names and (job.launch.resumes or job.has_given_name):
             runs.setdefault(job.name, []).append(job)
     for each in runs.values():
         newest = newest_run(each, has_committed)
@@ -124,12 +125,12 @@ def _resumable(
 
 
 def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = ()) -> bool:
-    """Return whether a job no longer needs what it was restored from. Pure.
+    """Return whether a job no longer needs the savepoint it was restored from. Pure.
 
-    Every restored query has committed a batch of its own, and none is left for a query that the
-    program has not started yet: a program that waits for a bounded query may start the next only
-    after it (``flinkish.driver.runtime.restore_gate``). The plan of a query records what it
-    restored and at which batch it started.
+    That is so when every restored query has committed a batch of its own, and no saved query is
+    left for one that the program has not started yet (a program may start its next query only after
+    a bounded one has ended; see ``flinkish.driver.runtime.restore_gate``). The plan of a query
+    records what it restored and at which batch it started.
 
     ``offered`` are the names of the queries that it began with
     (:func:`.resumed_runs.offered_names`).

@@ -74,7 +74,7 @@ def is_stopped(ref: ProcessRef) -> bool:
     return stat is not None and stat[0] in "Tt" and ref.start_ticks in (None, stat[1])
 
 
-def verdict(
+def loss_reason(
     job: JobRecord,
     alive_supervisor: bool | None,
     alive_driver: bool | None,
@@ -150,7 +150,7 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
     # One that is stopped by a signal starts nothing, for as long as that may be.
     restarts = _restarts(job) and job.supervisor is not None and not is_stopped(job.supervisor)
     age = now - (job.start_time if job.heartbeat is None else job.heartbeat)
-    reason = verdict(job, supervisor, driver, age, restarts=restarts)
+    reason = loss_reason(job, supervisor, driver, age, restarts=restarts)
     if reason is None:
         is_failing = restarts and supervisor and driver is False and job.state is JobState.RUNNING
         return replace(job, state=JobState.FAILING) if is_failing else job

@@ -36,15 +36,17 @@ def combine(
     alone, ``nested`` the name and verdict of each part. ``rebuild`` makes the outer serializer from
     the reconfigured nested ones (None for those that stay), if any is reconfigured.
     """
-    verdicts = [outer.verdict, *(found.verdict for _, found in nested)]
+    verdicts = [outer.verdict, *(compatibility.verdict for _, compatibility in nested)]
     if Verdict.INCOMPATIBLE in verdicts:
-        below = [r.below(root, name) for name, found in nested for r in found.problems]
+        below = [
+            r.below(root, name) for name, compatibility in nested for r in compatibility.problems
+        ]
         return TypeSerializerSchemaCompatibility.incompatible([*outer.problems, *below])
     if Verdict.AFTER_MIGRATION in verdicts:
         return TypeSerializerSchemaCompatibility.compatible_after_migration()
     if Verdict.RECONFIGURED in verdicts:
         return TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(
-            rebuild(tuple(found.serializer for _, found in nested))
+            rebuild(tuple(compatibility.serializer for _, compatibility in nested))
         )
     return TypeSerializerSchemaCompatibility.compatible_as_is()
 

@@ -1,10 +1,10 @@
-"""Which typed states an operator has: a tag on its plan, and their formats for its tasks.
+"""The typed states of an operator: a tag on its plan, and their formats for its tasks.
 
-The states of an operator are declared where the program makes the DataFrame. Their serializers'
-snapshots are a Scala ``TreeNodeTag`` on the plan's node, like uids, where the driver finds them
-when the query starts. The user's function is pickled by Spark before that, with the program's
-serializers; what a restore adds (readers of older generations, a reconfigured serializer) reaches
-its tasks as a local property of the query's thread, which Spark gives to every task.
+A program declares the states of an operator where it creates the DataFrame. The snapshots of their
+serializers are a Scala ``TreeNodeTag`` on the plan's node, like uids; the driver reads it when the
+query starts. By then Spark has pickled the user's function with the program's serializers. What a
+restore adds (readers of older generations, a reconfigured serializer) reaches the tasks as a local
+property of the query's thread, which Spark passes to every task.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
@@ -152,8 +152,8 @@ def _key(jvm: Any) -> Any:
 def formats_to_text(formats: Mapping[str, StateFormat]) -> str:
     """Return the formats of an operator's states for its local property.
 
-    They are pickled as Spark pickles the user's function, with classes of the program's main module
-    by value, from this job's driver to its own tasks. Savepoints have nothing of it.
+    They are pickled as Spark pickles the user's function: classes of the program's main module by
+    value. Only this job's own tasks read them; they are never part of a savepoint.
     """
     from pyspark import cloudpickle
 

@@ -36,14 +36,14 @@ def check_serializer(serializer: TypeSerializer[Any]) -> None:
         left.extend(getattr(snapshot, "nested_snapshots", ()))
 
 
-def _checked(kind: str, name: str, *given: Any) -> list[TypeSerializer[Any]]:
+def _checked(kind: str, name: str, *types: Any) -> list[TypeSerializer[Any]]:
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid name for a {kind}",
             hint=f"a letter, then letters, digits, '_', '-' or '.', {MAX_NAME} at most",
         )
     try:
-        serializers = [serializer_of(each) for each in given]
+        serializers = [serializer_of(each) for each in types]
         for each in serializers:
             check_serializer(each)
     except UsageError as error:

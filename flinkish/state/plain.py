@@ -100,12 +100,12 @@ def plain_state(snapshots: Sequence[bytes], place: StatePlace | str) -> PlainSta
     JSON texts. Raises Corrupt if a snapshot is damaged.
     """
     types = [plain_type(each, place) for each in snapshots]
-    known = [each for each in types if each is not None]
-    if not known or len(known) < len(types):
+    plain = [each for each in types if each is not None]
+    if not plain or len(plain) < len(types):
         return None
-    if any(each.json != known[0].json for each in known):
-        known = [PlainType("string", _AsText(each.read)) for each in known]
-    return PlainState(tuple(known))
+    if any(each.json != plain[0].json for each in plain):
+        plain = [PlainType("string", _AsText(each.read)) for each in plain]
+    return PlainState(tuple(plain))
 
 
 def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
@@ -138,19 +138,19 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         names = tuple(f"_{place}" for place in range(1, len(snapshot.nested_snapshots) + 1))
         return _struct(names, snapshot.nested_snapshots)
     nested = [_plain(each) for each in getattr(snapshot, "nested_snapshots", ())]
-    known = [each for each in nested if each is not None]
-    if len(known) < len(nested):
+    plain = [each for each in nested if each is not None]
+    if len(plain) < len(nested):
         return None
     if isinstance(snapshot, ListSerializerSnapshot):
-        (element,) = known
+        (element,) = plain
         json_ = {"type": "array", "elementType": element.json, "containsNull": True}
         return PlainType(json_, _List(element.read))
     if isinstance(snapshot, MapSerializerSnapshot):
-        key, value = known
+        key, value = plain
         types = {"keyType": key.json, "valueType": value.json, "valueContainsNull": True}
         return PlainType({"type": "map", **types}, _Map(key.read, value.read))
     if isinstance(snapshot, OptionalSerializerSnapshot):
-        (inner,) = known
+        (inner,) = plain
         return PlainType(inner.json, _Optional(inner.read))
     return None
 
@@ -160,16 +160,16 @@ def _struct(
 ) -> PlainType | None:
     """Return the type of a struct; None if a field is unknown, or has another's name."""
     nested = [_plain(each) for each in snapshots]
-    known = [each for each in nested if each is not None]
-    if len(known) < len(names) or not names:
+    plain = [each for each in nested if each is not None]
+    if len(plain) < len(names) or not names:
         return None
     if len({name.casefold() for name in names}) < len(names):  # one name to Spark
-        return PlainType("string", _AsText(_Struct(names, tuple(each.read for each in known))))
+        return PlainType("string", _AsText(_Struct(names, tuple(each.read for each in plain))))
     fields = [
         {"name": name, "type": each.json, "nullable": True, "metadata": {}}
-        for name, each in zip(names, known, strict=True)
+        for name, each in zip(names, plain, strict=True)
     ]
-    reads = tuple(each.read for each in known)
+    reads = tuple(each.read for each in plain)
     return PlainType({"type": "struct", "fields": fields}, _Struct(names, reads))
 
 

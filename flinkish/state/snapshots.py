@@ -66,7 +66,7 @@ class ModuleLoader:
     depth: int = 0
 
     def read(self, data: bytes) -> TypeSerializerSnapshot[Any]:
-        """Return the snapshot of its bytes; raise the errors of ``SnapshotLoader.read``."""
+        """Return the snapshot that bytes encode; raise the errors of ``SnapshotLoader.read``."""
         if self.depth > MAX_DEPTH:
             raise self._corrupt(f"it has more than {MAX_DEPTH} nested snapshots")
         try:
@@ -91,7 +91,7 @@ class ModuleLoader:
             raise self._incompatible(
                 name,
                 f"the class {name} cannot be called without arguments: {error}",
-                "let its constructor need no arguments",
+                "make its constructor callable without arguments",
             ) from error
         if version > snapshot.current_version:
             raise UnsupportedFormat(
@@ -128,7 +128,7 @@ class ModuleLoader:
             raise self._missing(name, f"the module {module} has no class {attribute}")
         if not isinstance(cls, type) or not issubclass(cls, base):
             raise self._incompatible(
-                name, f"{name} is not a {base.__name__}", f"put the class {attribute} back there"
+                name, f"{name} is not a {base.__name__}", f"restore the class {attribute} there"
             )
         return cls
 
@@ -209,16 +209,16 @@ def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
 def read_snapshot(
     data: bytes, place: StatePlace | str, modules: Iterable[str] = DEFAULT_MODULES
 ) -> TypeSerializerSnapshot[Any]:
-    """Return the snapshot of its bytes; see :class:`ModuleLoader`.
+    """Return the snapshot that bytes encode; see :class:`ModuleLoader`.
 
     Parameters
     ----------
     data
-        What :func:`write_snapshot` returned.
+        The bytes that :func:`write_snapshot` returned.
     place
         Whose snapshot it is, for errors.
     modules
-        The modules that may be imported, with all below them.
+        The modules that may be imported, including their submodules.
     """
     return ModuleLoader(place, tuple(modules)).read(data)
 
@@ -242,7 +242,7 @@ def check_snapshot_class(cls: type) -> None:
         reason = "is not a TypeSerializerSnapshot"
     if reason is None and inspect.isabstract(cls):
         reason = f"lacks {', '.join(sorted(getattr(cls, '__abstractmethods__', ())))}"
-    if reason is None and not _needs_nothing(cls):
+    if reason is None and not _takes_no_arguments(cls):
         reason = "has a constructor that needs arguments"
     if reason is None and not _is_version(getattr(cls, "current_version", None)):
         reason = f"has no current_version from 1 to {MAX_VERSION} (an int of the class)"
@@ -276,13 +276,13 @@ def _why_unfindable(cls: type) -> str | None:
     if cls.__name__.startswith("_"):
         return "is not public"
     if len(class_name(cls)) > MAX_NAME or not _NAME.fullmatch(class_name(cls)):
-        return "has a name that no class statement gives"
+        return "has a name that is not an identifier"
     if getattr(sys.modules.get(cls.__module__), cls.__name__, None) is not cls:
-        return "is not what its module has under that name"
+        return "is not the object that its module has under that name"
     return None
 
 
-def _needs_nothing(cls: type) -> bool:
+def _takes_no_arguments(cls: type) -> bool:
     try:
         inspect.signature(cls).bind()
     except (TypeError, ValueError):

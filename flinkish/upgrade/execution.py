@@ -1,7 +1,7 @@
 """The part that all kinds of upgrades share: carrying out their steps one by one.
 
-After each step the registry records the progress, and before a job is started its id, so that
-another process can continue if the one that carried it out was killed.
+The registry records the progress after each step, and a job's id before the job is started, so that
+another process can continue if this one is killed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.steps import after, after_failure, brought_back, lacking
 
 _POLL = 0.1
-#: States of a job whose driver has failed and is started again.
-_AGAIN = (JobState.FAILING, JobState.RESTARTING)
+#: States of a job whose driver has failed and will be restarted.
+_RESTARTING = (JobState.FAILING, JobState.RESTARTING)
 
 
 class Execution:
@@ -83,8 +83,8 @@ class Execution:
             state = self.upgrade.state
             try:
                 effect()
-            except Unwell as unwell:
-                self._fail(state, unwell.error)
+            except HealthCheckFailed as unhealthy:
+                self._fail(state, unhealthy.error)
             except (Locked, WaitTimeout, RegistryError):
                 raise  # nothing is decided: it can be resumed
             except FlinkishError as error:
@@ -106,7 +106,7 @@ class Execution:
         self.upgrade = self._registry.save_upgrade(changed, self._owner)
 
     def _done(self, **changes: object) -> None:
-        """Record that the present step is carried out."""
+        """Record that the present step is complete."""
         self._save(state=after(self.upgrade.kind, self.upgrade.state), **changes)
 
     def _fail(self, state: UpgradeState, error: FlinkishError) -> None:
@@ -166,7 +166,7 @@ class Execution:
     # --- inside -----------------------------------------------------------------------------
 
     def _request(self, kind: RequestKind) -> Request | None:
-        """Return this upgrade's request to the old job, also one that it did not record."""
+        """Return this upgrade's request to the old job, even if the upgrade did not record it."""
         upgrade = self.upgrade
         if upgrade.request_id is not None:
             recorded = self._registry.request(upgrade.request_id)
@@ -204,7 +204,7 @@ class Execution:
                     limit=requests.limit_within(upgrade.timeout),
                 )
             except Locked as locked:  # ended by someone else: not part of this upgrade
-                raise Unwell(locked) from locked
+                raise HealthCheckFailed(locked) from locked
         self._save(request_id=request.request_id)
         answered = requests.wait_result(self._context, request, upgrade.timeout)
         assert answered.result is not None
@@ -215,7 +215,7 @@ class Execution:
         return answered.result.savepoint.path
 
     def _wait_for_old(self) -> None:
-        """Wait until the old job has ended, which has been stopped: within the stop's time."""
+        """Wait until the stopped old job has ended, for as long as the stop may still take."""
         assert self.upgrade.request_id is not None
         request = self._registry.request(self.upgrade.request_id)
         requests.wait_end(self._context, request, self._deadline - time.monotonic())
@@ -232,16 +232,17 @@ class Execution:
         def over(job: JobRecord) -> bool:
             nonlocal lack
             lack = lacks(job)
-            return lack is None or job.state.is_final or job.state in _AGAIN
+            return lack is None or job.state.is_final or job.state in _RESTARTING
 
         try:
             job = wait_job(self._registry, job_id, over, timeout, _POLL)
         except WaitTimeout as error:
             late = WaitTimeout(f"it {what} {timeout:g} s: {lack}", job_id=job_id)
-            raise Unwell(late) from error
-        if job.state in _AGAIN:  # its restart strategy would start it again
+            raise HealthCheckFailed(late) from error
+        if job.state in _RESTARTING:  # its restart strategy would start it again
             failure = (job.failure or {}).get("message", "it failed")
-            raise Unwell(FlinkishError(f"its driver failed: {failure}", job_id=job.job_id))
+            driver_failed = FlinkishError(f"its driver failed: {failure}", job_id=job.job_id)
+            raise HealthCheckFailed(driver_failed)
         return not_failed(self._context, job)
 
     def _new_job(self, restore: RestoreSpec) -> JobRecord:
@@ -278,8 +279,8 @@ def canceled(job: JobRecord) -> WrongState:
     return WrongState(f"job {job.job_id} was canceled", job_id=job.job_id)
 
 
-class Unwell(Exception):
-    """The new program did not commit its batches in time, though no operation failed."""
+class HealthCheckFailed(Exception):
+    """The new program is not healthy, though no step has failed."""
 
     def __init__(self, error: FlinkishError) -> None:
         super().__init__(error.message)

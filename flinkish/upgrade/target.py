@@ -1,4 +1,4 @@
-"""The new version of a job, as it is asked for, and the launch that it makes of the old. Pure."""
+"""The requested new version of a job, and its launch, derived from the old job's. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.messages.upgrades import Health
 
 _RECOVERY = "execution.state-recovery."
 _PARTITIONS = "spark.sql.shuffle.partitions"
-#: Nothing is other.
+#: The same program.
 NO_PROGRAM = Program()
 
 
@@ -19,7 +19,7 @@ class Changes:
     """The new program's differences from the old job; None and empty keep what it had.
 
     ``program`` has absolute paths; ``drops_arguments`` says that the new program gets no arguments
-    if it names none. ``working_directory`` is where another program starts.
+    if it names none. ``working_directory`` is that of another program.
     """
 
     program: Program = NO_PROGRAM
@@ -30,10 +30,10 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class NewVersion:
-    """What an upgrade is asked for.
+    """The request for an upgrade.
 
     ``target`` is the directory of the savepoint; None is the configured one. ``timeout`` is in
-    seconds, for the job's savepoint and, if it is stopped, its end, in all; None is
+    seconds, for the job's savepoint and (if the job is stopped) its end together; None is
     ``client.timeout``.
     """
 
@@ -47,8 +47,8 @@ class NewVersion:
 def target_launch(old: Launch, changes: Changes) -> Launch:
     """Return the launch of the new program, without a restore.
 
-    With another Python and no Spark named, the Spark is that Python's own pyspark; Spark's recorded
-    place is that of the old one.
+    If ``changes`` name another Python but no Spark, that Python's own pyspark is used: the recorded
+    Spark belongs to the old Python.
     """
     new = changes.program
     launch = replace(

@@ -151,6 +151,10 @@ def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
         with pytest.raises(WrongState, match="failed before it began with /sp") as refused:
             run_to_resume(context, "cron")
         assert f"flinkish restart {held}" in refused.value.hint
+        (query,) = registry.queries(held)
+        planned = CheckpointLikeness(Path(query.checkpoint_dir)).root / "offsets"
+        shutil.copy(planned / "3", planned / "4")
+        assert standing(registry, "cron") is None, "batch 4 was planned in the savepoint"
         ran = jobs.ran("b", "cron", 4, restore=savepoint, plan=took("q"), began=False)
         jobs.after("c", ran, 3, began=False)
         jobs.ran("d", "cron", 3, restore=savepoint, plan=took("q"), began=False)

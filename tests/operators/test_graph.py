@@ -33,7 +33,7 @@ def test_edges_keep_their_order() -> None:
         (
             [node(1, outputs=(2,)), node(2, (1, 3), (3,)), node(3, (2,), (2, 4)), node(4, (3,))],
             (),
-            "on or behind a cycle: 2, 3, 4",
+            "in or after a cycle: 2, 3, 4",
         ),
     ],
 )

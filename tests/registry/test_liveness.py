@@ -22,9 +22,9 @@ from flinkish.registry.liveness import (
     is_alive,
     is_stopped,
     log_tail,
+    loss_reason,
     process_ref,
     reconcile,
-    verdict,
 )
 
 MakeJob = Callable[..., JobRecord]
@@ -123,7 +123,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("fields", "supervisor", "driver", "age", "words"), VERDICTS)
-def test_verdict(
+def test_what_makes_a_job_lost(
     make_job: MakeJob,
     fields: dict[str, object],
     supervisor: bool | None,
@@ -131,22 +131,22 @@ def test_verdict(
     age: float,
     words: str | None,
 ) -> None:
-    reason = verdict(make_job(**fields), supervisor, driver, age)
+    reason = loss_reason(make_job(**fields), supervisor, driver, age)
     if words is None:
         assert reason is None
     else:
         assert reason is not None
         assert words in reason
     for state in (JobState.FINISHED, JobState.FAILED, JobState.CANCELED):
-        assert verdict(make_job(state=state, **fields), supervisor, driver, age) is None
+        assert loss_reason(make_job(state=state, **fields), supervisor, driver, age) is None
 
 
 def test_a_slow_heartbeat_gives_the_supervisor_more_time(make_job: MakeJob) -> None:
     launch = Launch("/a.py", options={"execution.heartbeat.interval": "20 s"})
     job = make_job(driver=DRIVER, supervisor=SUPERVISOR, launch=launch)
-    assert verdict(job, True, False, 22.0) is None
-    assert verdict(job, True, False, 23.0) is not None
-    assert verdict(job, False, False, 0.0) is not None
+    assert loss_reason(job, True, False, 22.0) is None
+    assert loss_reason(job, True, False, 23.0) is not None
+    assert loss_reason(job, False, False, 0.0) is not None
 
 
 def test_a_job_that_its_supervisor_starts_again_is_failing(

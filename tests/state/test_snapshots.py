@@ -249,7 +249,7 @@ def test_a_class_made_in_a_function_is_refused() -> None:
         write_snapshot(Local())
     hidden = type("CelsiusSerializerSnapshot", (CelsiusSerializerSnapshot,), {})
     hidden.__module__ = programs.__name__
-    with pytest.raises(UsageError, match="is not what its module has under that name"):
+    with pytest.raises(UsageError, match="is not the object that its module has under that name"):
         check_findable(hidden, "the class")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.mutants.model import Mutant
 from tools.mutants.operators import Assign, Choose, Compare, Drop, DropCall, Replace, Return, Swap
 
-_MATCHING = ("tests/restore/plan/test_matching.py",)
+_MATCHING = ("tests/restore/plan/test_operator_matching.py",)
 _CHECKPOINT = ("tests/restore/materialize/test_new_checkpoint.py", "tests/restore/test_combined.py")
 _GATE = ("tests/compat/test_gate.py", "tests/compat/test_lookup.py")
 
@@ -37,14 +37,14 @@ MUTANTS = (
     Mutant(
         "matched-by-position",
         "state is given to operators by their position instead of their uid",
-        "restore.plan.matching:match_operators",
+        "restore.plan.operator_matching:match_operators",
         Drop("not _has_ids(own)"),
         _MATCHING,
     ),
     Mutant(
         "uid-map-ignored",
         "--uid-map has no effect",
-        "restore.plan.matching:_find",
+        "restore.plan.operator_matching:_find",
         Replace(
             "operator.uid is not None and operator.uid in uid_map",
             "operator.uid is None and operator.uid in uid_map",
@@ -169,14 +169,14 @@ MUTANTS = (
         "a join whose inputs have changed places is restored",
         "check_inputs",
         Replace("before & now", "before | now"),
-        ("tests/restore/plan/test_positions.py",),
+        ("tests/restore/plan/test_source_matching.py",),
     ),
     Mutant(
         "reset-source-ignored",
         "--reset-source has no effect",
         "match_sources",
         Choose("source.entry in afresh", always=False),
-        ("tests/restore/plan/test_positions.py",),
+        ("tests/restore/plan/test_source_matching.py",),
     ),
     Mutant(
         "replayed-files-unchecked",

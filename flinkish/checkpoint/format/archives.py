@@ -99,7 +99,7 @@ def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
         raise CheckpointFormatError(name, None, reason)
     if len({member.filename for member in members}) != len(members):
         raise CheckpointFormatError(name, None, "it has a member twice")
-    found = []
+    files = []
     for member in members:
         if member.compress_type not in _COMPRESSION:
             reason = f"the member {member.filename[:100]!r} has a compression Spark does not use"
@@ -107,8 +107,8 @@ def check_members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
         if member.filename == METADATA_MEMBER or member.filename.endswith("/"):
             continue
         _check_plain(member.filename, name)
-        found.append(member)
-    return found
+        files.append(member)
+    return files
 
 
 def read_archive_metadata(file: IO[bytes], name: str) -> ArchiveMetadata:

@@ -80,9 +80,9 @@ def with_lines(data: bytes, name: str, *, watermark_ms: int, lines: Sequence[Log
         written = [line.offset for line in lines]
         return b"\n".join([head, json_bytes(header), *map(str.encode, written)])
     offsets = {line.name: line.offset for line in lines if line.offset != NO_OFFSET}
-    known = header.get("sourceMetadataInfo")
-    if isinstance(known, dict):
-        header["sourceMetadataInfo"] = {k: v for k, v in known.items() if k in offsets}
+    metadata = header.get("sourceMetadataInfo")
+    if isinstance(metadata, dict):
+        header["sourceMetadataInfo"] = {k: v for k, v in metadata.items() if k in offsets}
     named = [f"{source}:{offset}".encode() for source, offset in offsets.items()]
     return b"\n".join([head, json_bytes(header), *named])
 

@@ -31,7 +31,7 @@ def is_file_source_log(data: bytes) -> bool:
     return len(lines) > 1 and lines[0].startswith(b"v") and b'"path"' in lines[1]
 
 
-def compacted(name: str) -> int | None:
+def compacted_number(name: str) -> int | None:
     """Return the number of a compacted entry, ``<n>.compact``; None for other files."""
     number = name.removesuffix(COMPACT_SUFFIX)
     return parse_number(number) if number != name else None
@@ -42,9 +42,8 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
 
     Returns the entries that exist, and those that are missing. They start at the newest
     ``<n>.compact`` not above ``limit``. Later entries are left out, because a file named there
-    counts as read. The compacted entry before the newest comes first if there is one: it is not
-    read again, but from the distance of the two Spark derives after how many entries this log is
-    compacted.
+    counts as read. If there is a compacted entry before the newest, it comes first: Spark does not
+    read its content, but derives the log's compaction interval from the distance of the two.
     """
     existing = set(names)
     compacts = _compacts(existing, limit)
@@ -58,32 +57,32 @@ def source_log_entries(names: Iterable[str], limit: int) -> tuple[list[str], lis
     return present, missing
 
 
-def is_continued(entries: Iterable[str], limit: int) -> bool:
+def is_readable(entries: Iterable[str], limit: int) -> bool:
     """Return whether Spark can read the entries of a position as they are.
 
-    ``entries`` are those of :func:`source_log_entries`, none missing. Spark derives from the
-    compacted entries after how many entries a log is compacted: it is the distance of the last two,
-    or, for a single one, a divisor of its number of entries
-    (``CompactibleFileStreamLog.compactInterval``; its default is
-    ``spark.sql.streaming.fileSource.log.compactInterval``). From that it expects compacted entries,
-    and fails without them: "``<n>.compact`` doesn't exist". They may not match if the log was
-    compacted with another setting and its only compacted entry is kept.
+    ``entries`` are those of :func:`source_log_entries`, none missing. Spark derives a log's
+    compaction interval from its compacted entries: it is the distance of the last two, or, for a
+    single one, a divisor of its number of entries (``CompactibleFileStreamLog.compactInterval``;
+    its default is ``spark.sql.streaming.fileSource.log.compactInterval``). From the interval it
+    concludes which compacted entries must exist, and fails if one does not: "``<n>.compact``
+    doesn't exist". That happens if the log was compacted with another setting and only one of its
+    compacted entries is kept.
     """
     compacts = _compacts(set(entries), limit)
     count = compacts[-1] + 1 if compacts else 0
-    behind = limit + 1 - count
+    since = limit + 1 - count
     if len(compacts) > 1:
         interval = compacts[-1] - compacts[-2]
-        return count % interval == 0 and behind < interval
+        return count % interval == 0 and since < interval
     if not compacts:
-        return behind < _DEFAULT_INTERVAL
+        return since < _DEFAULT_INTERVAL
     # Spark's deriveCompactInterval: the first divisor not below the default, or the whole number.
     half = count // 2 if count // 2 > _DEFAULT_INTERVAL else 0
-    divisors = range(_DEFAULT_INTERVAL, min(behind, half) + 1)
-    return behind < count and not any(count % n == 0 for n in divisors)
+    divisors = range(_DEFAULT_INTERVAL, min(since, half) + 1)
+    return since < count and not any(count % n == 0 for n in divisors)
 
 
 def _compacts(names: set[str], limit: int) -> list[int]:
     """Return the numbers of the last two compacted entries until ``limit``, or as many as exist."""
-    numbers = (number for name in names if (number := compacted(name)) is not None)
+    numbers = (number for name in names if (number := compacted_number(name)) is not None)
     return sorted(n for n in numbers if n <= limit)[-2:]

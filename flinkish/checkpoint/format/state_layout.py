@@ -65,7 +65,7 @@ def schema_path(metadata: OperatorMetadata | None, store: str) -> str:
 
 
 def expected_partitions(
-    pins: Mapping[str, str], keys: Sequence[Mapping[str, Any]], found: int
+    pins: Mapping[str, str], keys: Sequence[Mapping[str, Any]], on_disk: int
 ) -> int:
     """Return how many partitions the state of an operator must have.
 
@@ -73,9 +73,9 @@ def expected_partitions(
     global limits (their key is of the null type) and aggregations without grouping.
 
     ``keys`` are the known key schemas of the operator's stores; without any, a single partition may
-    be complete. ``found`` is the number of partitions on disk.
+    be complete. ``on_disk`` is the number of partitions on disk.
     """
     columns = [column for schema in keys for column in schema.get("fields", ())]
-    if all(str(each.get("type")) in _NULL_TYPES for each in columns) and (keys or found == 1):
+    if all(str(each.get("type")) in _NULL_TYPES for each in columns) and (keys or on_disk == 1):
         return 1
-    return pinned_partitions(pins) or found
+    return pinned_partitions(pins) or on_disk

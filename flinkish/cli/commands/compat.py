@@ -168,10 +168,10 @@ def _show_table(
     call: Call,
     matrix: Matrix,
     rows: Sequence[Version],
-    found: Sequence[Sequence[VersionComparison]],
+    comparisons: Sequence[Sequence[VersionComparison]],
 ) -> None:
     out = call.out
-    flat = [one for row in found for one in row]
+    flat = [one for row in comparisons for one in row]
     if out.json:
         document = table_document(matrix, flat)
         out.document({"from": str(rows[0]), **document} if len(rows) == 1 else document)
@@ -182,7 +182,7 @@ def _show_table(
         head = (_CORNER, *matrix.lines)
         marks = [
             (str(row), *(MARKS[one.verdict.value][0] for one in line))
-            for row, line in zip(rows, found, strict=True)
+            for row, line in zip(rows, comparisons, strict=True)
         ]
         if is_terminal(sys.stdout):
             _draw(head, marks)
@@ -212,13 +212,13 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console.print(drawn)
 
 
-def legend(matrix: Matrix, shown: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
+def legend(matrix: Matrix, comparisons: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
     """Return the meanings of the marks, the source of the table, and a reference. Pure."""
-    seen = {one.verdict.value for one in shown}
+    seen = {one.verdict.value for one in comparisons}
     marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
     lines = ["", ", ".join(marks), *_wrapped(_origin(matrix))]
     if one_row:
-        lines += _limitation_lines(_limitations(matrix, shown))
+        lines += _limitation_lines(_limitations(matrix, comparisons))
     other = "" if matrix.framework == FRAMEWORKS[0] else f" --framework {matrix.framework}"
     return [*lines, "", f"A pair's limitations: flinkish compat FROM TO{other}"]
 
@@ -323,9 +323,9 @@ def _set_of(values: Iterable[str | None]) -> str:
     return ", ".join(dict.fromkeys(str(value) for value in values))
 
 
-def _limitations(matrix: Matrix, shown: Iterable[VersionComparison]) -> list[Limitation]:
+def _limitations(matrix: Matrix, comparisons: Iterable[VersionComparison]) -> list[Limitation]:
     """Return the limitations of some pairs, each once, in the table's order."""
-    names = {limitation.id for one in shown for limitation in one.limitations}
+    names = {limitation.id for one in comparisons for limitation in one.limitations}
     return [one for name, one in matrix.limitations.items() if name in names]
 
 
@@ -349,17 +349,17 @@ def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, An
     }
 
 
-def table_document(matrix: Matrix, shown: Sequence[VersionComparison]) -> dict[str, Any]:
+def table_document(matrix: Matrix, comparisons: Sequence[VersionComparison]) -> dict[str, Any]:
     """Return several pairs as JSON data: every cell, and one verdict per pair. Pure."""
     return {
         "framework": matrix.framework,
         "versions": list(matrix.lines),
         "pairs": [
             {"from": str(one.created), "to": str(one.resumed), "verdict": one.verdict.value}
-            for one in shown
+            for one in comparisons
         ],
-        "cells": [_cell_record(cell) for one in shown for cell in one.cells],
-        "limitations": _records(_limitations(matrix, shown)),
+        "cells": [_cell_record(cell) for one in comparisons for cell in one.cells],
+        "limitations": _records(_limitations(matrix, comparisons)),
         "preconditions": _preconditions(matrix),
         **_origin_record(matrix),
     }

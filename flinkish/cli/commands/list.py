@@ -26,14 +26,14 @@ def _states(
 ) -> frozenset[JobState]:
     """Return the states of ``running,failed``, in any case."""
     words = [word.strip().upper() for value in values for word in value.split(",")]
-    known = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
+    states = {state.value: state for state in JobState} | {"CANCELLED": JobState.CANCELED}
     for word in words:
-        if word not in known:
+        if word not in states:
             names = ", ".join(state.value.lower() for state in JobState)
             raise UsageError(
                 f"--state: {word.lower()!r} is not a job state", hint=f"use one of: {names}"
             )
-    return frozenset(known[word] for word in words)
+    return frozenset(states[word] for word in words)
 
 
 @command("list", exit_codes=())

@@ -40,7 +40,7 @@ def metrics(call: Call, output: str | None) -> int:
     return 0
 
 
-def document(found: list[Metric]) -> dict[str, Any]:
+def document(metrics: list[Metric]) -> dict[str, Any]:
     """Return metrics as JSON data. Pure."""
     return {
         "metrics": [
@@ -53,6 +53,6 @@ def document(found: list[Metric]) -> dict[str, Any]:
                     for sample in metric.samples
                 ],
             }
-            for metric in found
+            for metric in metrics
         ]
     }

@@ -18,7 +18,7 @@ from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError
 from flinkish.units import counted, size_text, table
 
-#: What killed rehearsals leave.
+#: The kind of a directory that a killed rehearsal left.
 _LEFT = "rehearsal"
 
 
@@ -44,8 +44,8 @@ def purge(call: Call, age: float, failed: bool, dry_run: bool, yes: bool) -> int
     Only checkpoints that flinkish placed are removed, never one that the program placed itself.
     A job is kept if another kept job needs its checkpoints, if a savepoint is inside them, or
     while a savepoint of it is being written. Its record is kept as long as a savepoint of an
-    earlier batch exists. The output gives the reason for everything kept. What killed
-    rehearsals left next to the checkpoints is removed too, by the time of its last change.
+    earlier batch exists. The output gives the reason for everything kept. Directories that
+    killed rehearsals left next to the checkpoints are removed after the same time.
     """
     with call.session() as session:
         agree = None if yes else partial(_ask, session.out)

@@ -35,28 +35,28 @@ def recover(call: Call, dry_run: bool) -> int:
     return exit_code(recoveries)
 
 
-def document(found: Sequence[Recovery]) -> dict[str, Any]:
+def document(recoveries: Sequence[Recovery]) -> dict[str, Any]:
     """Return the result as JSON data. Pure."""
     return {
         "restarted": [
             {"job_id": one.job.job_id, "name": one.job.name, "batches": dict(one.restart.batches)}
-            for one in found
+            for one in recoveries
             if one.restart is not None
         ],
         "failed": [
             {"job_id": one.job.job_id, "name": one.job.name, "error": one.error.to_record()}
-            for one in found
+            for one in recoveries
             if one.error is not None
         ],
     }
 
 
-def exit_code(found: Sequence[Recovery]) -> int:
+def exit_code(recoveries: Sequence[Recovery]) -> int:
     """Return 0 when every job is started again, 3 when some are not, 1 when none is. Pure."""
-    failed = sum(1 for one in found if one.error is not None)
+    failed = sum(1 for one in recoveries if one.error is not None)
     if not failed:
         return 0
-    return FlinkishError.code if failed == len(found) else 3
+    return FlinkishError.code if failed == len(recoveries) else 3
 
 
 def _tell(out: Output, one: Recovery, *, dry_run: bool) -> None:

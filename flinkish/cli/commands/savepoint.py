@@ -122,14 +122,14 @@ _CONFLICTS = (
 )
 
 
-def refusal(given: Collection[str]) -> tuple[str, str] | None:
+def refusal(words: Collection[str]) -> tuple[str, str] | None:
     """Return the message and the hint against a combination of options and arguments. Pure."""
     for row in _CONFLICTS:
         beside, without = row.beside.split(), row.without.split()
         if (
-            (not row.given or row.given in given)
-            and (not beside or any(word in given for word in beside))
-            and not any(word in given for word in without)
+            (not row.given or row.given in words)
+            and (not beside or any(word in words for word in beside))
+            and not any(word in words for word in without)
         ):
             return row.message, row.hint
     return None

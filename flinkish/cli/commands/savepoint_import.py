@@ -30,8 +30,8 @@ def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
         for path in new:
             out.line(path)
     else:
-        known = len(entries) - len(new)
-        out.line(f"Imported {len(new)} savepoints, {known} were already known.")
+        already_recorded = len(entries) - len(new)
+        out.line(f"Imported {len(new)} savepoints, {already_recorded} were already known.")
     for path, error in imported.failed if len(imported.failed) > 1 else ():
         out.warning(f"{path}: {error.message}")
     if imported.failure is not None:

@@ -63,10 +63,10 @@ def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
     from flinkish.client.kafka_offsets import ask_lag, kafka_offsets
     from flinkish.messages.codec import encode_fields
 
-    found = [kafka_offsets(query) for query in queries]
+    offsets_by_query = [kafka_offsets(query) for query in queries]
     if servers is not None:
-        found = ask_lag(found, servers)
-    for query, offsets in zip(queries, found, strict=True):
+        offsets_by_query = ask_lag(offsets_by_query, servers)
+    for query, offsets in zip(queries, offsets_by_query, strict=True):
         query["kafka"] = [encode_fields(each) for each in offsets]
 
 
@@ -90,7 +90,7 @@ def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
     }
 
 
-#: What is said of a savepoint that was taken before the program had waited for its queries.
+#: The note on a savepoint that was taken before the program had waited for its queries.
 INCOMPLETE = "the program may not have started all its queries; later ones are missing"
 _SHARED = (
     "Operators of several queries share an operator id: address them as QUERY/UID or QUERY/ORDINAL."

@@ -45,21 +45,21 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
             dry_run=dry_run,
             agree=None if yes else partial(_ask, session.out),
         )
-        location, found, stale, chosen = held.directory, held.found, held.stale, held.chosen
+        location, leases, stale, chosen = held.directory, held.found, held.stale, held.chosen
         gone = {each.name for each in chosen}
         out = session.out
         if out.json:
-            documents = [_document(each, stale, gone, dry_run) for each in found]
+            documents = [_document(each, stale, gone, dry_run) for each in leases]
             out.document({"directory": location, "dry_run": dry_run, "leases": documents})
         elif out.quiet:
             for each in chosen:
                 out.line(each.name)
-        elif not found:
+        elif not leases:
             out.line(f"Nobody holds {location}.")
         else:
-            for line in _render(found, stale, gone, dry_run):
+            for line in _render(leases, stale, gone, dry_run):
                 out.line(line)
-            for each in found:
+            for each in leases:
                 if each.damage is not None:
                     out.warning(locks.damage_text(held, each, gone=each.name in gone))
     return 0
@@ -87,11 +87,11 @@ def _document(
 
 
 def _render(
-    found: tuple[FoundLease, ...], stale: Collection[str], gone: Collection[str], dry_run: bool
+    leases: tuple[FoundLease, ...], stale: Collection[str], gone: Collection[str], dry_run: bool
 ) -> list[str]:
     removed = "would be removed" if dry_run else "removed"
     rows = []
-    for each in found:
+    for each in leases:
         record = each.record
         ends = removed if each.name in gone else "stays"
         if record is None:

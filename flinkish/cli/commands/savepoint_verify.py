@@ -60,17 +60,17 @@ def _verify(path: str, level: str) -> tuple[dict[str, Any], FlinkishError | None
     return _document(verification, damage), damage
 
 
-def _document(found: Verification, error: FlinkishError | None) -> dict[str, Any]:
+def _document(verification: Verification, error: FlinkishError | None) -> dict[str, Any]:
     return {
-        "path": found.path,
-        "level": found.level,
-        "ok": found.ok,
-        "files": found.files,
-        "bytes": found.bytes,
-        "rows": found.rows,
-        "bad": [{"path": bad.path, "reason": bad.reason} for bad in found.bad],
-        "unexpected": list(found.unexpected),
-        "unread": list(found.unread),
+        "path": verification.path,
+        "level": verification.level,
+        "ok": verification.ok,
+        "files": verification.files,
+        "bytes": verification.bytes,
+        "rows": verification.rows,
+        "bad": [{"path": bad.path, "reason": bad.reason} for bad in verification.bad],
+        "unexpected": list(verification.unexpected),
+        "unread": list(verification.unread),
         "error": None if error is None else error.to_record(),
     }
 

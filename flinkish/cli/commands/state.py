@@ -78,20 +78,20 @@ def show(
     return 0
 
 
-def _show(out: Output, shown: StateRows) -> None:
-    rows = shown.rows
+def _show(out: Output, state: StateRows) -> None:
+    rows = state.rows
     if out.json:
-        out.document({"operator": shown.state, "rows": rows, "more": shown.more})
+        out.document({"operator": state.state, "rows": rows, "more": state.more})
     elif out.quiet:
         for row in rows:
             out.line(_text(row))
     else:
         for line in render(rows):
             out.line(line)
-        if shown.more:
+        if state.more:
             out.note(f"there are more than these {len(rows):,} rows; use --limit")
         elif not rows:
-            out.note(f"the state {shown.state['state']} has no matching rows")
+            out.note(f"the state {state.state['state']} has no matching rows")
 
 
 def render(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -272,9 +272,9 @@ def _request_table(requests: Sequence[Request], width: int | None) -> list[str]:
     return folded_lines
 
 
-def _restarts(found: Sequence[JobStateChange]) -> str | None:
+def _restarts(changes: Sequence[JobStateChange]) -> str | None:
     """Return how often a job was started again, and why the last time; None if it never was."""
-    return f"{len(found)}; the last: {found[-1].reason}" if found else None
+    return f"{len(changes)}; the last: {changes[-1].reason}" if changes else None
 
 
 def _change(change: JobStateChange) -> dict[str, Any]:

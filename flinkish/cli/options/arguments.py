@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
-    """Give a command one argument ``name``: what ``pack`` makes of the options it takes out."""
+    """Replace options of a command with one argument ``name``, which ``pack`` builds from them."""
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
@@ -29,7 +29,7 @@ def packed(function: F, name: str, pack: Callable[[dict[str, Any]], Any]) -> F:
 
 
 def take(cls: type[T], options: dict[str, Any]) -> T:
-    """Take the options that have the names of a dataclass's fields out, as one of it."""
+    """Remove the options that are named like a dataclass's fields, and return an instance."""
     names = {each.name for each in fields(cls)} & options.keys()  # type: ignore[arg-type]
     return cls(**{name: options.pop(name) for name in names})
 
@@ -107,10 +107,10 @@ def parse_seconds(
 
 
 def parse_age(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a duration that decides what is removed: it has to have a unit.
+    """Return the seconds of a duration that decides what is removed, and so must have a unit.
 
-    Elsewhere a bare number means seconds. Who writes ``7`` here means days, and would lose them;
-    who writes ``1m`` or ``7M`` may mean months, as other tools of retention do.
+    Elsewhere a bare number means seconds. Here a user who writes ``7`` means days, and would lose
+    savepoints; ``1m`` and ``7M`` may mean months, as in other retention tools.
     """
     seconds = parse_seconds(ctx, parameter, value)
     if value is not None and not any(character.isalpha() for character in value):
@@ -203,7 +203,7 @@ format_option = click.option(
 )
 
 
-#: Arguments that the commands on state share: the savepoint, and the state in it.
+#: Arguments that the commands for state share: the savepoint, and the state in it.
 savepoint_argument = click.argument("path", metavar="SAVEPOINT", type=click.Path())
 state_argument = click.argument("name", metavar="[QUERY/]UID[/STATE]")
 raw_option = click.option("--raw", is_flag=True, help="Show values of typed state as bytes.")

@@ -74,16 +74,16 @@ def origin_and_program(function: F) -> F:
     )(function)
 
 
-def origin_of(session: Session, given: OriginOptions) -> Origin:
+def origin_of(session: Session, options: OriginOptions) -> Origin:
     """Find the savepoint or job, and the program, that a command's arguments name."""
-    program = given.program
+    program = options.program
     word, rest = check_origin.split_words(
         program.arguments,
         session.config,
-        named=given.savepoint is not None,
+        named=options.savepoint is not None,
         has_program=bool(program.application or program.module),
     )
     origin = None if word is None else check_origin.find_origin(session, word)
-    savepoint = origin if isinstance(origin, str) else given.savepoint
+    savepoint = origin if isinstance(origin, str) else options.savepoint
     job = origin if isinstance(origin, JobRecord) else None
     return Origin(named_by(rest, program), savepoint, job)

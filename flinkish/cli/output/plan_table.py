@@ -52,14 +52,14 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    shown = [[visible(mask_secrets(word)) for word in row] for row in rows]
+    texts = [[visible(mask_secrets(word)) for word in row] for row in rows]
     width = terminal_width(out)
-    rooms = [] if width is None else _rooms(shown, width)
+    rooms = [] if width is None else _rooms(texts, width)
     drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for i, name in enumerate(HEAD):
         whole, room = name in ("VERDICT", "STATE"), rooms[i] if rooms else None
         drawn.add_column(name, overflow="fold", no_wrap=whole, max_width=room)
-    for row, words in zip(rows, shown, strict=True):
+    for row, words in zip(rows, texts, strict=True):
         for i, room in enumerate(rooms[:3]):
             if "/" in words[i]:  # a path; other words go on in the next line of the cell
                 words[i] = shortened(words[i], room)

@@ -72,8 +72,8 @@ class Output:
     def document(self, fields: Mapping[str, Any]) -> None:
         """Write the result as the one JSON document, with the warnings so far, if there are any."""
         warnings = [*self._warnings, *fields.get("warnings", ())]
-        shown = {**fields, "warnings": warnings} if warnings else fields
-        sys.stdout.write(json_document(masked(shown)) + "\n")
+        document = {**fields, "warnings": warnings} if warnings else fields
+        sys.stdout.write(json_document(masked(document)) + "\n")
 
     def note(self, text: str) -> None:
         """Write a notice about the current activity, for people, on stderr."""

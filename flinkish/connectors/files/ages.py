@@ -65,18 +65,15 @@ class AgedFile:
 def max_age_of(options: Mapping[str, str]) -> int | None:
     """Return the age of files that are left out, in milliseconds; None if there is none.
 
-    Parameters
-    ----------
-    options
-        The options of a source, by their names in lower case.
+    ``options`` are a source's, by their names in lower case.
     """
     is_limited = "maxfilespertrigger" in options or "maxbytespertrigger" in options
     if is_limited and options.get("latestfirst", "").strip().lower() == "true":
         return None
-    found = _AGE.fullmatch(options.get("maxfileage", "").strip().lower())
-    if found is None or found["unit"] not in _UNITS:
+    match = _AGE.fullmatch(options.get("maxfileage", "").strip().lower())
+    if match is None or match["unit"] not in _UNITS:
         return _DEFAULT_MS
-    return int(int(found["number"]) * _UNITS[found["unit"]])
+    return int(int(match["number"]) * _UNITS[match["unit"]])
 
 
 def age_before(
@@ -84,11 +81,8 @@ def age_before(
 ) -> int | None:
     """Return the age that held until the savepoint, as :func:`max_age_of`.
 
-    Parameters
-    ----------
-    saved
-        The options that the savepoint recorded. Without that record the age is the present one,
-        ``now``, unless the log has a file that would have been left out.
+    ``saved`` are the options that the savepoint recorded. Without that record the age is the
+    present one, ``now``, unless the log has a file that would have been left out.
     """
     if saved is not None:
         return max_age_of(saved)
@@ -113,14 +107,9 @@ def file_ages(
 ) -> FileAges:
     """Return which files are ignored, and which are read again, because of their age.
 
-    Parameters
-    ----------
-    read
-        The files of the log.
-    there
-        The files that the source finds.
-    now, before
-        The age of the program, and the one that held before: None for a path that was not read.
+    ``read`` are the files of the log, ``there`` those that the source finds. ``now`` is the
+    program's age, ``before`` the one that held until the savepoint; None for a path that was not
+    read.
     """
     if now is None or not read:
         return NO_AGES

@@ -19,7 +19,7 @@ _RECORDED = (
 
 
 class FileConnector(Connector):
-    """Files: Spark tells what is new by their paths, so the row is about those."""
+    """Files. Spark recognizes new files by their paths, so the findings are about paths."""
 
     def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
         """Return the row of a source that reads another path now."""
@@ -41,7 +41,7 @@ class FileConnector(Connector):
         target: Target | None,
         agreed: RestoreOptions,
     ) -> SourcePlan:
-        """Return the row of a source with what becomes of its files."""
+        """Return the row of a source with the consequences for its files."""
         if isinstance(answer, FileReading) and (target is None or target.how == MOVED):
             return judge_files(row, answer, target, agreed)
         return super().judge(row, None, target, agreed)
@@ -49,7 +49,7 @@ class FileConnector(Connector):
     def judge_unpaired(
         self, row: SourcePlan, answer: SourceAnswer | None, agreed: RestoreOptions
     ) -> SourcePlan:
-        """Return the row of a source whose files alone are known."""
+        """Return the row of a source of which only the files are known."""
         return judge_unknown(row, answer if isinstance(answer, FileReading) else None, agreed)
 
 

@@ -42,16 +42,7 @@ def judge_files(
 ) -> SourcePlan:
     """Return the row of a file source, with the consequences for its files.
 
-    Parameters
-    ----------
-    row
-        Its row by what it reads.
-    reading
-        Where its files are.
-    target
-        Where the user moves it to, if that is ``moved``.
-    options
-        What the user agrees to.
+    ``target`` is the user's, if it is ``moved``.
     """
     placed = _placed(row, reading, target)
     if placed.new is None or placed.blocks or placed.verdict == "reset":
@@ -126,7 +117,7 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
 def judge_unknown(
     row: SourcePlan, reading: FileReading | None, options: RestoreOptions = NO_OPTIONS
 ) -> SourcePlan:
-    """Return the row of a file source whose saved position is not described: of plain checkpoints.
+    """Return the row of a file source of a plain checkpoint, which does not describe its position.
 
     The checkpoint keeps its logs as they are, so that Spark may ask for files elsewhere.
     """
@@ -164,11 +155,11 @@ def moved_flag(source: NewSource) -> str:
 def _covered(
     row: SourcePlan, source: NewSource, saved: SavedSource, reading: FileReading
 ) -> SourcePlan:
-    known = "name" if reading.by_name else "full path"
+    identity = "name" if reading.by_name else "full path"
     return replace(
         row,
         text=f"{change_of(source, saved)}: the {files_of(reading.files)} already read are still "
-        f"there, are identified by {known} and are not read again; others there are new",
+        f"there, are identified by {identity} and are not read again; others there are new",
         advice="",
     )
 
@@ -235,25 +226,16 @@ def without_pattern(path: str) -> str:
 
 
 def has_pattern(path: str) -> bool:
-    """Return whether Spark takes a path for a pattern."""
+    """Return whether Spark interprets a path as a pattern."""
     return _PATTERN.search(path) is not None
 
 
 def base_of(urls: Sequence[str], path: str | None) -> str | None:
     """Return the directory from which files were read, as their URLs have it.
 
-    Parameters
-    ----------
-    urls
-        URLs of the files, with percent escapes.
-    path
-        The path that was read, as the program gave it, perhaps relative; None if it is not known.
-        Then it is the directory that all files have in common.
-
-    Returns
-    -------
-    str or None
-        None if there are no files.
+    ``urls`` are those of the files, with percent escapes; without files the result is None.
+    ``path`` is the path that was read, as the program gave it, perhaps relative. If it is unknown
+    (None), the result is the directory that all files have in common.
     """
     if not urls:
         return None

@@ -1,4 +1,4 @@
-"""What is known of the files that a file source has read, and finds now. Pure."""
+"""The files that a file source has read, and those that it finds now. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.connectors.source_plan import FileMove
 
 @dataclass(frozen=True)
 class FileAges:
-    """What becomes of the files of a source by their age.
+    """The files of a source that are ignored or read again because of their age.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class FileReading(SourceAnswer):
     only_batch
         Whether the query has committed one batch alone, and planned none: Spark asks for its files.
     ages
-        What becomes of files by their age.
+        The files that are ignored or read again because of their age.
     cleaned
         What others have cleaned since; None if nothing, as far as is known.
     """

@@ -1,1 +1,1 @@
-"""Kafka, pure but for `topics`, the client that asks a broker where no driver runs."""
+"""Kafka. Pure, except for `topics`, the client that asks a broker where no driver runs."""

@@ -25,17 +25,17 @@ from flinkish.connectors.source_plan import SourcePlan, change_of
 from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.messages.plan import RestoreOutcome
 
-#: Those of a client are passed on to the one that asks the broker. Passwords are among them: they
-#: stay in the driver, and out of what objects print.
+#: Prefix of the options for a Kafka client; the client that asks the broker gets them too. They may
+#: contain passwords, which must not leave the driver or appear in a repr.
 CLIENT_OPTIONS = "kafka."
 
 
 @dataclass(frozen=True)
 class KafkaAnswer(SourceAnswer):
-    """What the broker of a source said, and what it is compared with.
+    """A broker's answer about a source, and the facts with which it is compared.
 
-    ``starting`` is where the source starts without a position, empty when that is not known.
-    ``known`` is what tells the topics that the position was taken in from others of their names.
+    ``starting`` is where the source starts without a position, empty if unknown. ``known`` has the
+    identities of the topics when the position was saved; a topic may have been recreated since.
     """
 
     reading: KafkaReading
@@ -44,7 +44,7 @@ class KafkaAnswer(SourceAnswer):
     known: Identities = field(default_factory=dict)
 
     def judge(self, offset: str, consent: Consent) -> Iterator[Finding]:
-        """Yield what the source meets when it continues from a position."""
+        """Yield the findings about a source that resumes from a position."""
         position, topics = parse_position(offset), self.broker.topics
         if position is None:
             return
@@ -55,7 +55,7 @@ class KafkaAnswer(SourceAnswer):
             yield from _lag(self.reading, position, topics)
 
     def judge_reset(self, offset: str) -> Iterator[Finding]:
-        """Yield what the source skips or reads again when it leaves a position behind."""
+        """Yield which rows the source skips or reads again if it gives up a position."""
         position = parse_position(offset)
         if position is None:
             return
@@ -101,13 +101,13 @@ class KafkaConnector(Connector):
     """Kafka's source and sink."""
 
     def is_read_again(self, options: Mapping[str, str]) -> bool:
-        """Return whether a query that starts anew is given what an earlier run was given.
+        """Return whether a query in a new checkpoint reads the input of an earlier run again.
 
         By default it begins with what comes.
         """
-        given = {name.lower(): value.strip().lower() for name, value in options.items()}
-        starts = [given.get(f"starting{what}") for what in ("offsets", "timestamp")]
-        starts.append(given.get("startingoffsetsbytimestamp"))
+        lowered = {name.lower(): value.strip().lower() for name, value in options.items()}
+        starts = [lowered.get(f"starting{what}") for what in ("offsets", "timestamp")]
+        starts.append(lowered.get("startingoffsetsbytimestamp"))
         return any(start not in (None, "latest") for start in starts)
 
     def changed(self, source: NewSource, saved: SavedSource) -> SourcePlan:
@@ -116,27 +116,27 @@ class KafkaConnector(Connector):
         return SourcePlan(source, saved, "changed", "topics-changed", text)
 
     def unasked(self, source: NewSource, saved: SavedSource, why: str = "") -> KafkaAnswer:
-        """Return what the position alone says of the topics that are read."""
+        """Return the answer without a broker, from the position alone."""
         return kafka_answer(source, saved, BrokerAnswer(None, why))
 
     def offsets(
         self, source: NewSource, saved: SavedSource, target: Target, answer: SourceAnswer | None
     ) -> NewOffsets | Unresolved:
-        """Return the offsets that a source is moved to, as its broker has them."""
+        """Return the offsets to which a source is moved, resolved by its broker."""
         position = parse_position(saved.offset)
         if position is None:
             return NO_OFFSETS
-        known = answer if isinstance(answer, KafkaAnswer) else self.unasked(source, saved)
-        return kafka_offsets(target, known.reading, position, known.broker)
+        asked = answer if isinstance(answer, KafkaAnswer) else self.unasked(source, saved)
+        return kafka_offsets(target, asked.reading, position, asked.broker)
 
     def replayed(self, spark: str) -> Finding | None:
-        """Return what a version of Spark makes of a planned batch that is replayed.
+        """Return the finding if a version of Spark cannot replay a planned batch as it was.
 
         ``KafkaMicroBatchStream.metrics`` of Spark 4.1 (seen in 4.1.1, not in 4.0.1 and 4.2.0;
         SPARK-55271) wraps ``latestPartitionOffsets`` in ``Some`` although it is null until the
         source was asked for its latest offsets, which a replay does not do. So the query ends with
         a NullPointerException when it reports its progress. The batch is committed by then: started
-        again, the query goes on.
+        again, the query continues.
         """
         if not spark.startswith("4.1."):
             return None
@@ -151,7 +151,7 @@ class KafkaConnector(Connector):
 
 
 def kafka_answer(source: NewSource, saved: SavedSource, broker: BrokerAnswer) -> KafkaAnswer:
-    """Return what a broker said of a source, with what the savepoint has of its topics."""
+    """Return a broker's answer about a source, with the saved identities of its topics."""
     return KafkaAnswer(
         reading_of(source.signature, source.options),
         broker,
@@ -161,14 +161,14 @@ def kafka_answer(source: NewSource, saved: SavedSource, broker: BrokerAnswer) ->
 
 
 def starting_offsets(source: NewSource) -> str:
-    """Return where a Kafka source starts without a position; empty when that is not known."""
-    given = {name.lower(): value for name, value in source.options.items()}
-    if not given:
+    """Return where a Kafka source starts without a position; empty if unknown."""
+    lowered = {name.lower(): value for name, value in source.options.items()}
+    if not lowered:
         return ""
     for name in ("startingtimestamp", "startingoffsetsbytimestamp"):
-        if name in given:
+        if name in lowered:
             return name
-    return given.get("startingoffsets", "latest")
+    return lowered.get("startingoffsets", "latest")
 
 
 KAFKA = KafkaConnector(

@@ -1,10 +1,10 @@
-"""What tells a topic of Kafka from another one of the same name. Pure.
+"""The identity of a Kafka topic: whether a topic was deleted and recreated under its name. Pure.
 
-A topic that was deleted and made again begins at offset 0. When it is at least as long as a saved
-position, Spark goes on in the middle of it: nothing tells it that those are other rows. Brokers
-since Kafka 2.8 give each topic an id, which no other one ever has. Of older ones the first row
-says something: at the same offset it has the same time, and it never moves back. When retention has
-deleted that row, nothing is known.
+A recreated topic begins at offset 0. If it has already grown beyond the saved position, Spark
+continues in the middle of it and does not notice that the rows are others. Brokers since Kafka 2.8
+give each topic a unique id. With older ones, the first row of a partition is an indication: at the
+same offset it must have the same time, and its offset never decreases. Once retention has deleted
+that row, nothing can be said.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class FirstRow:
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """What is known of a topic beside its name.
+    """The identity of a topic.
 
     Attributes
     ----------
     topic_id
-        None of a broker that gives none.
+        The broker's id of the topic; None if the broker has no ids.
     first
-        The first rows, by partition; none of a partition that is empty, or whose rows have no time.
+        The first rows, by partition; without partitions that are empty or whose rows have no time.
     """
 
     topic_id: str | None = None
@@ -47,26 +47,26 @@ class TopicIdentity:
 Identities = Mapping[str, TopicIdentity]
 
 
-def parse_identities(found: object) -> dict[str, TopicIdentity]:
-    """Return what a savepoint has recorded of topics; what is no such record is left out."""
-    if not isinstance(found, dict):
+def parse_identities(parsed: object) -> dict[str, TopicIdentity]:
+    """Return the identities of topics that a savepoint recorded; invalid ones are left out."""
+    if not isinstance(parsed, dict):
         return {}
     return {
         topic: TopicIdentity(
             each["id"] if isinstance(each.get("id"), str) else None,
             _first_rows(each.get("first")),
         )
-        for topic, each in found.items()
+        for topic, each in parsed.items()
         if isinstance(topic, str) and isinstance(each, dict)
     }
 
 
-def _first_rows(found: object) -> dict[int, FirstRow]:
-    if not isinstance(found, dict):
+def _first_rows(parsed: object) -> dict[int, FirstRow]:
+    if not isinstance(parsed, dict):
         return {}
     return {
         int(n): FirstRow(*row)
-        for n, row in found.items()
+        for n, row in parsed.items()
         if n.isascii()
         and n.isdigit()
         and isinstance(row, list)
@@ -75,13 +75,15 @@ def _first_rows(found: object) -> dict[int, FirstRow]:
 
 
 def made_again(saved: Identities, now: Identities) -> dict[str, str]:
-    """Return the topics that are others than when they were saved, and why, as a clause."""
-    found = {topic: _difference(saved[topic], now[topic]) for topic in saved.keys() & now.keys()}
-    return {topic: why for topic, why in sorted(found.items()) if why}
+    """Return the topics that were recreated since they were saved, with the reason as a clause."""
+    differences = {
+        topic: _difference(saved[topic], now[topic]) for topic in saved.keys() & now.keys()
+    }
+    return {topic: why for topic, why in sorted(differences.items()) if why}
 
 
 def unknown(saved: Identities, now: Identities) -> list[str]:
-    """Return the topics of which nobody can tell whether they are those that were saved."""
+    """Return the topics that may or may not be the saved ones: nothing proves either."""
     return sorted(
         topic
         for topic in saved.keys() & now.keys()

@@ -1,4 +1,4 @@
-"""Other offsets for a Kafka source (``--set-offsets``), and what they cost. Pure.
+"""``--set-offsets`` for a Kafka source: the offsets, and the rows that they cost. Pure.
 
 :func:`kafka_offsets` resolves what a broker has to resolve, and counts what is skipped and what is
 read again, by differences of offsets, so the most that there can be.
@@ -35,28 +35,25 @@ _SHOWN = 5
 def kafka_offsets(
     target: Target, reading: KafkaReading, position: Position, answer: BrokerAnswer
 ) -> NewOffsets | Unresolved:
-    """Return the offsets of a Kafka source, or why there are none.
+    """Return the offsets to which a Kafka source is moved, or why it cannot be moved.
 
     Partitions that are not named in ``offsets`` keep their saved ones. The other targets are for
     all partitions that the source reads, and for no others.
 
-    Parameters
-    ----------
-    position
-        The saved one.
-    answer
-        What the broker has, and of a time the offsets at it.
+    ``answer`` includes the offsets at the time of ``target``, if it has one.
     """
     topics = answer.topics
-    has = {(t, n): each for t, found in (topics or {}).items() for n, each in found.items()}
+    has = {
+        (t, n): each for t, partitions in (topics or {}).items() for n, each in partitions.items()
+    }
     read = {place: each for place, each in has.items() if reading.reads(*place)}
-    saved = {(t, n): at for t, found in position.items() for n, at in found.items()}
+    saved = {(t, n): at for t, partitions in position.items() for n, at in partitions.items()}
     after: dict[tuple[str, int], int]
     if target.how == "offsets":
-        given = _given(target.offsets, reading, read, answer)
-        if isinstance(given, Unresolved):
-            return given
-        after = {**saved, **given}
+        explicit = _given(target.offsets, reading, read, answer)
+        if isinstance(explicit, Unresolved):
+            return explicit
+        after = {**saved, **explicit}
     elif target.how == MOVED:
         text = "has no files that could have been moved: it is a Kafka source"
         return Unresolved("set-offsets-form", text, f"omit {SET} for it")
@@ -80,22 +77,26 @@ def _given(
     read: Mapping[tuple[str, int], Available],
     answer: BrokerAnswer,
 ) -> dict[tuple[str, int], int] | Unresolved:
-    """Return the named offsets, with those that the broker has to resolve."""
-    found = position_of(offsets)
-    places = {(t, n): at for t, each in (found or {}).items() for n, at in each.items()}
+    """Return explicit offsets, with -1 and -2 resolved by the broker."""
+    position = position_of(offsets)
+    places = {(t, n): at for t, each in (position or {}).items() for n, at in each.items()}
     if not places or not EARLIEST <= min(places.values()) <= max(places.values()) <= _LARGEST:
         form = (
             'write {"TOPIC": {"PARTITION": OFFSET}}, with -2 for the earliest and -1 for the latest'
         )
         return Unresolved("set-offsets-form", "cannot be moved: these are not Kafka offsets", form)
-    known = answer.topics is not None
-    strange = [p for p in places if (p not in read if known else not reading.reads(*p))]
+    is_answered = answer.topics is not None
+    strange = [p for p in places if (p not in read if is_answered else not reading.reads(*p))]
     if strange:
         names = _names(strange)
-        there = "does not read it, or the broker does not have it" if known else "does not read it"
+        there = (
+            "does not read it, or the broker does not have it"
+            if is_answered
+            else "does not read it"
+        )
         text = f"cannot be moved in {names}: it {there}"
         return Unresolved("set-offsets-topic", text, "use partitions that it reads")
-    if not known and min(places.values()) < 0:
+    if not is_answered and min(places.values()) < 0:
         return _needs_broker("what -2 (earliest) and -1 (latest) are", answer)
     resolved: dict[tuple[str, int], int] = {}
     for place, at in places.items():
@@ -135,7 +136,7 @@ def _move(place: tuple[str, int], before: int | None, after: int, has: Available
     begin = 0 if has is None else has.begin
     start = begin if before is None else before
     skipped, repeated = max(0, after - start), max(0, start - after)
-    if has is not None and start > has.end:  # made again, or cut: nobody knows what was read of it
+    if has is not None and start > has.end:  # recreated or truncated: what was read is unknown
         skipped, repeated = after - has.begin, has.end - after
     return Move(*place, before, after, skipped, repeated)
 
@@ -150,10 +151,10 @@ def _order(move: Move) -> tuple[str, int]:
 
 def _log_line(places: Mapping[tuple[str, int], int]) -> str:
     """Return the line of the offset log as Spark writes it (``JsonUtils.partitionOffsets``)."""
-    found: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[str, int]] = {}
     for (topic, number), at in sorted(places.items()):
-        found.setdefault(topic, {})[str(number)] = at
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+        by_topic.setdefault(topic, {})[str(number)] = at
+    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
 
 
 def _names(places: list[tuple[str, int]]) -> str:

@@ -1,22 +1,22 @@
-"""What becomes of a Kafka source that continues from a saved position. Pure.
+"""Findings about a Kafka source that resumes from a saved position. Pure.
 
 The facts used, of Spark 3.5 to 4.3:
 
 * ``KafkaSourceProvider``: ``failOnDataLoss`` is true unless given; ``startingOffsets`` is
   ``latest`` unless given, and counts for a query without a position only.
 * ``ConsumerStrategy.assignedTopicPartitions``: a topic of ``subscribe`` or ``assign`` that the
-  broker does not have is an error, whatever ``failOnDataLoss`` says; a partition of ``assign`` that
-  a topic does not have is left out.
+  broker does not have is an error, even with ``failOnDataLoss=false``; a partition of ``assign``
+  that a topic does not have is left out.
 * ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`` finds lost data: partitions of the
   start that are not read now; an end before the start; new partitions, which are read from their
   beginning, where that is not 0. ``KafkaMicroBatchStream.reportDataLoss`` then fails, or with
   ``failOnDataLoss=false`` writes into the log. Of a partition whose end is before the start nothing
   is read, and the next batch starts at that end.
 * ``KafkaDataConsumer``: rows before the beginning of a partition fail the task, or with
-  ``failOnDataLoss=false`` it goes on at the beginning.
+  ``failOnDataLoss=false`` it continues at the beginning.
 
-Numbers of rows are differences of offsets, so the most that there can be: compaction and
-transactions leave gaps.
+Numbers of rows are differences of offsets, which is an upper bound: compaction and transactions
+leave gaps.
 """
 
 from __future__ import annotations
@@ -45,19 +45,16 @@ def judge(
     consent: Consent,
     recreated: Mapping[str, str] = _NONE,
 ) -> tuple[Finding, ...]:
-    """Return what the source meets when it continues from the position, the gravest first.
+    """Return the findings about a source that resumes from the position, the gravest first.
 
-    Parameters
-    ----------
-    recreated
-        The topics that are known to have been made again, and how that is known.
+    ``recreated`` are the topics that are known to have been recreated, with the evidence.
     """
     if answer.topics is None:
         gone = _not_read(reading, position)
-        found = [_gone(reading, gone, position, {}, consent)] if gone else []
+        findings = [_gone(reading, gone, position, {}, consent)] if gone else []
     else:
-        found = list(_with_broker(reading, position, answer.topics, consent, recreated))
-    return gravest_first(found)
+        findings = list(_with_broker(reading, position, answer.topics, consent, recreated))
+    return gravest_first(findings)
 
 
 def _with_broker(
@@ -120,10 +117,10 @@ def _gone(
     if any((topic, n) not in places for topic in names for n in position[topic]):
         where = _listed("partition", [f"{topic}-{n}" for topic, n in places])
     waiting = f" ({_rows(rows)} there were not read)" if here else ""
-    known = rows if len(here) == len(places) else None
+    lost_rows = rows if len(here) == len(places) else None
     text = f"the position is in {where}, which is no longer read{waiting}"
     cure = "subscribe to it as well, or"
-    return _loss("topics-gone", text, known, reading, consent, cure=cure)
+    return _loss("topics-gone", text, lost_rows, reading, consent, cure=cure)
 
 
 def _moved_bounds(
@@ -134,7 +131,7 @@ def _moved_bounds(
     has: Mapping[int, Available],
     consent: Consent,
 ) -> Iterable[Finding]:
-    """Yield what is lost where the saved offsets are not within those of the partitions."""
+    """Yield the findings for saved offsets that are outside their partitions."""
     numbers = list(partitions)
     beyond = [n for n in numbers if saved[n] > has[n].end]
     if beyond:
@@ -168,7 +165,7 @@ def _unnoticed(
     has: Mapping[int, Available],
     consent: Consent,
 ) -> Finding:
-    """Return the finding for a topic that was made again, and is as long as the position."""
+    """Return the finding for a recreated topic that has grown beyond the position."""
     rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
     text = (
         f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "
@@ -191,7 +188,7 @@ def _added(
     was_read: bool,
     consent: Consent,
 ) -> Iterable[Finding]:
-    """Yield the finding for partitions that the position does not have."""
+    """Yield the finding for partitions that are not in the position."""
     names = _listed("partition", [str(n) for n in new])
     what = f"{names} of topic {topic}" if was_read else f"topic {topic}"
     late = [n for n in new if has[n].begin > 0]
@@ -252,7 +249,7 @@ def _loss(
 
 
 def rows_waiting(position: Position, topics: Topics) -> dict[str, int]:
-    """Return the rows behind the position, by topic that the broker has.
+    """Return the number of rows after the position, by topic that the broker has.
 
     A partition that the position lacks counts from its beginning.
     """
@@ -273,19 +270,14 @@ def reset_cost(
     starting: str,
     recreated: Collection[str] = (),
 ) -> str:
-    """Return what a source that starts afresh skips or reads again, as a sentence.
+    """Return what a source that starts from scratch skips or reads again, as a sentence.
 
     What was not read is skipped too where the position says nothing of it: in partitions that are
-    new to it, and in topics that were made again.
+    new to it, and in recreated topics.
 
-    Parameters
-    ----------
-    topics
-        What the broker has; None when it was not asked.
-    starting
-        Where the source starts without a position; empty when that is not known.
-    recreated
-        Topics that are known to have been made again.
+    ``topics`` are the broker's, None if it was not asked. ``starting`` is where the source starts
+    without a position, empty if unknown. ``recreated`` are the topics that are known to have been
+    recreated.
     """
     if not starting:
         return ""
@@ -314,7 +306,7 @@ def reset_cost(
 def _starts(
     reading: KafkaReading, topics: Topics, starting: str
 ) -> dict[tuple[str, int], int] | None:
-    """Return the first offset that is read, by partition; None where that cannot be told."""
+    """Return the first offset that is read, by partition; None if it cannot be determined."""
     places = {
         (topic, n): has
         for topic, partitions in topics.items()
@@ -325,26 +317,28 @@ def _starts(
     if word in ("latest", "earliest"):
         return {place: has.end if word == "latest" else has.begin for place, has in places.items()}
     try:
-        given = json.loads(starting)
-        found = {(t, int(n)): int(at) for t, numbers in given.items() for n, at in numbers.items()}
+        parsed = json.loads(starting)
+        offsets = {
+            (t, int(n)): int(at) for t, numbers in parsed.items() for n, at in numbers.items()
+        }
     except (AttributeError, TypeError, ValueError, RecursionError):
         return None
-    if not places.keys() <= found.keys():
+    if not places.keys() <= offsets.keys():
         return None  # Spark refuses that
     ends = {-1: "end", -2: "begin"}
     return {
-        place: getattr(has, ends[found[place]]) if found[place] in ends else found[place]
+        place: getattr(has, ends[offsets[place]]) if offsets[place] in ends else offsets[place]
         for place, has in places.items()
     }
 
 
 def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, Available]) -> str:
-    shown = [
+    texts = [
         f"partition {n} was read up to {saved[n]} and has {has[n].begin} to {has[n].end}"
         for n in partitions[:3]
     ]
     more = [f"and {len(partitions) - 3} more"] if len(partitions) > 3 else []
-    return ", ".join([*shown, *more])
+    return ", ".join([*texts, *more])
 
 
 def _rows(count: int) -> str:
@@ -360,5 +354,5 @@ def _words(topics: list[str]) -> str:
 
 
 def _listed(word: str, names: list[str]) -> str:
-    shown = names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
-    return (f"{word} " if len(names) == 1 else f"{word}s ") + ", ".join(shown)
+    texts = names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
+    return (f"{word} " if len(names) == 1 else f"{word}s ") + ", ".join(texts)

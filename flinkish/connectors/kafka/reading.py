@@ -1,4 +1,4 @@
-"""What a Kafka source reads, its saved position, and what a broker has of it. Pure.
+"""A Kafka source's topics, its saved position, and a broker's answer about them. Pure.
 
 A position is ``{"topic": {"partition": offset}}`` (Spark's ``KafkaSourceOffset`` and
 ``JsonUtils``); an offset is that of the next row to read. The options are those of
@@ -39,7 +39,7 @@ Topics = Mapping[str, Mapping[int, Available]]
 
 @dataclass(frozen=True)
 class BrokerAnswer:
-    """What a broker said of the topics of a source.
+    """A broker's answer about the topics of a source.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class KafkaReading:
     how, what
         The option of :data:`STRATEGIES`, and its value.
     fail_on_data_loss
-        None when it is not known.
+        None if unknown.
     """
 
     how: str
@@ -103,13 +103,13 @@ class KafkaReading:
         if self.how != "assign":
             return None
         try:
-            found = json.loads(self.what)
-            return {topic: frozenset(map(int, numbers)) for topic, numbers in found.items()}
+            parsed = json.loads(self.what)
+            return {topic: frozenset(map(int, numbers)) for topic, numbers in parsed.items()}
         except (AttributeError, TypeError, ValueError, RecursionError):
             return None
 
     def reads(self, topic: str, partition: int) -> bool:
-        """Return whether it reads a partition that exists; True where that cannot be told."""
+        """Return whether it reads a partition that exists; True if that cannot be determined."""
         pattern, assigned = self.pattern, self._assigned()
         if pattern is not None:
             return pattern.search(topic) is not None
@@ -119,20 +119,20 @@ class KafkaReading:
 
 
 def parse_position(text: str) -> dict[str, dict[int, int]] | None:
-    """Return a saved position, sorted; None when the text is none."""
+    """Return a saved position, sorted; None if the text is not one of Kafka."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return position_of(found)
+    return position_of(parsed)
 
 
-def position_of(found: object) -> dict[str, dict[int, int]] | None:
-    """Return the position that parsed JSON is, sorted; None when it is none."""
-    if not isinstance(found, dict) or not found:
+def position_of(parsed: object) -> dict[str, dict[int, int]] | None:
+    """Return the position in parsed JSON, sorted; None if it is not one of Kafka."""
+    if not isinstance(parsed, dict) or not parsed:
         return None
     position: dict[str, dict[int, int]] = {}
-    for topic, partitions in sorted(found.items()):
+    for topic, partitions in sorted(parsed.items()):
         if not isinstance(partitions, dict):
             return None
         offsets = {}
@@ -147,16 +147,12 @@ def position_of(found: object) -> dict[str, dict[int, int]] | None:
 def reading_of(signature: str, options: Mapping[str, str]) -> KafkaReading:
     """Return what a source reads, by its options, or without them by its signature.
 
-    Parameters
-    ----------
-    options
-        Those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; none when they are
-        not known.
+    ``options`` are those of :data:`~flinkish.connectors.sources.KAFKA_OPTIONS`; empty if unknown.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    lowered = {name.lower(): value for name, value in options.items()}
     how, _, what = signature.partition("[")[2].removesuffix("]").partition("=")
     what = _BEHIND.sub("", what)
     for name in STRATEGIES:
-        how, what = (name, given[name.lower()]) if name.lower() in given else (how, what)
-    word = given.get("failondataloss", "true").strip().lower() if given else None
+        how, what = (name, lowered[name.lower()]) if name.lower() in lowered else (how, what)
+    word = lowered.get("failondataloss", "true").strip().lower() if lowered else None
     return KafkaReading(how, what, None if word is None else word == "true")

@@ -1,7 +1,7 @@
-"""What a Kafka broker has of topics, asked where no driver runs (``savepoint show --lag``).
+"""The offsets of topics from a Kafka broker, where no driver runs (``savepoint show --lag``).
 
-By the client of the extra ``kafka`` (kafka-python). No topic is made by asking for it. In a driver
-the client of Spark's own connector asks (``flinkish.driver.connectors.kafka``).
+Uses the client of the extra ``kafka`` (kafka-python), and never creates a topic. Drivers use the
+client of Spark's own connector instead (``flinkish.driver.connectors.kafka``).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def topics_of(
             admin.list_partition_offsets(dict.fromkeys(places, which)) if places else {}
             for which in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
         )
-    found: dict[str, dict[int, Available]] = {}
+    topics: dict[str, dict[int, Available]] = {}
     for place in sorted(places):
         available = Available(begin[place].offset, end[place].offset)
-        found.setdefault(place.topic, {})[place.partition] = available
-    return found
+        topics.setdefault(place.topic, {})[place.partition] = available
+    return topics
 
 
 @contextmanager

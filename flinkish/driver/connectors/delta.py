@@ -1,4 +1,4 @@
-"""Tables of Delta Lake, by Delta's own classes in the program's session.
+"""Tables of Delta Lake, accessed through Delta's own classes in the program's session.
 
 Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
 
@@ -9,8 +9,8 @@ Facts used, run on Spark 3.5.9 with Delta 3.3.2 and on 4.0.5 with 4.0.1:
   ``operationParameters``, ``queryId`` and ``epochId`` (the batch).
 * ``DeltaTable.restoreToVersion`` commits the files of that version (``RESTORE``, parameter
   ``version``). Transactions stay as they are: the sink continues to skip the batches that it had.
-* Delta refuses to do anything in a session without its extension and catalog, so that a program
-  that writes to Delta has both.
+* Delta refuses to do anything in a session without its extension and catalog, so a program that
+  writes to Delta has both.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _REPLACING = frozenset(
     {"CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE"}
     | {"REPLACE TABLE AS SELECT", "TRUNCATE", "CLONE"}
 )
-#: With ``RESTORE``, as :func:`lineage` leaves out what it made void.
+#: ``RESTORE`` is one of them, because :func:`lineage` leaves out the commits that it undid.
 _KEEPING = _MAINTENANCE | {"RESTORE"}
-#: Commits that are read of a history, at most; each is a file of the log.
+#: Maximum number of commits that are read from a history; each is a file of the log.
 _HISTORY = 10_000
 #: A path of Delta as the name of a table: ``delta.`/path```.
 _PATH_TABLE = re.compile(r"delta\.`(?P<path>[^`]+)`")
@@ -99,8 +99,8 @@ class DeltaTable:
         if not self.exists():
             return DeltaAnswer(None)
         with self._errors():
-            found = self._log_and_snapshot()
-            log, snapshot = found._1(), found._2()
+            log_and_snapshot = self._log_and_snapshot()
+            log, snapshot = log_and_snapshot._1(), log_and_snapshot._2()
             oldest = int(log.history().getEarliestDeltaFile(log))
             newest = int(snapshot.version())
             table_id = str(snapshot.metadata().id())
@@ -108,8 +108,8 @@ class DeltaTable:
         if position.table_id == table_id and position.version <= newest:
             rows = self._rows(min(newest - position.version + 1, _HISTORY))
             operations = {int(row["version"]): operation_of(row) for row in rows}
-        given = {name.lower(): value for name, value in options.items()}
-        return DeltaAnswer(table_id, oldest, newest, operations, given)
+        lowered = {name.lower(): value for name, value in options.items()}
+        return DeltaAnswer(table_id, oldest, newest, operations, lowered)
 
     def roll_back(self, version: int) -> None:
         """Restore the table to a version; TableError when its files are gone."""
@@ -129,7 +129,7 @@ class DeltaTable:
 
 
 def ask(question: SourceQuestion) -> DeltaAnswer | None:
-    """Return what the table of a source has of its position; None if its path is not known."""
+    """Return the answer of a source's table about its position; None if its path is unknown."""
     position = parse_delta_position(question.saved.offset)
     path = question.source.options.get("path")
     if position is None or path is None:
@@ -144,8 +144,8 @@ def open_sink(place: SinkPlace, session: Any) -> Table | None:
 
 def named_by_path(place: SinkPlace) -> SinkPlace | None:
     """Return the place of a table that is named by its path, ``delta.`/path```; else None."""
-    known = _PATH_TABLE.fullmatch(place.table or "")
-    return None if known is None else replace(place, format="delta", path=known["path"])
+    match = _PATH_TABLE.fullmatch(place.table or "")
+    return None if match is None else replace(place, format="delta", path=match["path"])
 
 
 def lineage(
@@ -166,16 +166,16 @@ def lineage(
         commit = _commit(row)
         commits[commit.version], parents[commit.version] = commit, newest
         newest = commit.version
-        if commit.operation == "RESTORE":  # to a version, or to that of a time
+        if commit.operation == "RESTORE":  # None for a restore to a time
             parents[newest] = _number((row.get("operationParameters") or {}).get("version"))
-    found: list[TableCommit] = []
+    backwards: list[TableCommit] = []
     at = newest if version is None else version
     while at is not None and at in commits:
-        found.append(commits[at])
+        backwards.append(commits[at])
         at = parents[at]
-    if found and (found[-1].version == 0 or found[-1].operation == "RESTORE"):
-        found[-1] = replace(found[-1], is_first=True)
-    return tuple(reversed(found))
+    if backwards and (backwards[-1].version == 0 or backwards[-1].operation == "RESTORE"):
+        backwards[-1] = replace(backwards[-1], is_first=True)
+    return tuple(reversed(backwards))
 
 
 def _commit(row: Mapping[str, Any]) -> TableCommit:

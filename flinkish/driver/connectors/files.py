@@ -13,7 +13,7 @@ from flinkish.restore.check.file_places import file_reading
 
 
 def ask(question: SourceQuestion) -> FileReading | None:
-    """Return where the files are that a source has read; None if its path is not known."""
+    """Return where the files are that a source has read; None if its path is unknown."""
     source, saved = question.source, question.saved
     options = {name.lower(): value for name, value in source.options.items()}
     path = options.get("path") or source.signature.partition("[")[2].removesuffix("]")

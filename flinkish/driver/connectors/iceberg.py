@@ -184,7 +184,7 @@ class IcebergTable:
 
 
 def ask(question: SourceQuestion) -> IcebergAnswer | None:
-    """Return what the table of a source has of its position; None if that is not one of Iceberg."""
+    """Return the answer of a source's table; None if the position is not one of Iceberg."""
     position = parse_iceberg_position(question.saved.offset)
     if position is None:
         return None
@@ -204,12 +204,12 @@ def table_of(signature: str) -> str | None:
 
 def open_sink(place: SinkPlace, session: Any) -> Table | None:
     """Return the table of a sink, if its name or path is known."""
-    known = place.table or place.path
-    return None if known is None else IcebergTable(session, known)
+    name = place.table or place.path
+    return None if name is None else IcebergTable(session, name)
 
 
 def is_path(place: str) -> bool:
-    """Return whether Iceberg takes a text for a path, not for a name (``IcebergSource``). Pure."""
+    """Return whether Iceberg treats a text as a path, not as a name (``IcebergSource``). Pure."""
     return "/" in place
 
 
@@ -218,8 +218,8 @@ def written_of(snapshot: Mapping[str, Any]) -> Written:
     summary = snapshot.get("summary") or {}
     rows = str(summary.get("added-records"))
     operation = str(summary.get("operation") or "unknown")
-    known = rows.isascii() and rows.isdigit()
-    return Written(int(snapshot["snapshot-id"]), operation, int(rows) if known else None)
+    is_number = rows.isascii() and rows.isdigit()
+    return Written(int(snapshot["snapshot-id"]), operation, int(rows) if is_number else None)
 
 
 def commit_of(snapshot: Mapping[str, Any]) -> TableCommit:

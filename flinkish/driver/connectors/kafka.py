@@ -51,7 +51,7 @@ _NO_ID = uuid.UUID(int=0)
 
 
 def ask(question: SourceQuestion) -> KafkaAnswer:
-    """Return what the broker of a source has of the topics of the source and of its position."""
+    """Return the broker's answer about the topics of a source and of its saved position."""
     position = parse_position(question.saved.offset)
     if position is None:
         broker = BrokerAnswer(None, "the saved position is not one of Kafka")
@@ -77,19 +77,19 @@ def ask_broker(
     at_ms: int | None = None,
     timeout: float = TIMEOUT,
 ) -> BrokerAnswer:
-    """Return what the broker of a source has of the topics that it reads, or has read.
+    """Return the broker's answer about the topics that a source reads, or has read.
 
     A broker that cannot be asked is an answer too. ``at_ms`` is a time, to ask for the offsets at
     it too: milliseconds since the epoch.
     """
-    given = client_options(source.options)
-    if not given.get("bootstrap.servers"):
+    settings = client_options(source.options)
+    if not settings.get("bootstrap.servers"):
         return BrokerAnswer(None, "the source's bootstrap servers are unknown")
     reading = reading_of(source.signature, source.options)
     names = reading.topics | set(position)
     pattern = reading.pattern
     try:
-        with _client(session, given, timeout) as client:
+        with _client(session, settings, timeout) as client:
             if pattern is not None:
                 names |= {name for name in client.names() if pattern.search(name)}
             ids = client.topics(names)
@@ -145,7 +145,7 @@ class _Client:
         for name in sorted(names):
             wanted.add(name)
         futures = self.admin.describeTopics(wanted).topicNameValues()
-        found: dict[str, tuple[str | None, int]] = {}
+        topics: dict[str, tuple[str | None, int]] = {}
         for name in sorted(names):
             try:
                 topic = self._get(futures.get(name))
@@ -154,8 +154,8 @@ class _Client:
                     raise
                 continue
             if not topic.isInternal():
-                found[name] = _id(str(topic.topicId())), int(topic.partitions().size())
-        return found
+                topics[name] = _id(str(topic.topicId())), int(topic.partitions().size())
+        return topics
 
     def offsets(
         self, places: Collection[tuple[str, int]], of: str | int
@@ -180,8 +180,8 @@ class _Client:
         for key in keys.values():
             wanted.put(key, spec)
         asked = self.admin.listOffsets(wanted, admin.ListOffsetsOptions(level))
-        found = self._get(asked.all())
-        infos = {place: found.get(key) for place, key in keys.items()}
+        answers = self._get(asked.all())
+        infos = {place: answers.get(key) for place, key in keys.items()}
         return {p: FirstRow(int(i.offset()), int(i.timestamp())) for p, i in infos.items()}
 
     def _get(self, future: Any) -> Any:
@@ -203,8 +203,10 @@ def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterato
         for name, value in {**options, **limits}.items():
             settings.put(name, value)
         spark = jvm.org.apache.spark.sql.kafka010
-        given = spark.KafkaSourceProvider.kafkaParamsForDriver(jvm.PythonUtils.toScalaMap(settings))
-        admin = spark.SubscribePatternStrategy("").createAdmin(given)
+        parameters = spark.KafkaSourceProvider.kafkaParamsForDriver(
+            jvm.PythonUtils.toScalaMap(settings)
+        )
+        admin = spark.SubscribePatternStrategy("").createAdmin(parameters)
         try:
             committed = options.get("isolation.level", "").lower() == "read_committed"
             yield _Client(jvm, admin, committed, limit)
@@ -232,5 +234,5 @@ def _cause(error: Any) -> Any:
 
 def _id(text: str) -> str | None:
     """Return an id of Kafka, 16 bytes in base64, as others write it; None of a broker without."""
-    found = uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-    return None if found == _NO_ID else str(found)
+    topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    return None if topic_id == _NO_ID else str(topic_id)

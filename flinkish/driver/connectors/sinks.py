@@ -1,4 +1,4 @@
-"""The sink of a query as a place: which format and location a table has, and the table opened."""
+"""Where a query writes: the format and location of its sink, and its table, opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flinkish.driver.connectors import delta, iceberg
 from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import FlinkishError, TableError
 
-#: Who opens the tables of sinks, by their format.
+#: The functions that open the tables of sinks, by their format.
 _OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
     "delta": delta.open_sink,
     "iceberg": iceberg.open_sink,
@@ -21,10 +21,10 @@ _OPEN: Mapping[str, Callable[[SinkPlace, Any], Table | None]] = {
 
 def with_format(place: SinkPlace, session: Any) -> SinkPlace:
     """Return a place with the short name of its format, the session's default if it has none."""
-    given = place.format
-    if not given and session is not None:
-        given = str(session.conf.get("spark.sql.sources.default", "parquet"))
-    return replace(place, format=short_format(given) if given else None)
+    name = place.format
+    if not name and session is not None:
+        name = str(session.conf.get("spark.sql.sources.default", "parquet"))
+    return replace(place, format=short_format(name) if name else None)
 
 
 def resolve(place: SinkPlace, session: Any) -> SinkPlace:
@@ -41,9 +41,9 @@ def resolve(place: SinkPlace, session: Any) -> SinkPlace:
         place = replace(place, path=None, table=place.path)
     if place.table is None:
         return place
-    known = delta.named_by_path(place)
-    if known is not None:
-        return known
+    by_path = delta.named_by_path(place)
+    if by_path is not None:
+        return by_path
     described = _describe(session, place.table)
     if named and not described:
         raise TableError(f"the session's catalogs have no table {place.table}")

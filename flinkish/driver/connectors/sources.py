@@ -1,4 +1,4 @@
-"""What there is of what a source is to read, asked of its table, broker or directory."""
+"""Questions to the table, broker or directory of a source, about its saved position."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError
 
-#: Who asks, by the name of the connector.
+#: The functions that ask, by the name of the connector.
 _ASK: Mapping[str, Callable[[SourceQuestion], SourceAnswer | None]] = {
     "delta": delta.ask,
     "file": files.ask,
     "iceberg": iceberg.ask,
     "kafka": kafka.ask,
 }
-#: Who tells what is read from another thing of its name.
+#: The functions that identify what is read, so that a recreated topic is recognized.
 _IDENTIFY: Mapping[str, Callable[[Any, NewSource], dict[str, Any]]] = {"kafka": kafka.identify}
 
 
 def ask(question: SourceQuestion, *, offline: bool = False) -> SourceAnswer | None:
-    """Return what was answered; None for a source of which nobody can be asked, or who fails.
+    """Return the answer; None if there is nobody to ask for this format, or the question failed.
 
-    With ``offline`` only directories are looked at.
+    With ``offline`` only directories are listed.
     """
     source, saved = question.source, question.saved
     connector = source_connector(source.signature, saved.offset)

@@ -26,8 +26,17 @@ def engine_is_here() -> bool:
     return all(PathFinder.find_spec(name) is not None for name in NEEDED)
 
 
-def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: str) -> None:
+def make_rewritten(
+    session: Any,
+    recipe: Recipe,
+    rewrite: StateRewrite,
+    target: str,
+    *,
+    location: str | None = None,
+) -> None:
     """Create the Spark checkpoint ``target`` as ``recipe`` describes it, with its state rewritten.
+
+    For ``location`` see :func:`~flinkish.restore.materialize.new_checkpoint.make_checkpoint`.
 
     The checkpoint of the recipe is made next to ``target`` and removed at the end. Leftovers of a
     killed restore to the same place are removed first. On an error nothing is left over; the errors
@@ -45,7 +54,9 @@ def make_rewritten(session: Any, recipe: Recipe, rewrite: StateRewrite, target: 
         make_checkpoint(recipe, staging)
         ship_package(session.sparkContext)
         recorded = recorded_files(recipe, staging)
-        rows = rewrite_restored(session.sparkContext, staging, final, rewrite, recorded)
+        rows = rewrite_restored(
+            session.sparkContext, staging, final, rewrite, recorded, location=location
+        )
     except BaseException:
         storage.remove_tree(*storage.split(final))
         raise

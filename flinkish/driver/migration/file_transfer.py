@@ -1,9 +1,9 @@
 """Transfer of savepoint files by the job's executors instead of its driver.
 
-A large state of which no file can be linked is too many bytes for one host. The transfers are plain
-data (:class:`flinkish.storage.Placing`), so a Spark job can carry them out. It
-does so in waves, as the driver's memory must not grow with the number of files. Executors access
-the storage with their own environment and get flinkish as a zip file.
+A large state whose files cannot be linked has too many bytes for one host to copy. The transfers
+are plain data (:class:`flinkish.storage.Placing`), so a Spark job can carry them out. It does so in
+waves, because the driver's memory must not grow with the number of files. Executors access the
+storage with their own environment and get flinkish as a zip file.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from flinkish.state.shipping import ship_package
 
 #: Size in bytes from which ``auto`` uses the executors.
 AUTO_BYTES = 1 << 30
-#: The most transfers that the driver holds at a time, and (``_PIECE``) that one task gets.
+#: Maximum number of transfers that the driver holds at once.
 WAVE = 8192
+#: Number of transfers per task.
 _PIECE = 256
 
 
 def should_distribute(mode: str, *, master: str, source: str, target: str, size: int) -> bool:
-    """Return whether executors carry the files. Pure.
+    """Return whether executors copy the files. Pure.
 
     ``mode`` is ``auto``, ``true`` or ``false`` (``execution.savepoint.distributed``). A local
-    ``master`` has no executors beyond the driver's own host. ``source`` and ``target`` are those of
-    one file; ``size`` is in bytes, of all.
+    ``master`` has no executors on other hosts. ``source`` and ``target`` are the locations of one
+    of the files; ``size`` is that of all files in bytes.
     """
     if mode != "auto":
         return mode == "true"
@@ -43,10 +44,10 @@ def should_distribute(mode: str, *, master: str, source: str, target: str, size:
 
 
 class SparkTransferer:
-    """Carries files by the executors of a session where that pays, else by threads.
+    """Copies files with the executors of a session if that is worthwhile, otherwise with threads.
 
-    With ``auto`` any error on the executors (a library that is not installed there, credentials
-    that only the driver has) is logged, and the driver continues alone.
+    In the mode ``auto``, an error on the executors (a missing library, credentials that only the
+    driver has) is logged, and the driver copies the remaining files itself.
     """
 
     def __init__(self, session: Any, mode: str) -> None:
@@ -76,11 +77,10 @@ class SparkTransferer:
             try:
                 outcomes = self._on_executors(wave)
             except Exception as error:
-                # Py4J's and Spark's errors have no common base. The failed wave is tried again
-                # below.
+                # Py4J's and Spark's errors have no common base class. The wave is repeated below.
                 if self._mode == "true":
                     raise _refused(error) from error
-                log(f"executors could not copy the savepoint's files, the driver does: {error}")
+                log(f"the executors could not copy the savepoint's files, the driver does: {error}")
                 iterator = chain(wave, iterator)
                 distributed = False
                 break

@@ -72,16 +72,22 @@ def rewrite_query(
 
 
 def rewrite_restored(
-    context: Any, staging: str, final: str, rewrite: StateRewrite, recorded: FileTable
+    context: Any,
+    staging: str,
+    final: str,
+    rewrite: StateRewrite,
+    recorded: FileTable,
+    *,
+    location: str | None = None,
 ) -> int:
     """Rewrite the checkpoint at ``staging`` into ``final`` and return the number of rows of state.
 
-    The state files that are read must be as ``recorded``. Raises Incompatible, UnsupportedFormat or
-    Corrupt.
+    The state files that are read must be as ``recorded``. ``location`` is where Spark will read the
+    checkpoint, if not at ``final``. Raises Incompatible, UnsupportedFormat or Corrupt.
     """
     source = SavedDirectory(staging, recorded=recorded)
     target = StorageDirectory(final)
-    root = f"file:{final}" if storage.is_local(final) else storage.for_spark(final)
+    root = storage.for_spark(final if location is None else storage.locate(location))
     with in_our_words():
         checkpoint = read_checkpoint(source)
         each = {

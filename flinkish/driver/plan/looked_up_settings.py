@@ -38,7 +38,7 @@ from flinkish.operators.state_semantics import (
     TIMESTAMP_TYPE,
 )
 
-#: The most digits of a decimal, and those of its fraction that Spark does not give up.
+#: Maximum number of digits of a decimal, and of fraction digits that Spark never gives up.
 _DIGITS, _FRACTION = 38, 6
 _FALLBACK = "spark.sql.legacy.{}.enableDateTimeParsingFallback"
 #: The options of a reader that have the pattern of a time.

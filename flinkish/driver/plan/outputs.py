@@ -32,9 +32,9 @@ class Output:
 def output_of(sink: NewSink, session: Any) -> Output | None:
     """Return where a query writes; None for a sink whose output is unknown."""
     kind = (sink.format or "").lower()
-    known = sink_connector(kind)
-    if known.keeps_versions:
-        location = sink.table if known.in_catalogs and sink.table else sink.path or sink.table
+    connector = sink_connector(kind)
+    if connector.keeps_versions:
+        location = sink.table if connector.in_catalogs and sink.table else sink.path or sink.table
         return None if location is None else Output(one_name(location), True)
     if kind and kind not in _FILE_FORMATS:
         return None
@@ -70,7 +70,7 @@ def same_place(one: str, other: str) -> bool:
 def one_name(location: str) -> str:
     """Return the normalised name of a location, with links resolved."""
     try:
-        found = storage.locate(location)
+        place = storage.locate(location)
     except StorageError:
         return location
-    return os.path.realpath(found) if storage.is_local(found) else found.rstrip("/")
+    return os.path.realpath(place) if storage.is_local(place) else place.rstrip("/")

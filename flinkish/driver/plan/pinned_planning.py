@@ -79,10 +79,10 @@ def _takes_sql_conf(metadata: Any) -> bool:
 def with_pinned_keys(jvm: Any, session: Any, plan: Sequence[ReadNode]) -> Any:
     """Return the plan with the keys of ``dropDuplicates`` in the order the session specifies."""
     top, changed = plan[0].node, dict[int, Any]()
-    found = find_class(jvm, _RESOLVE_DEDUP)
-    if found is None or not any(_is_dedup(read) for read in plan):
+    rule_class = find_class(jvm, _RESOLVE_DEDUP)
+    if rule_class is None or not any(_is_dedup(read) for read in plan):
         return top
-    rule = scala_object(found)
+    rule = scala_object(rule_class)
     ordered = str(session.conf().get(PIN_DEDUP_ORDER)) == "true"
     resolver = session.sessionState().analyzer().resolver()
     for position, read in reversed(list(enumerate(plan))):  # children first

@@ -25,9 +25,9 @@ def streaming_class(jvm: Any, simple_name: str) -> Any:
     Raises Incompatible when this Spark does not have it.
     """
     for package in _PACKAGES:
-        found = find_class(jvm, f"{_STREAMING}{package}.{simple_name}")
-        if found is not None:
-            return found
+        jvm_class = find_class(jvm, f"{_STREAMING}{package}.{simple_name}")
+        if jvm_class is not None:
+            return jvm_class
     raise Incompatible(
         f"this Spark has no {simple_name} where flinkish knows it",
         hint="see which versions of Spark flinkish supports: flinkish compat",

@@ -282,8 +282,8 @@ def _sources(
                 feeds.update([stateful[above].node.ordinal] if above in stateful else [])
                 above = parents.get(above)
         # An unused table expression has no node here; another one may read the same source.
-        shown = next(iter(places[relation.entry]), of_directory.get(relation.directory))
-        if shown is None:
+        reader = next(iter(places[relation.entry]), of_directory.get(relation.directory))
+        if reader is None:
             raise Incompatible(
                 f"nothing uses a table expression of the query that reads {relation.signature}, "
                 "but Spark would keep its position",
@@ -293,8 +293,8 @@ def _sources(
             PlannedSource(
                 entry=relation.entry,
                 directory=relation.directory,
-                key=keys[shown],
-                identity=identities[keys[shown]].under(hasher),
+                key=keys[reader],
+                identity=identities[keys[reader]].under(hasher),
                 signature=relation.signature,
                 feeds=tuple(sorted(feeds)),
                 options=relation.options,
@@ -334,20 +334,20 @@ def _uids(
     nodes: Sequence[LogicalNode], keys: Mapping[int, int], tags: Mapping[int, Tag]
 ) -> tuple[dict[int, str | None], list[str]]:
     """Return the uid of every operator by position, and notes on derived uids."""
-    given: list[tuple[str, str] | None] = []
+    named: list[tuple[str, str] | None] = []
     for position in keys:
         tag, source_name = tags.get(position), nodes[position].source_name
         if tag is not None and tag.uid is not None:
-            given.append((tag.token, tag.uid))
+            named.append((tag.token, tag.uid))
         elif source_name is not None:
-            given.append(("name", source_name))  # Spark refuses two sources of one name
+            named.append(("name", source_name))  # Spark refuses two sources of one name
         else:
-            given.append(None)
-    uids = distinguish(given)
+            named.append(None)
+    uids = distinguish(named)
     notes = [
         f"the DataFrame with uid {first[1]!r} is used more than once: each place is an operator of "
         f"its own, this one has the uid {uid!r}"
-        for first, uid in zip(given, uids, strict=True)
+        for first, uid in zip(named, uids, strict=True)
         if first is not None and uid != first[1]
     ]
     return dict(zip(keys, uids, strict=True)), notes

@@ -69,8 +69,10 @@ def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
         node, class_name = read.node, read.name
         if class_name not in SOURCES:
             continue
-        assigned, given = _names(node) if nameable and nameable.isInstance(node) else (None, None)
-        directory = next((known for other, known in distinct if other.equals(node)), None)
+        assigned, source_name = (
+            _names(node) if nameable and nameable.isInstance(node) else (None, None)
+        )
+        directory = next((seen for other, seen in distinct if other.equals(node)), None)
         if directory is None:
             directory = assigned
             if directory is None:
@@ -83,7 +85,7 @@ def read_relations(jvm: Any, plan: Iterable[ReadNode]) -> tuple[Relation, ...]:
         text = _signature(class_name, format_, node)
         names = source_options(format_, is_catalog_table=class_name == "StreamingRelationV2")
         options = _options(class_name, node, names)
-        relations.append(Relation(entry, directory, format_, text, given, options))
+        relations.append(Relation(entry, directory, format_, text, source_name, options))
     return tuple(relations)
 
 
@@ -102,12 +104,12 @@ def signature(
     Of ``options`` only those that identify what is read are used. ``path`` is given if the source
     itself states what it reads.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    lowered = {name.lower(): value for name, value in options.items()}
     if path is not None:
-        given["path"] = path
+        lowered["path"] = path
     parts = [table] if table is not None else []
     for name in _READ:
-        value = given.get(name.lower())
+        value = lowered.get(name.lower())
         if value is None:
             continue
         value = _normal(name, value.strip())

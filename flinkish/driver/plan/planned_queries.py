@@ -95,16 +95,16 @@ def _inputs(planned: PlannedQuery, source: PlannedSource) -> tuple[tuple[int, in
 
     Each is a pair of the operator's ordinal and the number of the input.
     """
-    found = []
+    inputs = []
     for op in planned.operators:
-        inputs = planned.graph.by_key[op.key].in_edges
-        if len(inputs) > 1:
-            found += [
+        in_edges = planned.graph.by_key[op.key].in_edges
+        if len(in_edges) > 1:
+            inputs += [
                 (op.node.ordinal, number)
-                for number, key in enumerate(inputs)
+                for number, key in enumerate(in_edges)
                 if source.key in _upstream(planned, key)
             ]
-    return tuple(found)
+    return tuple(inputs)
 
 
 def _upstream(planned: PlannedQuery, key: int) -> set[int]:
@@ -199,11 +199,11 @@ def _lasting(source: PlannedSource) -> dict[str, Any]:
     recorded = [name.lower() for name in source_connector(source.signature).recorded]
     if not recorded:
         return {}
-    given = {name.lower(): value for name, value in source.options.items()}
-    found = {name: given[name] for name in recorded if name in given}
-    if "sourcearchivedir" in found:
-        found["sourcearchivedir"] = normal_path(found["sourcearchivedir"])
-    return {"options": found}
+    lowered = {name.lower(): value for name, value in source.options.items()}
+    lasting = {name: lowered[name] for name in recorded if name in lowered}
+    if "sourcearchivedir" in lasting:
+        lasting["sourcearchivedir"] = normal_path(lasting["sourcearchivedir"])
+    return {"options": lasting}
 
 
 def operator_status(

@@ -154,13 +154,13 @@ class DriverRestoreEnvironment:
         if not sources:
             return ()
         try:
-            found = missing_files(offer.origin, sources)
+            files_by_source = missing_files(offer.origin, sources)
         except FlinkishError as error:
             # The restore itself reads these logs too, and reports the error better.
             log(f"query '{new.name}': its input files were not checked: {error.message}")
             return ()
         checks = []
-        for check in found:
+        for check in files_by_source:
             grave = [Check("files-gone", RestoreOutcome.WARNING, text) for text in check.warnings()]
             light = [Check("files-gone", RestoreOutcome.NOTE, text) for text in check.notes()]
             checks += [*grave, *light]
@@ -209,24 +209,24 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
     """Return the newest batch of the sink; None if the sink records none."""
     sink = new.sink
     place = SinkPlace(sink.format, sink.path, sink.table)
-    shown = sink.table or sink.path or ""
+    target = sink.table or sink.path or ""
     kind = (sink.format or "parquet").lower()
     if sink.unreadable:
-        return SinkPosition(kind, shown, unreadable=sink.unreadable)
+        return SinkPosition(kind, target, unreadable=sink.unreadable)
     table = open_table(place, new.session)
     if table is None:
         return file_sink_position(sink.format, sink.path, storage)
     try:
         if not table.exists():
-            return SinkPosition(kind, shown, by_query_id=True)
+            return SinkPosition(kind, target, by_query_id=True)
         reading = table.read(offer.query_id)
         recorded = recorded_version(offer.query.sink, reading.table_id)
         since, back = _since(table, reading, offer, recorded, batch_id)
     except TableError as error:
-        return SinkPosition(kind, shown, by_query_id=True, unreadable=error.message)
+        return SinkPosition(kind, target, by_query_id=True, unreadable=error.message)
     return SinkPosition(
         kind,
-        shown,
+        target,
         reading.newest_batch,
         by_query_id=True,
         rollback=back or RollbackTarget(None, why="it has nothing after the savepoint"),
@@ -238,9 +238,9 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
 
 def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPosition | None:
     """Return the newest batch that a sink records, up to which it skips, if it records one."""
-    kind, shown = (sink.format or "parquet").lower(), sink.table or sink.path or ""
+    kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
-        return SinkPosition(kind, shown, by_query_id=True, unreadable=sink.unreadable)
+        return SinkPosition(kind, target, by_query_id=True, unreadable=sink.unreadable)
     table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
     if table is None:
         return file_sink_position(sink.format, sink.path, storage)
@@ -249,10 +249,10 @@ def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPos
             return None
         reading = table.read(query_id)
     except TableError as error:
-        return SinkPosition(kind, shown, by_query_id=True, unreadable=error.message)
+        return SinkPosition(kind, target, by_query_id=True, unreadable=error.message)
     return SinkPosition(
         format=kind,
-        path=shown,
+        path=target,
         newest_batch=reading.newest_batch,
         by_query_id=True,
         computes_skipped=reading.computes_skipped,
@@ -284,23 +284,23 @@ def _since(
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id
-    known = offer.query_id, offer.query.batch_id, recorded
+    saved = offer.query_id, offer.query.batch_id, recorded
     if offer.live or (recorded is None and newest is None):
-        back = rollback_target(table.history(), *known) if ahead else None
+        back = rollback_target(table.history(), *saved) if ahead else None
         return Drift(), back
     # Delta keeps the number of a batch that was undone, Iceberg has none then.
-    had = min(newest, known[1]) if newest is not None and reading.skips_after_rollback else None
+    had = min(newest, saved[1]) if newest is not None and reading.skips_after_rollback else None
     commits = table.history(back_to=recorded)
-    since = drift(commits, *known, had)
+    since = drift(commits, *saved, had)
     if since.new_writers:  # were they there before?
         commits = table.history()
-        since = drift(commits, *known, had)
+        since = drift(commits, *saved, had)
     if not (ahead or since.undone or since.new_writers):
         return since, None
     before = table.history(recorded) if since.undone and recorded is not None else ()
     if since.undone and recorded is not None:
         commits = table.history()
-    return since, rollback_target(commits, *known, before)
+    return since, rollback_target(commits, *saved, before)
 
 
 def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
@@ -332,8 +332,8 @@ def qualified(path: str | None, session: Any) -> str | None:
         return path
     default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "").rstrip("/")
     if url is not None:
-        known = default.lower().startswith(f"{url['scheme'].lower()}://")
-        return f"{default}/{url['path'].lstrip('/')}" if known else path
+        same_scheme = default.lower().startswith(f"{url['scheme'].lower()}://")
+        return f"{default}/{url['path'].lstrip('/')}" if same_scheme else path
     if default.startswith("file:") or not default:
         return os.path.abspath(path)
     return default + "/" + path.lstrip("/")

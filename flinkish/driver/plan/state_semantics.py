@@ -178,21 +178,21 @@ class MeaningReader:
 
     def _keyed(self, keys: Any, aggregation: Any = None) -> StateSemantics:
         listed = keys if isinstance(keys, list) else items(keys)
-        known = {ONLY: self._columns(listed)}
+        columns = {ONLY: self._columns(listed)}
         settings = (*self._dependences.always(), *self._keys(listed))
         if aggregation is None:
-            return StateSemantics(known, settings=settings)
+            return StateSemantics(columns, settings=settings)
         partial = _partial(aggregation)
         values = self._buffers(partial)
         if not values:
-            return StateSemantics(known, settings=settings)
+            return StateSemantics(columns, settings=settings)
         settings = (*settings, *self._values(items(partial.aggregateExpressions())))
         initial = tuple(
             begin
             for expression in items(partial.aggregateExpressions())
             for begin in initial_buffers(self._jvm, expression.aggregateFunction())
         )
-        return StateSemantics(known, {ONLY: values}, initial={ONLY: initial}, settings=settings)
+        return StateSemantics(columns, {ONLY: values}, initial={ONLY: initial}, settings=settings)
 
     def _join(self, node: Any) -> StateSemantics:
         meaning = StateSemantics(

@@ -158,8 +158,8 @@ def snapshot_modules(configured: str | None) -> tuple[str, ...]:
         names = [name.strip() for name in configured.split(",")]
         return (*DEFAULT_MODULES, *(name for name in names if name))
     entries = [entry for entry in sys.path if not _is_installed(entry)]
-    found = {module.name for module in pkgutil.iter_modules(entries)}
-    return (*DEFAULT_MODULES, "__main__", *sorted(found - set(DEFAULT_MODULES)))
+    importable = {module.name for module in pkgutil.iter_modules(entries)}
+    return (*DEFAULT_MODULES, "__main__", *sorted(importable - set(DEFAULT_MODULES)))
 
 
 def _is_installed(entry: str) -> bool:

@@ -33,7 +33,7 @@ class WriterFacts:
 
     @property
     def trigger_interval(self) -> float | None:
-        """Seconds from one look for input to the next; None if it is not known."""
+        """Seconds from one look for input to the next; None if unknown."""
         if self.bounded or not self.trigger:
             return 0.0
         return interval_seconds(str(self.trigger.get("processingTime", "")))

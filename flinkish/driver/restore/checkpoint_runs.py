@@ -1,4 +1,4 @@
-"""What ran in a checkpoint last, and what has changed since of a query that goes on in it."""
+"""What ran in a checkpoint last, and what has changed since of a query that continues in it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def meanings_of(facts: QueryFacts | None) -> dict[int, StateSemantics]:
 
 
 def judge_sources(ran: LastRun, program: NewQuery, planned: PlannedQuery) -> list[str]:
-    """Judge the file sources of a query that goes on in its checkpoint, as a restore would.
+    """Judge the file sources of a query that continues in its checkpoint, as a restore would.
 
     Logs and directories are read only for a source whose path or options have changed.
 

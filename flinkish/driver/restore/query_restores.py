@@ -27,11 +27,11 @@ from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.non_restored_state import (
     NonRestored,
 )
-from flinkish.restore.plan.positions import check_reset
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
+from flinkish.restore.plan.source_matching import check_reset
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
@@ -87,15 +87,22 @@ def plan_start(
     return new, planner.plan(new, empty_states(planned) if planned is not None else {})
 
 
-def make_restored(session: Any, recipe: Recipe, rewrite: StateRewrite | None, target: str) -> None:
+def make_restored(
+    session: Any,
+    recipe: Recipe,
+    rewrite: StateRewrite | None,
+    target: str,
+    *,
+    location: str | None = None,
+) -> None:
     """Create the checkpoint ``target``, with its state rewritten where the plan asks for that.
 
-    Raises an error of ``make_checkpoint`` or ``make_rewritten``.
+    For ``location``, and for errors, see ``make_checkpoint`` and ``make_rewritten``.
     """
     if rewrite is None:
-        make_checkpoint(recipe, target)
+        make_checkpoint(recipe, target, location=location)
     else:
-        make_rewritten(session, recipe, rewrite, target)
+        make_rewritten(session, recipe, rewrite, target, location=location)
 
 
 def settings_of(spec: RestoreSpec, planning: Planning) -> PlanningSettings:

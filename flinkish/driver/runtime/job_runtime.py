@@ -70,13 +70,13 @@ class Runtime:
         if spec is None or spec.is_awaited:
             self.restorer = None
         elif job.state is JobState.RESTARTING:
-            given = {
+            pinned = {
                 name: (run.restored_batch, run.checkpoint)
                 for name, run in earlier.items()
                 if run.restored_batch is not None
             }
             plans = {name: run.plan for name, run in earlier.items()}
-            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, given, plans)
+            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, pinned, plans)
             lost = lost_origin(registry, job, spec) if self.restorer is None else None
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)

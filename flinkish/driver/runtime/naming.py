@@ -6,6 +6,8 @@ import os
 import threading
 from collections.abc import Collection
 
+from flinkish.checkpoint.discovery import directory_name
+
 
 class Names:
     """Assigns query names and directories; thread-safe, as programs start queries in threads.
@@ -91,8 +93,3 @@ class Names:
             self._by_location.update(dict.fromkeys(places, name))
             if reserved:
                 self._reserved.add(name)
-
-
-def directory_name(name: str) -> str:
-    """Return the name of the directory of a query's first run. Pure."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"

@@ -20,9 +20,9 @@ _AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
 
 
 class ProgramGate:
-    """Knows the job's queries and the requests in flight, and makes the program wait for these.
+    """The job's queries and the requests in flight, for which it makes the program wait.
 
-    The condition ``changed`` guards this state and the decisions that its users take from it.
+    The condition ``changed`` guards this state, and the decisions that are based on it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class ProgramGate:
             self._by_run[query.run_id] = query
 
     def resumed(self) -> None:
-        """Note that quiesced queries continue, which does not end the program's waits."""
+        """Note that quiesced queries continue; the program continues to wait for them."""
         with self.changed:
             self._resumes += 1
 
@@ -77,7 +77,7 @@ class ProgramGate:
     def await_query(
         self, query: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """Run ``StreamingQuery.awaitTermination``, subject to the gate."""
+        """Run ``StreamingQuery.awaitTermination``, and return only when no request is in flight."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._rebind(query)
@@ -96,7 +96,7 @@ class ProgramGate:
     def await_any(
         self, manager: Any, wait: Callable[[float], Any], timeout: float | None
     ) -> bool | None:
-        """Run ``StreamingQueryManager.awaitAnyTermination``, subject to the gate."""
+        """Run ``StreamingQueryManager.awaitAnyTermination`` as :meth:`await_query`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             resumes = self._resumes

@@ -187,10 +187,10 @@ class Preparer:
         prepared = replace(prepared, location=run.location, plan=run.plan)
         return self._continued(prepared, run.meanings)
 
-    def _continued(self, prepared: Prepared, known: Mapping[int, StateSemantics]) -> Prepared:
+    def _continued(self, prepared: Prepared, saved: Mapping[int, StateSemantics]) -> Prepared:
         """Return a query that continues with the typed states of its checkpoint.
 
-        ``known`` is the meaning of the state in the checkpoint, by ordinal. Raises ConsentNeeded if
+        ``saved`` is the meaning of the state in the checkpoint, by ordinal. Raises ConsentNeeded if
         settings on which the state depends have changed.
         """
         if prepared.planned is None:
@@ -198,12 +198,12 @@ class Preparer:
         operators = prepared.planned.operators
         refusal = refuse_in_place(
             prepared.name,
-            ((op.uid or op.name, known.get(op.node.ordinal), op.node.meaning) for op in operators),
+            ((op.uid or op.name, saved.get(op.node.ordinal), op.node.meaning) for op in operators),
         )
         if refusal is not None:
             raise refusal
         modules = self._planning.snapshot_modules(prepared.planned)
-        return self._typed(prepared, resolve_in_place(prepared.planned, known, modules))
+        return self._typed(prepared, resolve_in_place(prepared.planned, saved, modules))
 
     def _typed(self, prepared: Prepared, states: TypedStates) -> Prepared:
         """Return a query with its typed states as restored."""
@@ -263,10 +263,12 @@ class Preparer:
                         f"the restored checkpoint is at {directory}"
                     )
                 return self._typed(replace(prepared, location=location), restored.typed)
-        known = {} if is_fresh and own is None else self._known(name)
-        if not known and own is not None and self._judge is not None:
-            known = self._judge.meanings_in(own, session)
-        return self._continued(replace(prepared, location=location if own is None else None), known)
+        meanings = {} if is_fresh and own is None else self._known(name)
+        if not meanings and own is not None and self._judge is not None:
+            meanings = self._judge.meanings_in(own, session)
+        return self._continued(
+            replace(prepared, location=location if own is None else None), meanings
+        )
 
     def _retried(self) -> str | None:
         """Return the name of an unnamed query without own location whose newest run failed."""

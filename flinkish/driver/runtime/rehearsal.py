@@ -15,6 +15,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch
+from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.log import log
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
@@ -34,7 +35,6 @@ from flinkish.driver.restore.typed_formats import (
     typed_states_of,
 )
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
-from flinkish.driver.runtime.naming import directory_name
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import Corrupt
@@ -148,8 +148,10 @@ class Rehearsal:
                 log(f"copying the state again, because the job has continued: {error.message}")
                 self.planner = self._read()
             else:
-                known = {} if planned is None else task_properties(planned, typed_states_of(plan))
-                return recipe.batch_id, known
+                properties = (
+                    {} if planned is None else task_properties(planned, typed_states_of(plan))
+                )
+                return recipe.batch_id, properties
         raise AssertionError  # the last attempt returns or raises
 
 

@@ -33,6 +33,7 @@ from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.restore.plan.document import with_earlier
 
 #: Seconds that a query is held if the program neither starts the rest nor waits for anything.
 _HOLD_LIMIT = 30.0
@@ -199,7 +200,9 @@ class RestoreGate:
         queries = self._queries()
         if notes and queries and self._restorer is not None:
             queries[-1].notes = (*queries[-1].notes, *notes)
-            queries[-1].plan = self._restorer.restore_plan()
+            # A driver that was started again plans only what was not restored before.
+            earlier = [query.plan for query in queries if query.plan is not None]
+            queries[-1].plan = with_earlier(self._restorer.restore_plan(), earlier)
 
     def close(self) -> None:
         """End the held queries and all watches when the job ends."""
@@ -225,8 +228,8 @@ class RestoreGate:
             if watch.is_at_start and not watch.is_released:
                 watch.end()
         every = [query.jsq for query in self._queries()]
-        told = [spark_jvm.is_told_to_end(jsq) for jsq in every]
-        others = [jsq for jsq, is_told in zip(every, told, strict=True) if not is_told]
+        are_ending = [spark_jvm.is_told_to_end(jsq) for jsq in every]
+        others = [jsq for jsq, is_ending in zip(every, are_ending, strict=True) if not is_ending]
         for jsq in others:
             threading.Thread(target=jsq.stop, name="flinkish-stop", daemon=True).start()
         deadline = time.monotonic() + _END_GRACE

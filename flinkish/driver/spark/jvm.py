@@ -58,7 +58,7 @@ def end_after_batch(jvm: Any, jsq: Any) -> None:
 def take_back_end(jvm: Any, jsq: Any) -> bool:
     """Undo :func:`end_after_batch` and return whether the state was still TERMINATED.
 
-    The caller must check afterwards whether the query ended all the same.
+    The caller must check afterwards whether the query ended anyway.
     """
     state = stream_execution(jsq).state()
     return bool(state.compareAndSet(scala_object(jvm, "TERMINATED"), scala_object(jvm, "ACTIVE")))

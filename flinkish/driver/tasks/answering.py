@@ -43,14 +43,14 @@ def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object
     return 0 if error is None else 1
 
 
-def write_answer(call_path: str, found: object, error: FlinkishError | None) -> None:
+def write_answer(call_path: str, answer: object, error: FlinkishError | None) -> None:
     """Write the result of a driver or its error: a document of ``messages``, with ``error``.
 
     :func:`flinkish.launch.driver_call.ask_driver` reads it.
     """
     path = answer_path(call_path)
     if error is None:
-        replace_file(path, {**encode(found), "error": None})
+        replace_file(path, {**encode(answer), "error": None})
     else:
         replace_file(path, {"error": error.to_record()})
 

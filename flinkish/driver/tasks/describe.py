@@ -38,6 +38,7 @@ from flinkish.operators.graph import OperatorNode
 from flinkish.operators.render import dot, tree
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.query_id import OtherRun
+from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.state.declared import DeclaredStates
@@ -95,17 +96,8 @@ class Description:
         Raises SavepointNotFound or another error of :func:`offers_here`, or UsageError.
         """
         runs = {
-            query_id: [
-                OtherRun(
-                    job_id=run.job_id,
-                    state=JobState(run.state),
-                    last_batch=run.last_batch,
-                    begun_batch=run.begun_batch,
-                    since=run.since,
-                )
-                for run in known
-            ]
-            for query_id, known in question.runs.items()
+            query_id: [OtherRun.of(run, JobState(run.state)) for run in runs_of_id]
+            for query_id, runs_of_id in question.runs.items()
         }
 
         def known_runs(query_id: str, *, other_id: bool = False) -> list[OtherRun]:
@@ -198,14 +190,15 @@ class Description:
 
     def _plan_restore(
         self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts
-    ) -> None:
+    ) -> tuple[PlannedQuery | None, QueryRestore]:
         """Plan the query and its restore, as a job does before it makes the checkpoint."""
         planned, _ = self._planning.plan_to_run(
             name, writer, facts, planning_settings(planner.offers, name)
         )
         modules = self._planning.snapshot_modules(planned)
-        new, _ = plan_start(planner, name, planned, facts, writer._spark, modules)
+        new, restore = plan_start(planner, name, planned, facts, writer._spark, modules)
         self._starting.append(new)
+        return planned, restore
 
     def await_query(self, query: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
         """Return at once, as no query runs."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.runtime.naming import directory_name
 from flinkish.driver.runtime.rehearsal import Rehearsal
 from flinkish.driver.script import run_program
 from flinkish.driver.tasks.answering import write_answer

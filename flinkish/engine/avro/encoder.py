@@ -105,9 +105,9 @@ def _optional(data_type: DataType, array: Any, present: Any, path: str) -> list[
     """Encode a union of null and a type: branch 0, or branch 1 (zigzag: 2) and the value."""
     if isinstance(data_type, Void):
         return []
-    known = ~null_mask(array)
-    branch = (known.astype(np.uint8) << 1)[:, None], present[:, None]
-    return [branch, *_value(data_type, array, present & known, path)]
+    not_null = ~null_mask(array)
+    branch = (not_null.astype(np.uint8) << 1)[:, None], present[:, None]
+    return [branch, *_value(data_type, array, present & not_null, path)]
 
 
 def _refuse_nulls(data_type: DataType, array: Any, present: Any, path: str) -> None:

@@ -226,20 +226,20 @@ class _Resolver:
         reader: Struct,
         paths: _Paths,
         keys: bool,
-        given: Sequence[int | None] | None = None,
+        origin_indexes: Sequence[int | None] | None = None,
     ) -> StructSteps:
         """Return the origin of each field of the reader's struct.
 
-        ``given`` are the indexes of the origins, where they are not found by name.
+        ``origin_indexes`` are the indexes of the origins if they are not found by name.
         """
         written = unique_names(f.name for f in writer.fields)
         places = {join_path(paths[1], name): index for index, name in enumerate(written)}
         names = unique_names(f.name for f in reader.fields)
         paths_below = [join_path(paths[0], name) for name in names]
         origins = self._origins(paths_below, names, places, paths[1])
-        if given is not None:
+        if origin_indexes is not None:
             listed = list(places)
-            origins = [None if index is None else listed[index] for index in given]
+            origins = [None if index is None else listed[index] for index in origin_indexes]
         parts = []
         for path, place, target in zip(paths_below, origins, reader.fields, strict=True):
             if place is None:
@@ -257,14 +257,14 @@ class _Resolver:
         return StructSteps(reader, tuple(parts), len(writer.fields))
 
     def _origins(
-        self, found: list[str], names: Sequence[str], places: Mapping[str, int], inside: str
+        self, paths: list[str], names: Sequence[str], places: Mapping[str, int], inside: str
     ) -> list[str | None]:
         """Return the path of the writer's field for each of the reader's, None for an added one."""
-        renamed = self._renamed(found, places)
+        renamed = self._renamed(paths, places)
         free = [place for place in places if place not in renamed.values()]
         same = [join_path(inside, name) for name in names]
         origins: list[str | None] = []
-        for path, wanted in zip(found, same, strict=True):
+        for path, wanted in zip(paths, same, strict=True):
             place = renamed.get(path, wanted if wanted in free else None)
             if place is None and self.any_case:
                 alike = [p for p in free if p.casefold() == wanted.casefold() and p not in same]

@@ -125,7 +125,7 @@ def _regrouped(
 
 def _regroup(family: FamilyMigration, target: str, regroup: JoinRegrouping) -> FamilyMigration:
     """Return the migration of the family of rows that are made from the rows of ``family``."""
-    layout = regroup.made
+    layout = regroup.layout
     fields = list(family.before.key["fields"][:-1])
     last = {JoinLayout.INDEXED: [_INDEX], JoinLayout.COUNTS: []}.get(layout, [_EVENT_TIME])
     key = {**family.before.key, "fields": [*fields, *last]}

@@ -62,7 +62,7 @@ def regrouped(blocks: Iterable[RowBlock], store: StoreMigration, name: str) -> I
         workers: dict[str, _Exploding | _Collecting] = {}
         for family in store.families:
             if family.regroup is not None:
-                exploding = family.regroup.made in (JoinLayout.INDEXED, JoinLayout.COUNTS)
+                exploding = family.regroup.layout in (JoinLayout.INDEXED, JoinLayout.COUNTS)
                 kind = _Exploding if exploding else _Collecting
                 workers[family.source] = kind(family, name, stack)
         for block in blocks:
@@ -84,7 +84,7 @@ class _Exploding:
     def __init__(self, move: FamilyMigration, name: str, stack: contextlib.ExitStack) -> None:
         assert move.regroup is not None
         self._family = move.source
-        self._counts = move.regroup.made is JoinLayout.COUNTS
+        self._counts = move.regroup.layout is JoinLayout.COUNTS
         self._source = compile_key(move.regroup.source.key, _POSTFIX)
         self._target = compile_key(move.before.key)
         self._name = name
@@ -148,7 +148,7 @@ class _Collecting:
         assert move.regroup is not None
         assert move.regroup.time is not None
         self._family = move.source
-        self._times = move.regroup.made is JoinLayout.TIMES
+        self._times = move.regroup.layout is JoinLayout.TIMES
         self._source = compile_key(move.regroup.source.key, move.regroup.source.encoder)
         self._target = compile_key(move.before.key, _POSTFIX)
         self._time = move.regroup.time

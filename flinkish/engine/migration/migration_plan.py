@@ -64,20 +64,20 @@ class EventTime:
 
 @dataclass(frozen=True)
 class JoinRegrouping:
-    """How rows of a join become other rows: several from one, or one from several.
+    """How a join's rows are regrouped: one row becomes several, or several become one.
 
-    ``made`` is the layout of the new rows, ``source`` the form of the old ones. ``time`` is the
-    place of their event time, only for rows that format 4 gets.
+    ``layout`` is that of the new rows, ``source`` the form of the old ones. ``time`` is the place
+    of their event time, only for new rows of format 4.
     """
 
-    made: JoinLayout
+    layout: JoinLayout
     source: RowForm
     time: EventTime | None = None
 
     @property
     def lists(self) -> bool:
         """Whether the new values are lists."""
-        return self.made in (JoinLayout.LISTS, JoinLayout.TIMES)
+        return self.layout in (JoinLayout.LISTS, JoinLayout.TIMES)
 
 
 @dataclass(frozen=True)

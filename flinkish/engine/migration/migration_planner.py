@@ -316,12 +316,12 @@ def _value_resolution(
     return _possible(resolution, what)
 
 
-def _possible(found: Resolution, what: str) -> Resolution | None:
+def _possible(resolution: Resolution, what: str) -> Resolution | None:
     """Return the resolution of rows that change; None where their bytes stay valid."""
-    if found.verdict is EvolutionVerdict.INCOMPATIBLE:
-        problems = "; ".join(map(str, found.problems))
+    if resolution.verdict is EvolutionVerdict.INCOMPATIBLE:
+        problems = "; ".join(map(str, resolution.problems))
         raise CannotMigrate(f"{what} cannot be converted to the new schema: {problems}")
-    return None if found.verdict is EvolutionVerdict.AS_IS else found
+    return None if resolution.verdict is EvolutionVerdict.AS_IS else resolution
 
 
 def _check_partitioning(

@@ -118,11 +118,11 @@ def _metadata(
     prefix = max((store.prefix_columns for store in metadata.stores), default=0)
     stores = []
     for name, path in paths.items():
-        given: tuple[str, ...] | None = None
+        schema_paths: tuple[str, ...] | None = None
         if with_paths:
             before = old[name].schema_paths if name in old else None
-            given = (f"{root}/{base}/{path}",) if root or not before else before
-        stores.append(OperatorStore(name, prefix, shuffle_partitions, given))
+            schema_paths = (f"{root}/{base}/{path}",) if root or not before else before
+        stores.append(OperatorStore(name, prefix, shuffle_partitions, schema_paths))
     properties = metadata.properties or _JOIN_PROPERTIES if with_paths else None
     written = OperatorMetadata(
         2 if with_paths else 1, move.ordinal, metadata.name, tuple(stores), properties

@@ -233,5 +233,5 @@ def _check_framed_values(values: Sequence[bytes], shape: RowShape) -> tuple[int,
     return _named("value", (owners[wrong[0]], wrong[1]) if wrong else None)
 
 
-def _named(what: str, found: tuple[int, str] | None) -> tuple[int, str] | None:
-    return (found[0], f"{what}: {found[1]}") if found else None
+def _named(what: str, bad_row: tuple[int, str] | None) -> tuple[int, str] | None:
+    return (bad_row[0], f"{what}: {bad_row[1]}") if bad_row else None

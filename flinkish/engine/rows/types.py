@@ -147,7 +147,7 @@ _ARROW: Final = {
 
 
 def parse_type(data_type: Any) -> DataType:
-    """Parse the JSON of Spark's ``DataType``; raise UnknownType if the type is not known."""
+    """Parse the JSON of Spark's ``DataType``; raise UnknownType if it is unknown."""
     if isinstance(data_type, str):
         return _parse_name(data_type)
     try:
@@ -200,7 +200,7 @@ def _parse_nested(data_type: Mapping[str, Any]) -> DataType:
 
 
 def _unknown(data_type: Any) -> UnknownType:
-    return UnknownType(f"the type {str(data_type)[:100]} is not known")
+    return UnknownType(f"unknown type {str(data_type)[:100]}")
 
 
 def is_fixed(data_type: DataType) -> bool:

@@ -87,7 +87,7 @@ def is_variable(data_type: Any) -> bool:
             return True
         if _FIXED.fullmatch(data_type):
             return False
-    raise UnknownType(f"the type {str(data_type)[:100]} is not known")
+    raise UnknownType(f"unknown type {str(data_type)[:100]}")
 
 
 def check_unsafe_row(

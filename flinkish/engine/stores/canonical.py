@@ -94,7 +94,7 @@ class CanonicalFamily:
         Characters that are not safe in file names become ``~`` and hexadecimal digits.
         """
         raw = self.name.encode("utf-8", "surrogatepass")
-        safe = _UNSAFE.sub(lambda found: b"~%02x" % ord(found[0]), raw).decode()
+        safe = _UNSAFE.sub(lambda match: b"~%02x" % ord(match[0]), raw).decode()
         if safe.startswith("_"):  # Spark and Hadoop ignore files that begin with "_"
             safe = f"~5f{safe[1:]}"
         if len(safe) > _MAX_NAME:

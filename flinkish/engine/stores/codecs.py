@@ -95,11 +95,11 @@ def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> I
 def short_name(codec: str, name: str) -> str:
     """Return Spark's short name of a codec.
 
-    Raises UnsupportedState, with the file ``name``, if the codec is not known.
+    Raises UnsupportedState, with the file ``name``, if the codec is unknown.
     """
     short = _SHORT_NAMES.get(codec, codec).lower()
     if short not in _READERS:
-        raise UnsupportedState(name, None, f"its compression codec {codec!r} is not known")
+        raise UnsupportedState(name, None, f"unknown compression codec {codec!r}")
     return short
 
 

@@ -1,4 +1,7 @@
-"""Helpers for the RocksDB binding (rocksdict), wherever the engine opens a database of its own."""
+"""The RocksDB binding (rocksdict): its errors, its options, and iteration in pieces.
+
+Spark's stores are read in :mod:`.rocksdb_store` and written in :mod:`.rocksdb_writer`.
+"""
 
 from __future__ import annotations
 

@@ -233,11 +233,11 @@ class _Runs:
             writer.finish()
 
 
-def _family(key: bytes, known: set[int]) -> int | None:
-    if not known:
+def _family(key: bytes, numbers: set[int]) -> int | None:
+    if not numbers:
         return None
     number = int.from_bytes(key[:_FAMILY_ID_BYTES], "little", signed=True)
-    if len(key) < _FAMILY_ID_BYTES or number not in known:
+    if len(key) < _FAMILY_ID_BYTES or number not in numbers:
         raise EngineError(f"a key of the unknown column family {number}")
     return number
 

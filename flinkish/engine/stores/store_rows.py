@@ -96,11 +96,13 @@ def count_rows(files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = Non
 
 def _check_supported(files: StoreFiles) -> None:
     if files.backend not in {HDFS, ROCKSDB}:
-        raise UnsupportedState("", None, f"state store backend {files.backend!r} is not known")
+        raise UnsupportedState("", None, f"unknown state store backend {files.backend!r}")
     if files.row_checksums:
-        raise UnsupportedState("", None, "state with row checksums is not read yet")
+        raise UnsupportedState("", None, "state with row checksums is not supported yet")
     if files.encoding != UNSAFE_ROW:
-        raise UnsupportedState("", None, f"state encoded as {files.encoding!r} is not read yet")
+        raise UnsupportedState(
+            "", None, f"state encoded as {files.encoding!r} is not supported yet"
+        )
 
 
 def _rocksdb_blocks(

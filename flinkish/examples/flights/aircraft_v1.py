@@ -49,15 +49,15 @@ def update(
     key: tuple[str], frames: Iterator[pd.DataFrame], state: TypedGroupState
 ) -> Iterator[pd.DataFrame]:
     """Add a batch's departures of one aircraft to its state."""
-    known = state.get_value_state(STATS)
-    stats = known.value() or AircraftStats()
+    stats_state = state.get_value_state(STATS)
+    stats = stats_state.value() or AircraftStats()
     for flights in frames:
         stats = AircraftStats(
             stats.flights + len(flights),
             stats.minutes + int(flights.dep_delay.sum()),
             stats.miles + int(flights.distance.sum()),
         )
-    known.update(stats)
+    stats_state.update(stats)
     row = {"tailnum": key[0], "flights": stats.flights, "minutes": stats.minutes}
     yield pd.DataFrame([{**row, "miles": stats.miles}])
 

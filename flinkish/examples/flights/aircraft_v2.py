@@ -55,15 +55,15 @@ def update(
     key: tuple[str], frames: Iterator[pd.DataFrame], state: TypedGroupState
 ) -> Iterator[pd.DataFrame]:
     """Add a batch's departures of one aircraft to its state."""
-    known = state.get_value_state(STATS)
-    stats = known.value() or AircraftStats()
+    stats_state = state.get_value_state(STATS)
+    stats = stats_state.value() or AircraftStats()
     for flights in frames:
         stats = AircraftStats(
             stats.flights + len(flights),
             stats.delay + int(flights.dep_delay.sum()),
             max(stats.worst, int(flights.dep_delay.max())),
         )
-    known.update(stats)
+    stats_state.update(stats)
     row = {"tailnum": key[0], "flights": stats.flights, "delay": stats.delay}
     yield pd.DataFrame([{**row, "worst": stats.worst}])
 

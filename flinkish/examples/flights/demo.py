@@ -113,7 +113,7 @@ def run(directory: Path, files_per_trigger: int) -> bool:
         wait(shell, "delays_v1", batch=2)
         shell.flinkish("list")
 
-        say("Take a savepoint; the job goes on")
+        say("Take a savepoint; the job continues")
         shell.flinkish("savepoint", "delays_v1", "savepoints")
         first = savepoints(directory)
         wait(shell, "delays_v1", batch=shell.status("delays_v1")["queries"][0]["batch_id"] + 2)

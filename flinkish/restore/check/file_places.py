@@ -42,32 +42,12 @@ def file_reading(
 ) -> FileReading | None:
     """Return where the files of a saved position are.
 
-    Parameters
-    ----------
-    origin
-        The saved query's files.
-    saved
-        The position; its directory and its line are used, what it says of its offset is not.
-    path, url
-        The path that the program reads, and the URL of its part before any pattern.
-    options
-        The source's options, by their names in lower case.
-    archive
-        The URL of the directory to which the source moves files that it has read.
-    unlisted
-        The directory that the savepoint names for that, if it is another one.
-    gone_on
-        The newest batch of another run of the query, if it is later than the savepoint's.
-
-    Returns
-    -------
-    FileReading or None
-        None if the position is not one of a file source.
-
-    Raises
-    ------
-    Corrupt
-        A log is missing or damaged.
+    Returns None if the position is not one of a file source; raises Corrupt if a log is missing or
+    damaged. Of ``saved`` only the directory and the line of the offset log are used. ``url`` is
+    that of the part of ``path`` before any pattern; ``options`` have their names in lower case.
+    ``archive`` is the URL of the directory to which the source moves files that it has read,
+    ``unlisted`` the one that the savepoint names instead, if it is another. ``gone_on`` is the
+    newest batch of another run of the query, if it is later than the savepoint's.
     """
     logs = read_logs(origin)
     planned = NO_OFFSET if logs.planned is None else _offset(logs.planned, saved)
@@ -84,7 +64,7 @@ def file_reading(
     below = same_form(url) + "/"
     outside = [each for each in files if not each.path.startswith(below)]
     inside = [each.path[len(below) :] for each in files if each.path.startswith(below)]
-    found = FileReading(
+    reading = FileReading(
         path=path,
         files=len(files),
         outside=len(outside),
@@ -95,12 +75,12 @@ def file_reading(
         only_batch=origin.batch_id == 0 and logs.planned is None,
         asked_outside=sum(asked < each.batch <= newest for each in outside),
     )
-    found = _with_moved(found, outside, newest, saved, below.rstrip("/"))
-    there = _Place(below.rstrip("/"), path[len(without_pattern(path)) :] if found.pattern else "")
+    reading = _with_moved(reading, outside, newest, saved, below.rstrip("/"))
+    there = _Place(below.rstrip("/"), path[len(without_pattern(path)) :] if reading.pattern else "")
     deep = _is_on(options, "recursivefilelookup")
     return replace(
-        found,
-        ages=_ages(found, files, saved, there, options, deep=deep),
+        reading,
+        ages=_ages(reading, files, saved, there, options, deep=deep),
         cleaned=_cleaned(
             files,
             there,
@@ -123,16 +103,14 @@ class _Place:
     def files(self, *, deep: bool, above: str = "") -> dict[str, FileEntry] | None:
         """Return the files that Spark finds; None where they are not known.
 
-        Parameters
-        ----------
-        above
-            A directory that has such files by their whole path. The names are as if they were here.
+        ``above`` is a directory that has such files by their whole path; the names are then as if
+        they were here.
         """
         begins = f"{above}{_path_of(self.url)}" if above else self.url
         try:
             root = storage.locate(unquote(begins))
-            found = files_below(root, self.pattern, deep=deep)
-            return {f"{unquote(self.url)}/{name}": entry for name, entry in found}
+            entries = files_below(root, self.pattern, deep=deep)
+            return {f"{unquote(self.url)}/{name}": entry for name, entry in entries}
         except (StorageError, TooManyDirectories, re.error):  # a pattern that Python lacks
             return None
 
@@ -143,7 +121,7 @@ def _path_of(url: str) -> str:
 
 
 def _ages(
-    found: FileReading,
+    reading: FileReading,
     read: Sequence[ReadFile],
     saved: SavedSource,
     place: _Place,
@@ -156,23 +134,23 @@ def _ages(
     The directory is listed only where the restore may change something: for another path, or a
     source whose files of any age were read before.
     """
-    now, move = max_age_of(options), found.move
+    now, move = max_age_of(options), reading.move
 
     def aged(path: str, time: int, batch: int = 0) -> AgedFile:
         if move is not None and path.startswith(f"{move.old}/"):
             path = move.new + path[len(move.old) :]
         plain = unquote(path)
-        return AgedFile(plain.rpartition("/")[2] if found.by_name else plain, time, batch)
+        return AgedFile(plain.rpartition("/")[2] if reading.by_name else plain, time, batch)
 
     logged = [aged(each.path, each.time, each.batch) for each in read]
-    before = None if found.outside else age_before(logged, saved.options, now)
+    before = None if reading.outside else age_before(logged, saved.options, now)
     if now is None or (before is not None and before <= now):
         return NO_AGES
     listed = []
     for name, entry in (place.files(deep=deep) or {}).items():
         with suppress(FileNotFoundError):  # gone since it was listed
             time = int(entry.modified() * 1000)
-            listed.append(AgedFile(name.rpartition("/")[2] if found.by_name else name, time))
+            listed.append(AgedFile(name.rpartition("/")[2] if reading.by_name else name, time))
     return file_ages(logged, listed, now, before)
 
 
@@ -197,9 +175,9 @@ def _cleaned(
         archive, unlisted = None, ""
     remote = archive is not None and not archive.startswith("file:")
     listed = None if archive is None or (remote and gone_on is None) else archive
-    known = {unquote(each.path) for each in read}
+    read_paths = {unquote(each.path) for each in read}
     there = None if listed is None else place.files(deep=deep, above=listed)
-    archived = 0 if there is None else len(there.keys() - known)
+    archived = 0 if there is None else len(there.keys() - read_paths)
     if archived:
         return Cleaned(mode, archived, unquote(listed or ""), gone_on=gone_on)
     if unlisted or (gone_on is not None and there is None):
@@ -208,13 +186,13 @@ def _cleaned(
 
 
 def _with_moved(
-    found: FileReading, outside: Sequence[ReadFile], newest: int, saved: SavedSource, url: str
+    reading: FileReading, outside: Sequence[ReadFile], newest: int, saved: SavedSource, url: str
 ) -> FileReading:
     """Return the reading with the files that lie at the same place below the new path."""
     kind, _, rest = (saved.signature or "").partition("[")
     old = base_of([each.path for each in outside], rest.removesuffix("]") if kind else None)
     if old is None or old == url:
-        return found
+        return reading
     present = Directories()
     moved = planned = 0
     known = True
@@ -233,7 +211,7 @@ def _with_moved(
             moved += 1
             planned += each.batch > newest
     move = FileMove(old, url)
-    return replace(found, moved=moved, planned_moved=planned, known=known, move=move)
+    return replace(reading, moved=moved, planned_moved=planned, known=known, move=move)
 
 
 def _before(origin: SourceCheckpoint, saved: SavedSource) -> str:
@@ -245,8 +223,8 @@ def _before(origin: SourceCheckpoint, saved: SavedSource) -> str:
 
 
 def _number(offset: str) -> int:
-    found = log_offset(offset)
-    return -1 if found is None else found
+    position = log_offset(offset)
+    return -1 if position is None else position
 
 
 def _offset(entry: OffsetEntry, saved: SavedSource) -> str:

@@ -33,11 +33,8 @@ class Storage(Protocol):
 def keeps_log(format: str | None) -> bool:
     """Return whether a sink of a format may be a file sink, which keeps a log of its batches.
 
-    Parameters
-    ----------
-    format
-        The format that the program passed to ``DataStreamWriter.format``; None is a file format
-        (``spark.sql.sources.default``).
+    ``format`` is the program's, as passed to ``DataStreamWriter.format``; None is a file format
+    (``spark.sql.sources.default``).
     """
     return (format or "parquet").lower() not in NO_LOG and sink_connector(format).keeps_log
 
@@ -47,12 +44,7 @@ def file_sink_position(
 ) -> SinkPosition | None:
     """Return the newest batch of a file sink; None for a sink that does not record it.
 
-    Parameters
-    ----------
-    format
-        See :func:`keeps_log`.
-    path
-        The location that it writes to: a path or a URL; None for a sink without one.
+    ``path`` is the location to which it writes, a path or a URL.
     """
     kind = (format or "parquet").lower()
     if path is None or not keeps_log(format):
@@ -72,7 +64,7 @@ def file_sink_position(
 
 
 def _written(entry: str) -> float | None:
-    """Return when an entry of a local log was written; None if nobody can tell."""
+    """Return when an entry of a local log was written; None if unknown."""
     if not is_local(entry):
         return None
     try:

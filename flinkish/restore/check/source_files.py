@@ -28,8 +28,8 @@ from flinkish.restore.materialize.source_checkpoints import (
 )
 from flinkish.restore.recipe import SourceCheckpoint
 
-#: The most requests for the names in remote directories, of all sources of a query.
-MOST_LISTINGS = 1000
+#: Maximum number of listings of remote directories for all sources of a query.
+MAX_LISTINGS = 1000
 
 
 @dataclass(frozen=True)
@@ -61,27 +61,27 @@ class SourceFileCheck:
         """Return the warnings about rows that would be lost."""
         if not self.planned_gone:
             return []
-        shown = ", ".join(self.planned_gone[:3])
+        names = ", ".join(self.planned_gone[:3])
         more = f" and {len(self.planned_gone) - 3} more" if len(self.planned_gone) > 3 else ""
         return [
             f"source {self.entry}: {len(self.planned_gone)} of {self.planned} files of the batch "
-            f"that is replayed are gone, their rows will be missing: {shown}{more}"
+            f"that is replayed are gone, their rows will be missing: {names}{more}"
         ]
 
     def notes(self) -> list[str]:
         """Return the notes about files that are not needed or were not checked."""
-        found = []
+        notes = []
         if self.read_gone:
-            found.append(
+            notes.append(
                 f"source {self.entry}: {self.read_gone} of {self.read} files read already are "
                 "gone; they are not read again"
             )
         if self.elsewhere:
-            found.append(
+            notes.append(
                 f"source {self.entry}: {self.elsewhere} input files on remote storage were not "
                 "looked for"
             )
-        return found
+        return notes
 
 
 def missing_files(
@@ -90,19 +90,9 @@ def missing_files(
     """Look for the input files of every file source of a saved query.
 
     Each input directory is listed once, however many files of it are in the log: on remote storage
-    one that has files of the planned batch, up to :data:`MOST_LISTINGS` of them.
+    one that has files of the planned batch, up to :data:`MAX_LISTINGS` of them.
 
-    Parameters
-    ----------
-    origin
-        The saved query's files.
-    sources
-        Its sources, if they are known, for their directories.
-
-    Raises
-    ------
-    Corrupt
-        A log is missing or damaged.
+    Raises Corrupt if a log is missing or damaged.
     """
     logs = read_logs(origin)
     after = (
@@ -111,7 +101,7 @@ def missing_files(
         else dict(zip(logs.planned.sources, logs.planned.offsets, strict=True))
     )
     names = dict(zip(logs.offsets.sources, logs.offsets.offsets, strict=True))
-    found: dict[str, SourceFileCheck] = {}
+    checks: dict[str, SourceFileCheck] = {}
     present = Directories()
     for entry, name in enumerate(dict.fromkeys([*names, *after])):
         committed = names.get(name, NO_OFFSET)
@@ -121,13 +111,13 @@ def missing_files(
             directory = sources[entry].directory
         position = committed if planned == NO_OFFSET else planned
         # A DataFrame that is used twice has two lines but one log.
-        if log_offset(position) is None or directory in found:
+        if log_offset(position) is None or directory in checks:
             continue
         limit = log_offset(committed)
         files = list(named_files(origin, directory, position))
         check = _check(entry, directory, files, -1 if limit is None else limit, present)
-        found[directory] = check
-    return tuple(found.values())
+        checks[directory] = check
+    return tuple(checks.values())
 
 
 def named_files(
@@ -160,17 +150,14 @@ class Directories:
         self._remote = 0
 
     def lacks(self, path: str, *, needed: bool) -> bool | None:
-        """Return whether a file is gone; None if that is not known.
+        """Return whether a file is gone; None if unknown.
 
-        Parameters
-        ----------
-        needed
-            Whether a remote directory is listed for it: each is a request.
+        ``needed`` says whether a remote directory is listed for it, which takes a request.
         """
         parent, name = storage.split(path)
         if parent not in self._names:
             if not storage.is_local(parent):
-                if not needed or self._remote == MOST_LISTINGS:
+                if not needed or self._remote == MAX_LISTINGS:
                     return None
                 self._remote += 1
             self._names[parent] = self._list(parent)

@@ -46,10 +46,7 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
 
     A damaged log is not reported here: the restore reads the log too, and reports it.
 
-    Parameters
-    ----------
-    spark
-        The version of the Spark that will run; None when its installation does not say.
+    ``spark`` is the version of the Spark that will run, None if its installation does not say.
     """
     created = offers.spark_version
     try:
@@ -83,10 +80,8 @@ def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
 
     They are unchanged where no rewrite is needed, or where that is not known.
 
-    Parameters
-    ----------
-    spark
-        As in :func:`version_gate`, which has already refused what is impossible.
+    ``spark`` is the version of the Spark that will run; :func:`version_gate` has already refused
+    what is impossible.
     """
     if spark is None:
         return offers

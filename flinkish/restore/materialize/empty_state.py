@@ -51,15 +51,7 @@ def short_codec(codec: str | None) -> str:
 def empty_snapshot(codec: str | None) -> bytes:
     """Return a snapshot of an HDFS-backed store without rows.
 
-    Parameters
-    ----------
-    codec
-        The compression codec; None for Spark's default.
-
-    Raises
-    ------
-    Incompatible
-        The codec is not one of Spark's own.
+    Without a ``codec`` it is Spark's default. Raises Incompatible for a codec that is not Spark's.
     """
     content = _SNAPSHOTS.get(short_codec(codec))
     if content is None:
@@ -84,16 +76,8 @@ def empty_archive() -> bytes:
 def empty_store(pins: Mapping[str, str]) -> tuple[str, bytes]:
     """Return the kind (``zip``, ``snapshot``) and the content of a state store without rows.
 
-    Parameters
-    ----------
-    pins
-        The query's pinned settings. Without a pinned provider it is Spark's default, the
-        HDFS-backed one.
-
-    Raises
-    ------
-    Incompatible
-        The provider or the codec is not one of Spark's own.
+    Without a pinned provider in ``pins`` it is Spark's default, the HDFS-backed one. Raises
+    Incompatible for a provider or a codec that is not Spark's.
     """
     backend, provider = backend_of(pins), pins.get(PIN_PROVIDER)
     if backend is None and provider:

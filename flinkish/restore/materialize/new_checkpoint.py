@@ -70,31 +70,30 @@ class _File:
     content: bytes | None = None
 
 
-def make_checkpoint(recipe: Recipe, target: str) -> None:
+def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None) -> None:
     """Create the Spark checkpoint ``target`` from ``recipe``.
 
     ``target`` must not exist or must be an empty directory; its parents are created.
 
-    Raises
-    ------
-    StorageError
-        The target exists or cannot be written.
-    Corrupt
-        A file of an origin is missing or damaged.
-    Incompatible
-        The parts of the recipe do not fit together: the state settings differ, sources of an offset
-        log cannot be renamed, or state cannot be raised to another version.
+    ``location`` is where the checkpoint will be when Spark reads it, if it is renamed before: its
+    metadata has absolute locations.
+
+    Raises StorageError if the target exists or cannot be written, Corrupt if a file of an origin is
+    missing or damaged, and Incompatible if the parts of the recipe do not fit together: the state
+    settings differ, sources of an offset log cannot be renamed, or state cannot be raised to
+    another version.
     """
-    final = storage.locate(target)
-    check_free(final)
-    if storage.is_local(final):
-        _make_local(recipe, final)
+    built = storage.locate(target)
+    final = built if location is None else storage.locate(location)
+    check_free(built)
+    if storage.is_local(built):
+        _make_local(recipe, final, built)
         return
-    storage.make_directory(final)
+    storage.make_directory(built)
     try:
-        _put_all(recipe, final, final)
+        _put_all(recipe, final, built)
     except BaseException:
-        storage.remove_tree(*storage.split(final))
+        storage.remove_tree(*storage.split(built))
         raise
 
 
@@ -126,17 +125,21 @@ def recorded_files(recipe: Recipe, target: str) -> FileTable:
 
 def check_free(final: str) -> None:
     """Refuse a target that exists and is not an empty directory (StorageError)."""
-    if storage.is_local(final):
-        taken = os.path.lexists(final) and not (os.path.isdir(final) and not os.listdir(final))
-    else:
-        listing = storage.list_directory(final)
-        taken = bool(listing.files or listing.directories)
-    if taken:
+    if is_taken(final):
         raise StorageError(
             f"cannot create checkpoint {final}: it exists and is not an empty directory",
             hint="choose another checkpoint directory, or remove that one",
             path=final,
         )
+
+
+def is_taken(location: str) -> bool:
+    """Return whether something exists at a location that is not an empty directory."""
+    if storage.is_local(location):
+        is_empty = os.path.isdir(location) and not os.listdir(location)
+        return os.path.lexists(location) and not is_empty
+    listing = storage.list_directory(location)
+    return bool(listing.files or listing.directories)
 
 
 def remove_unused(recipe: Recipe, target: str) -> None:
@@ -151,13 +154,13 @@ def remove_unused(recipe: Recipe, target: str) -> None:
         storage.remove_tree(*storage.split(storage.locate(target)))
 
 
-def _make_local(recipe: Recipe, final: str) -> None:
-    storage.make_directory(os.path.dirname(final))
-    building = storage.temporary_name(final)
+def _make_local(recipe: Recipe, final: str, target: str) -> None:
+    storage.make_directory(os.path.dirname(target))
+    building = storage.temporary_name(target)
     try:
         storage.make_new_directory(building)
         _put_all(recipe, final, building)
-        storage.publish(building, final)
+        storage.publish(building, target)
     except BaseException:
         storage.remove_tree(*storage.split(building))
         raise
@@ -344,9 +347,9 @@ class _Assembly:
             if isinstance(state, TakenState):
                 origin = self._recipe.origins[state.origin]
                 shift = self._batch - origin.batch_id
-                known = self._logs[state.origin].commit.state_ids
-                if state.ordinal in known:
-                    state_ids[ordinal] = known[state.ordinal]
+                ids_of_origin = self._logs[state.origin].commit.state_ids
+                if state.ordinal in ids_of_origin:
+                    state_ids[ordinal] = ids_of_origin[state.ordinal]
                 for file in _moved_state(
                     origin,
                     state.ordinal,

@@ -87,17 +87,9 @@ def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> 
 def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLogs:
     """Return the logs of the new checkpoint.
 
-    Parameters
-    ----------
-    logs
-        The logs of all givers and of the base, by the index of the origin.
-
-    Raises
-    ------
-    Incompatible
-        Sources cannot be taken over into the base's version of the log.
-    Corrupt
-        A log lacks a source's line.
+    ``logs`` are those of the base and of all givers, by the index of the origin. Raises
+    Incompatible if sources cannot be converted to the base's version of the log, and Corrupt if a
+    log lacks a source's line.
     """
     base = logs[recipe.base]
     watermark, following = watermarks(recipe, logs)

@@ -81,12 +81,8 @@ class SourceCheckpointLogs:
 def read_file(origin: SourceCheckpoint, path: str) -> bytes:
     """Return the content of a file of the origin, which is the recorded one if there is a record.
 
-    Raises
-    ------
-    Corrupt
-        It is missing, or is not the file that was recorded.
-    UnsupportedFormat
-        Its digest has a form that this version does not know.
+    Raises Corrupt if it is missing or not the recorded file, and UnsupportedFormat if its digest
+    has an unknown form.
     """
     location = origin.at(path)
     try:
@@ -139,17 +135,9 @@ def parsed(
 ) -> _T:
     """Parse a file of the origin with ``parser``.
 
-    Parameters
-    ----------
-    parser
-        Takes the content and the path; raises ValueError for bad content.
-    data
-        The content, if it has been read already.
-
-    Raises
-    ------
-    Corrupt
-        The file is missing, or the parser rejects it.
+    ``parser`` takes the content and the path, and raises ValueError for bad content. ``data`` is
+    the content, if it has been read already. Raises Corrupt if the file is missing, or the parser
+    rejects it.
     """
     content = read_file(origin, path) if data is None else data
     try:

@@ -15,9 +15,9 @@ from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import NO_OFFSET
 from flinkish.checkpoint.format.source_logs import (
     COMPACT_SUFFIX,
-    compacted,
-    is_continued,
+    compacted_number,
     is_file_source_log,
+    is_readable,
     log_offset,
     source_log_entries,
 )
@@ -77,21 +77,9 @@ def _parsed(data: bytes, name: str) -> tuple[bytes, list[tuple[str, int, int, by
 def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) -> SourceFiles:
     """Return the files among ``names`` that make up the position ``offset``.
 
-    Parameters
-    ----------
-    names
-        The files of the source, relative to its directory.
-    offset
-        Its line in the offset log, ``-`` when it had no position.
-    read
-        Returns the content of a file.
-
-    Raises
-    ------
-    FileNotFoundError
-        An entry of a file source's log that the position needs is missing.
-    CheckpointFormatError
-        A compacted log is damaged.
+    ``names`` are relative to the source's directory; ``offset`` is its line in the offset log,
+    ``-`` without a position; ``read`` returns the content of a file. Raises FileNotFoundError if an
+    entry that the position needs is missing, and CheckpointFormatError for a damaged compacted log.
     """
     limit = log_offset(offset)
     if limit is None and offset == NO_OFFSET and names:
@@ -100,10 +88,10 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
         return SourceFiles(tuple(names))  # another kind of source: its files are taken all or none
     present, absent = source_log_entries(names, limit)
     if not absent:
-        if is_continued(present, limit):
+        if is_readable(present, limit):
             return SourceFiles(tuple(present))
         return SourceFiles((), {f"{limit}{COMPACT_SUFFIX}": _merged(present, read)})
-    later = [number for name in names if (number := compacted(name)) is not None]
+    later = [number for name in names if (number := compacted_number(name)) is not None]
     after = min((number for number in later if number > limit), default=None)
     if after is None:
         raise FileNotFoundError(2, "not listed", absent[0])
@@ -116,10 +104,7 @@ def files_at(names: Sequence[str], offset: str, read: Callable[[str], bytes]) ->
 def with_moved_files(data: bytes, name: str, move: tuple[str, str]) -> bytes:
     """Return an entry of a file source's log with the paths of files that were moved.
 
-    Parameters
-    ----------
-    move
-        The URLs of the old and the new directory.
+    ``move`` has the URLs of the old and the new directory.
     """
     old, new = move
     head, entries = _parsed(data, name)
@@ -142,7 +127,9 @@ def same_form(url: str) -> str:
 
 def read_by_spark(names: Sequence[str]) -> Sequence[str]:
     """Return the entries of a position without those before the newest compacted one."""
-    newest = max((i for i, name in enumerate(names) if compacted(name) is not None), default=0)
+    newest = max(
+        (i for i, name in enumerate(names) if compacted_number(name) is not None), default=0
+    )
     return names[newest:]
 
 

@@ -66,15 +66,8 @@ def is_schema(path: str) -> bool:
 def move_state(files: Iterable[str], ordinal: int, shift: int) -> StateFiles:
     """Return the new places of one operator's files below ``state/<ordinal>``.
 
-    Parameters
-    ----------
-    shift
-        The number of versions by which the state is raised.
-
-    Raises
-    ------
-    Incompatible
-        A file contains its version.
+    ``shift`` is the number of versions by which the state is raised. Raises Incompatible if a file
+    contains its version.
     """
     moves: list[tuple[str, str]] = []
     chains: dict[str, list[VersionedFile]] = {}

@@ -1,9 +1,9 @@
 """Restore decisions: what each starting query takes from the savepoint. Pure.
 
 Queries are planned one after the other, in the order in which the program starts them. Operators
-are matched by their ids (:mod:`.matching`), sources by what they read (:mod:`.positions`). A query
-continues with the logs of the saved query of its name; if there is none, with the logs of the one
-that gives most of its state.
+are matched by their ids (:mod:`.operator_matching`), sources by what they read
+(:mod:`.source_matching`). A query continues with the logs of the saved query of its name; if there
+is none, with the logs of the one that gives most of its state.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from flinkish.errors import Incompatible
 from flinkish.messages.plan import Verdict
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
-from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.positions import SourceMatches, check_inputs, match_sources
+from flinkish.restore.plan.operator_matching import match_operators
+from flinkish.restore.plan.source_matching import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
 from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
@@ -37,7 +37,7 @@ class QueryPlan:
     operators
         None if they could not be read: all of the base's state is then taken unchanged.
     positions
-        See :class:`~flinkish.restore.plan.positions.SourceMatches`.
+        See :class:`~flinkish.restore.plan.source_matching.SourceMatches`.
     directories
         The directories of the sources in the new checkpoint.
     notes
@@ -79,30 +79,15 @@ def plan_query(
 ) -> QueryPlan:
     """Decide what the starting query ``new`` takes from the savepoint.
 
-    Parameters
-    ----------
-    saved
-        All queries of the savepoint, or the one (key None) of a plain Spark checkpoint.
-    started
-        The keys of the saved queries that an earlier query of this job already continues.
-    uid_map
-        New uid -> old uid or operator id (``--uid-map``).
-    reset
-        Names of sources that start without their saved position (``--reset-source``).
-    partitions
-        The requested number of state partitions; None for the savepoint's.
-    migrates_lazily
-        Whether typed state is written again when the program touches it, not during the restore.
-
-    Raises
-    ------
-    Corrupt
-        The snapshot of a serializer of typed state is damaged.
-    Incompatible
-        The program's operators cannot be read although the savepoint's have ids.
-    Incompatible, ConsentNeeded, UsageError
-        As :func:`~flinkish.restore.plan.matching.match_operators`,
-        :func:`~flinkish.restore.plan.positions.match_sources` and ``check_inputs``.
+    ``saved`` are all queries of the savepoint, ``started`` the keys of those that an earlier query
+    of this job already continues. ``uid_map`` maps a new uid to an old uid or operator id.
+    ``reset`` names the sources that start without their saved position. ``partitions`` is the
+    requested number of state partitions, None for the savepoint's. ``migrates_lazily`` says that
+    typed state is rewritten when the program updates it, not during the restore. Raises Corrupt if
+    the snapshot of a serializer is damaged, Incompatible if the program's operators cannot be read
+    although the savepoint's have ids, and the errors of
+    :func:`~flinkish.restore.plan.operator_matching.match_operators`,
+    :func:`~flinkish.restore.plan.source_matching.match_sources` and ``check_inputs``.
     """
     own = next((q for q in saved if q.key in (new.name, None) and q.key not in started), None)
     if new.operators is None:

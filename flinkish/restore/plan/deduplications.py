@@ -64,18 +64,10 @@ def is_other_deduplication(new: NewOperator, saved: SavedOperator) -> bool:
 def convert_deduplication(
     new: NewOperator, saved: SavedOperator, base: SavedQueryFacts | None
 ) -> Conversion | None:
-    """Return how a deduplication goes on with the state of the other kind.
+    """Return how a deduplication continues with the state of the other kind.
 
-    Parameters
-    ----------
-    base
-        The saved query that goes on, with its watermark.
-
-    Returns
-    -------
-    Conversion or None
-        None if both are of one kind. Its change is INCOMPATIBLE where nobody knows when the keys
-        that exist may be forgotten.
+    None if both are of one kind. ``base`` is the saved query that continues, with its watermark.
+    The change is INCOMPATIBLE if it is unknown when the existing keys may be forgotten.
     """
     if not is_other_deduplication(new, saved):
         return None

@@ -46,12 +46,8 @@ def restore_plan(
 ) -> RestorePlan:
     """Return the plan of a whole restore.
 
-    Parameters
-    ----------
-    left
-        The parts of the savepoint that no query takes.
-    executors
-        The verdicts that the state-migration engine can carry out.
+    ``left`` are the parts of the savepoint that no query takes, ``executors`` the verdicts that the
+    state-migration engine can carry out.
     """
     plan = RestorePlan(
         queries=tuple(_query(query) for query in queries),
@@ -77,6 +73,21 @@ def _concluded(plan: RestorePlan, verdicts: Iterable[PlanVerdict]) -> RestorePla
     """Return the plan with the most severe of ``verdicts``."""
     verdict = max(verdicts, key=_ORDER.index, default=OK)
     return replace(plan, verdict=verdict, exit_code=EXIT_CODES[verdict])
+
+
+def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePlan:
+    """Return the plan of all queries that a driver restored, with the rows of those before it.
+
+    ``earlier`` are the recorded plans of the job's queries.
+    """
+    names = {row.name for row in plan.queries}
+    parts = [replace(plan, complete=False)]
+    for each in sorted(earlier, key=lambda each: not each.complete):  # one of all goes first
+        others = {row.name for row in each.queries}
+        if others and others.isdisjoint(names):
+            names |= others
+            parts.append(replace(each, complete=False))
+    return replace(merged(parts) or plan, complete=plan.complete)
 
 
 def with_checks(plan: RestorePlan, checks: Sequence[Check]) -> RestorePlan:
@@ -106,20 +117,16 @@ def merged(plans: Sequence[RestorePlan]) -> RestorePlan | None:
 
 
 def compare_with_expected(
-    found: RestorePlan, expected: RestorePlan | None, name: str
+    plan: RestorePlan, expected: RestorePlan | None, name: str
 ) -> Incompatible | None:
     """Return the refusal when a query's plan differs from the plan the user has seen, or None.
 
-    Parameters
-    ----------
-    found
-        The current plan of the query ``name``.
-    expected
-        The saved plan (``check -o``) of all queries; None allows any plan.
+    ``plan`` is the current one of the query ``name``, ``expected`` the saved one (``check -o``) of
+    all queries; None allows any plan.
     """
     if expected is None:
         return None
-    now, then = _decisions(found, name), _decisions(expected, name)
+    now, then = _decisions(plan, name), _decisions(expected, name)
     for key in now:
         if now[key] != then[key]:
             return Incompatible(
@@ -281,14 +288,14 @@ def _source(query: str, row: SourcePlan) -> SourceRow:
 
 def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterator[SourceRow]:
     """Yield the positions that no query takes, unless the rows of a query show them already."""
-    shown = {
+    listed = {
         (row.saved.query, row.saved.entry)
         for query in queries
         for row in query.sources
         if row.new is None and row.saved is not None
     }
     for source in [s for q in left.queries for s in q.sources or ()] + list(left.sources):
-        if (source.query, source.entry) not in shown:
+        if (source.query, source.entry) not in listed:
             text = f"{source.describe()} is no longer read"
             row = SourcePlan(None, source, "dropped", "source-dropped", text, "use -n to drop it")
             yield _source(str(source.query), row)

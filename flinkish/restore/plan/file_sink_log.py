@@ -1,4 +1,4 @@
-"""The entries that the log of a file sink lacks for the batches that a query goes on with. Pure.
+"""The entries that the log of a file sink lacks for the batches that a query continues with. Pure.
 
 A file sink keeps the files of each batch in ``_spark_metadata/<batch>`` below its path. Each
 ``interval``-th entry (``spark.sql.streaming.fileSink.log.compactInterval``, by default batches 9,
@@ -6,7 +6,7 @@ A file sink keeps the files of each batch in ``_spark_metadata/<batch>`` below i
 list the files for a reader, Spark (``CompactibleFileStreamLog``, the same from 3.5 to 4.3) reads
 all entries since the one before, or from batch 0. It fails for good when one of them is not there:
 
-* where a query goes on after batch N and writes to a place without a log;
+* where a query continues after batch N and writes to a place without a log;
 * where the log ends before N: the place has batches of an older run.
 
 What is missing then is written before the query runs its next batch: entries without files, and,
@@ -49,12 +49,7 @@ class MissingEntries:
 def missing_entries(names: Iterable[str], next_batch: int, interval: int) -> MissingEntries:
     """Return the entries that a log needs before ``next_batch`` is written.
 
-    Parameters
-    ----------
-    names
-        The names in the log's directory.
-    interval
-        The compact interval of this log.
+    ``names`` are those in the log's directory, ``interval`` is the compaction interval of this log.
     """
     names = list(names)
     batches = sorted(batch for name in names if (batch := batch_of(name)) is not None)

@@ -4,7 +4,7 @@ Spark gives the function a batch id that belongs to one query id: when an older 
 restored or a fork started, ids that another run has used come again for other data. The *history
 batch* (``flinkish.history_batch``) is that id plus a *shift*, decided once, at the restore:
 
-* A query that keeps its id goes on with the savepoint's shift: a batch that is replayed with the
+* A query that keeps its id continues with the savepoint's shift: a batch that is replayed with the
   same input has the number that it had before.
 * Every other query gets a shift above all that were given before it. Shifts of such restores are
   the milliseconds of their moment, :data:`_ROOM` numbers each: those of two runs do not meet,
@@ -37,7 +37,7 @@ _LIMIT = 1 << 62
 
 @dataclass(frozen=True)
 class Replay:
-    """What the new checkpoint makes of the batch after the savepoint's.
+    """How the new checkpoint treats the batch after the savepoint's.
 
     Attributes
     ----------
@@ -79,25 +79,16 @@ def decide_history(
 ) -> HistoryPlan:
     """Decide the shift of a restored query.
 
-    Parameters
-    ----------
-    saved
-        The savepoint's shift.
-    saved_batch
-        The savepoint's committed batch of this query.
-    identity
-        Whether it keeps the savepoint's query id.
-    runs
-        All other jobs that ever ran this query id.
-    now_ms
-        Milliseconds since 1970.
+    ``saved`` is the savepoint's shift, ``saved_batch`` its committed batch of this query,
+    ``identity`` whether the query keeps the savepoint's query id. ``runs`` are all other jobs that
+    ever ran this query id. ``now_ms`` is in milliseconds since the epoch.
     """
     reason = "" if identity.keep else identity.reason
     if not reason and replay.planned and not replay.again:
         reason = f"batch {saved_batch + 1} had been started, and now has different input"
     begun = max((_newest(run) for run in runs), default=-1)
-    known = saved_batch + (1 if replay.again else 0)
-    if not reason and begun > known:
+    newest = saved_batch + (1 if replay.again else 0)
+    if not reason and begun > newest:
         reason = f"another run had started batch {begun}"
     if not reason:
         moved = 0 if replay.rebase_to is None else replay.rebase_to - saved_batch

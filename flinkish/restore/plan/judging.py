@@ -16,7 +16,7 @@ from flinkish.restore.plan.deduplications import (
     convert_deduplication,
     is_other_deduplication,
 )
-from flinkish.restore.plan.matching import same_kind
+from flinkish.restore.plan.operator_matching import same_kind
 from flinkish.restore.plan.schema_compatibility import (
     BY_MEANING,
     JOIN,
@@ -65,9 +65,9 @@ class OperatorJudgement:
     changes
         The differences between the two states.
     evolution
-        How the rows of each store change where they have to; None where that is not known.
+        How the rows of each store change where they have to; None if unknown.
     typed
-        How the program goes on with its typed states, by the name of their column.
+        How the program continues with its typed states, by the name of their column.
     """
 
     operator: NewOperator
@@ -85,8 +85,8 @@ class OperatorJudgement:
         if self.verdict is Verdict.INCOMPATIBLE:
             return False
         if self.verdict is Verdict.MIGRATE:
-            known = self.reason == FOR_ANOTHER_SPARK or self.evolution is not None
-            return self.verdict in executors and known
+            is_planned = self.reason == FOR_ANOTHER_SPARK or self.evolution is not None
+            return self.verdict in executors and is_planned
         return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
 
     @property
@@ -116,21 +116,9 @@ def judge_operator(
 ) -> OperatorJudgement:
     """Return the verdict for the state of ``operator``.
 
-    Parameters
-    ----------
-    taken
-        The saved operator it is matched with, None when there is none.
-    base
-        The saved query whose logs continue.
-    partitions
-        The requested number of state partitions; None for the present number.
-    rules
-        How typed state goes on.
-
-    Raises
-    ------
-    Corrupt
-        The snapshot of a serializer of typed state is damaged.
+    ``taken`` is the saved operator with which it is matched, ``base`` the saved query whose logs
+    continue. ``partitions`` is the requested number of state partitions, None for the present one.
+    Raises Corrupt if the snapshot of a serializer of typed state is damaged.
     """
     if taken is None:
         return OperatorJudgement(
@@ -225,7 +213,7 @@ def _judge_taken(
 
 
 def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, StoreEvolution] | None:
-    """Return how the rows of a state change; None where that is not known."""
+    """Return how the rows of a state change; None if unknown."""
     if operator.node.kind.startswith(_NAMED_BY_USER):
         saved = {store.name: store for store in taken.state.stores}
         same_keys = all(
@@ -285,10 +273,8 @@ def refuse(
 ) -> Incompatible | None:
     """Return the refusal of plans that cannot be executed, or None.
 
-    Parameters
-    ----------
-    executors
-        The verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can be executed.
+    ``executors`` are the verdicts of :data:`~flinkish.restore.plan.judging.FOR_THE_ENGINE` that can
+    be executed.
     """
     stuck = [plan for plan in plans if not plan.executable(executors)]
     if not stuck:
@@ -313,10 +299,7 @@ def ask(
 ) -> ConsentNeeded | None:
     """Return the refusal of plans that need consent, or None.
 
-    Parameters
-    ----------
-    accept_partial
-        Names of the operators whose old keys or rows may lack a part of the answer.
+    ``accept_partial`` names the operators whose old keys or rows may lack a part of the answer.
     """
     asked = [
         plan

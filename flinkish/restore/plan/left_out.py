@@ -22,22 +22,10 @@ def check_left_out(
 ) -> Check | None:
     """Check a query of the program that the savepoint does not have.
 
-    Parameters
-    ----------
-    name
-        The query.
-    left_out
-        The queries that the savepoint says it leaves out.
-    complete
-        Whether the job had started all its queries when the savepoint was taken.
-    agreed
-        Whether ``-n`` was given.
-
-    Returns
-    -------
-    Check or None
-        ``consent-needed`` for a query that the job was starting, or may have been; a note for one
-        that had ended before it committed anything; None for a new query.
+    ``left_out`` are the queries that the savepoint says it leaves out; ``complete`` says whether
+    the job had started all its queries when the savepoint was taken, ``agreed`` whether ``-n`` was
+    given. The outcome is consent-needed for a query that the job was starting or may have been, and
+    a note for one that had ended before it committed anything; None for a new query.
     """
     outcome = RestoreOutcome.NOTE if agreed else RestoreOutcome.CONSENT
     advice = "" if agreed else _CONSENT

@@ -9,7 +9,7 @@ from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import NonRestoredState
 from flinkish.messages.plan import RestorePlan, Verdict
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.matching import named_operators
+from flinkish.restore.plan.operator_matching import named_operators
 from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 
@@ -112,11 +112,14 @@ class Taken:
         Queries that were taken as a whole.
     operators, sources
         The query and the ordinal of each operator, the query and the entry of each source.
+    continued
+        Queries that one of the job's continues: a plain checkpoint has one for any name.
     """
 
     queries: frozenset[QueryKey] = frozenset()
     operators: frozenset[tuple[QueryKey, int]] = frozenset()
     sources: frozenset[tuple[QueryKey, int]] = frozenset()
+    continued: frozenset[QueryKey] = frozenset()
 
 
 #: For a job that starts for the first time.
@@ -126,18 +129,17 @@ NOTHING_TAKEN = Taken()
 def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
     """Return what the queries of earlier drivers took, by their recorded plans.
 
-    Parameters
-    ----------
-    plans
-        The plan of each query; None where its newest run was not restored.
+    ``plans`` has None for a query whose newest run was not restored.
     """
     whole: set[QueryKey] = set()
     operators: set[tuple[QueryKey, int]] = set()
     sources: set[tuple[QueryKey, int]] = set()
+    continued: set[QueryKey] = set()
     for name, plan in plans.items():
         if plan is None:
             # Its first run may have been: it took the query of its name, or a plain checkpoint's.
             whole |= {name, None}
+            continued |= {name, None}
             continue
         # What a plan of all queries drops was agreed to; that of one query only shows it.
         passed = None if plan.complete else Verdict.DROPPED.value
@@ -149,7 +151,8 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
         read = {op.query for op in plan.operators} | {source.query for source in plan.sources}
         begun = [row for row in plan.queries if row.from_batch is not None]
         whole |= {row.origin for row in begun if row.name not in read}
-    return Taken(frozenset(whole), frozenset(operators), frozenset(sources))
+        continued |= {row.origin for row in begun if row.origin in (row.name, None)}
+    return Taken(frozenset(whole), frozenset(operators), frozenset(sources), frozenset(continued))
 
 
 def find_non_restored(
@@ -160,10 +163,7 @@ def find_non_restored(
     A query from which nothing is taken counts as a whole. Of another query its operators count and,
     if the savepoint describes them, its sources.
 
-    Parameters
-    ----------
-    before
-        What the job's earlier drivers took.
+    ``before`` is what the job's earlier drivers took.
     """
     saved = [query for query in saved if query.key not in before.queries]
     operators = set(before.operators)

@@ -70,15 +70,9 @@ def pin_rows(
 ) -> tuple[PinRow, ...]:
     """Return the pinned settings for which the session or the user requests another value.
 
-    Parameters
-    ----------
-    settings
-        The session's values of the pinned settings; a missing setting is not compared.
-    partitions
-        The number of state partitions that the user requests (``-p``), if any. Unlike the session's
-        number, which may be Spark's default, it is never ignored.
-    canonical
-        Whether the savepoint's state is canonical: it has no backend yet.
+    ``settings`` are the session's values of the pinned settings; a missing setting is not compared.
+    ``partitions`` is the number that the user requests (``-p``), if any; unlike the session's,
+    which may be Spark's default, it is never ignored. ``canonical`` state has no backend yet.
     """
     rows = []
     provider = asked_provider(pins, settings) if canonical else None

@@ -50,16 +50,13 @@ def of_query(query: str, text: str, count: int) -> str:
 def plan_lines(plan: RestorePlan, *, table: bool = True) -> list[str]:
     """Return the plan as lines of text.
 
-    Parameters
-    ----------
-    table
-        Whether to include the table, before the other lines.
+    With ``table``, the table comes before the other lines.
     """
     rows, count = plan_rows(plan), len(plan.queries)
     lines = aligned(HEAD, rows) if table and rows else []
-    shown = {row[0] for row in rows}
+    names = {row[0] for row in rows}
     for query in plan.queries:  # a query without operators, sources and sinks has no row
-        notes = () if query.name in shown else query.notes
+        notes = () if query.name in names else query.notes
         lines += [of_query(query.name, note, count) for note in notes]
     lines += [f"setting: {pin.text}" for pin in plan.pins]
     for check in plan.checks:

@@ -21,10 +21,7 @@ _AGGREGATIONS = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 def preconditions(new: NewQuery, saved: SavedQueryFacts | None) -> Iterator[Check]:
     """Yield the checks that found something for one query.
 
-    Parameters
-    ----------
-    saved
-        The saved query that it continues, None when it starts empty.
+    ``saved`` is the saved query that it continues, None if it starts empty.
     """
     if saved is not None:
         mode = _saved_mode(saved.sink)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.errors import StorageError
+from flinkish.messages.calls import KnownRun
 
 
 class RunState(Protocol):
@@ -49,6 +50,11 @@ class OtherRun:
     begun_batch: int | None = None
     since: int | None = None
 
+    @staticmethod
+    def of(run: KnownRun, state: RunState) -> OtherRun:
+        """Return a run as a client tells it to a driver; ``state`` is the one that it names."""
+        return OtherRun(run.job_id, state, run.last_batch, run.begun_batch, run.since)
+
 
 @dataclass(frozen=True)
 class QueryIdentity:
@@ -76,14 +82,8 @@ def decide_query_id(batch_id: int, runs: Sequence[OtherRun], *, fork: bool) -> Q
     has continued beyond this savepoint, the same pair would stand for other data, and such a sink
     would take the new job's batches for repetitions. The query then needs a new id.
 
-    Parameters
-    ----------
-    batch_id
-        The savepoint's committed batch of this query.
-    runs
-        All other jobs that ever ran this query id.
-    fork
-        ``--fork``.
+    ``batch_id`` is the savepoint's committed batch of this query; ``runs`` are all other jobs that
+    ever ran this query id.
     """
     running = next((run for run in runs if not run.state.is_final), None)
     if fork:

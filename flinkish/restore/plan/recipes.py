@@ -28,21 +28,12 @@ def recipe_for(
 ) -> Recipe:
     """Return the recipe that carries out ``plan``, which must have a base.
 
-    Parameters
-    ----------
-    origins
-        The files of every saved query.
-    empty
-        The empty state of each operator, by ordinal, for operators without saved state.
-    rebase_to
-        The committed batch of the checkpoint, see :class:`~flinkish.restore.plan.sinks.SinkPlan`.
-    rewritten
-        Whether the engine rewrites that checkpoint, and writes new schemas itself.
-    offsets
-        The positions that replace saved ones, by the entry of the source.
-    moves
-        The file sources whose files lie elsewhere than they read, by entry, and how the paths in
-        their logs change, if they do.
+    ``origins`` are the files of every saved query. ``empty`` has the empty state of operators
+    without saved state, by ordinal. ``rebase_to`` is the committed batch of the checkpoint, see
+    :class:`~flinkish.restore.plan.sinks.SinkPlan`. ``rewritten`` says that the engine rewrites that
+    checkpoint, and writes new schemas itself. ``offsets`` are the positions that replace saved
+    ones, by the entry of the source. ``moves`` are the file sources whose files were moved, by
+    entry, with the change of the paths in their logs, if any.
     """
     assert plan.base is not None
     keys: list[QueryKey] = [plan.base.key]
@@ -65,15 +56,15 @@ def recipe_for(
                 saved = taken.state.ordinal
                 states[ordinal] = TakenState(origin(taken.query), saved, new_schema, kind)
     sources: tuple[TakenSource | FreshSource, ...] | None = None
-    given, moved = offsets or {}, moves or {}
+    set_to, moved = offsets or {}, moves or {}
     # Unchanged sources have no positions of their own: they go on with the base's log.
-    written = plan.positions is None and bool(given or moved)
+    written = plan.positions is None and bool(set_to or moved)
     positions = plan.sources.matched if written else plan.positions
     if positions is not None:
         entries: list[TakenSource | FreshSource] = []
         for entry, position in enumerate(positions):
             target = plan.directories[entry]
-            more = given.get(entry), moved.get(entry)
+            more = set_to.get(entry), moved.get(entry)
             entries.append(_entry(position, target, origin, *more))
         sources = tuple(entries)
     return Recipe(

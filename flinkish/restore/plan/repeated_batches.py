@@ -37,16 +37,9 @@ def judge_repeats(
 ) -> Check | None:
     """Return what is written to an at-least-once sink again; None for another sink.
 
-    Parameters
-    ----------
-    format, saved_format
-        The format of its sink, and that of the savepoint's query if it is known.
-    batch
-        The savepoint's committed batch.
-    runs
-        The jobs that ran the query id of the savepoint, or went back to a batch of it.
-    planned
-        Whether the new checkpoint has a planned batch, which is replayed.
+    ``batch`` is the savepoint's committed batch. ``runs`` are the jobs that ran the query id of the
+    savepoint, or went back to a batch of it. ``planned`` says that the new checkpoint has a planned
+    batch, which is replayed.
     """
     sink = sink_connector(format)
     if not sink.repeats_batches:
@@ -91,8 +84,8 @@ def may_repeat(saved_format: str | None) -> bool:
 
 def sink_format(sink: Mapping[str, Any]) -> str | None:
     """Return the format in a savepoint's description of a sink; None when it has none."""
-    found = sink.get("format")
-    return found if isinstance(found, str) else None
+    name = sink.get("format")
+    return name if isinstance(name, str) else None
 
 
 def _last(run: OtherRun, batch: int) -> int:
@@ -114,12 +107,12 @@ def _count(batches: int) -> str:
 
 
 def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
-    found = []
+    clauses = []
     for run in runs:
         last = _last(run, batch)
         if last > batch and run.since is not None:
             what = f"job {run.job_id} went back to batch {run.since} under another query id"
-            found.append(f"{what} and may have started {_count(last - max(run.since, batch))}")
+            clauses.append(f"{what} and may have started {_count(last - max(run.since, batch))}")
         elif last > batch:
             committed = run.last_batch if run.last_batch is not None else batch
             what = f"job {run.job_id} "
@@ -128,10 +121,10 @@ def _why(runs: Sequence[OtherRun], batch: int, *, planned: bool) -> str:
             )
             if last > committed:
                 what += f" and may have started batch {last}"
-            found.append(what)
+            clauses.append(what)
     if planned:
-        found.append(f"batch {batch + 1} was planned and is replayed")
-    return "; ".join(found)
+        clauses.append(f"batch {batch + 1} was planned and is replayed")
+    return "; ".join(clauses)
 
 
 def check_replay(new: NewQuery, recipe: Recipe, spark: str) -> Check | None:
@@ -147,8 +140,8 @@ def check_replay(new: NewQuery, recipe: Recipe, spark: str) -> Check | None:
         replayed = taken is None or (
             isinstance(part, TakenSource) and part.origin == recipe.base and part.offset is None
         )
-        found = source_connector(source.signature).replayed(spark) if replayed else None
-        if found is not None:
-            text = f"query '{new.name}': {source.describe()} {found.text}"
-            return Check(found.reason, found.outcome, text, found.advice)
+        finding = source_connector(source.signature).replayed(spark) if replayed else None
+        if finding is not None:
+            text = f"query '{new.name}': {source.describe()} {finding.text}"
+            return Check(finding.reason, finding.outcome, text, finding.advice)
     return None

@@ -31,21 +31,21 @@ from flinkish.restore.plan.history import (
 )
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
 from flinkish.restore.plan.left_out import check_left_out
-from flinkish.restore.plan.matching import check_uid_map
 from flinkish.restore.plan.non_restored_state import (
     NOTHING_TAKEN,
     NonRestored,
     Taken,
     find_non_restored,
 )
+from flinkish.restore.plan.operator_matching import check_uid_map
 from flinkish.restore.plan.pins import pin_rows
-from flinkish.restore.plan.positions import reset_entries
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
 from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
+from flinkish.restore.plan.source_matching import reset_entries
 from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
@@ -83,10 +83,7 @@ class RestoreEnvironment(Protocol):
     ) -> Sequence[Check]:
         """Return the checks for missing input files of the restored batch.
 
-        Parameters
-        ----------
-        moved
-            The entries of the sources whose files were moved, and are there.
+        ``moved`` are the entries of the sources whose files were moved, and exist.
         """
 
     def source(
@@ -147,15 +144,8 @@ class RestorePlanner:
     def plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
         """Plan one starting query; an obstacle becomes the plan's ``refusal``.
 
-        Parameters
-        ----------
-        empty
-            The empty state of each operator, by ordinal, for operators without saved state.
-
-        Raises
-        ------
-        UsageError
-            ``--uid-map``, ``--reset-source`` or ``--set-offsets`` does not say what is meant.
+        ``empty`` has the empty state of operators without saved state, by ordinal. Raises
+        UsageError if ``--uid-map``, ``--reset-source`` or ``--set-offsets`` is ambiguous or wrong.
         """
         sink = {"format": new.sink.format, "path": new.sink.path, "table": new.sink.table}
         restore = replace(self._plan(new, empty), writes=sink)
@@ -165,6 +155,7 @@ class RestorePlanner:
     def _plan(self, new: NewQuery, empty: Mapping[int, EmptyState]) -> QueryRestore:
         options, settings = self.options, self.settings
         started: set[QueryKey] = {p.base.key for p in self.query_plans() if p.base and p.own}
+        started |= self.before.continued
         try:
             plan = plan_query(
                 new,
@@ -280,7 +271,7 @@ class RestorePlanner:
 
     def _with_history(
         self,
-        found: QueryRestore,
+        restore: QueryRestore,
         new: NewQuery,
         offer: RestorableQuery,
         recipe: Recipe,
@@ -288,16 +279,16 @@ class RestorePlanner:
     ) -> QueryRestore:
         """Return the plan with the shift of its history batches, and what its function must do."""
         batch = offer.query.batch_id
-        known = (
+        facts = (
             *(saved_shift(offer.query.sink), batch, identity),
             self._environment.other_runs(offer.query_id),
             Replay(recipe.has_planned, recipe.replays_planned, recipe.rebase_to),
         )
-        checks = found.checks
+        checks = restore.checks
         if (new.sink.format or "").lower() == "foreachbatch":
-            checks = (*checks, check_foreach_batch(new.name, *known))
-        history = decide_history(*known, now_ms=int(time.time() * 1000))
-        return replace(found, history=history, checks=checks)
+            checks = (*checks, check_foreach_batch(new.name, *facts))
+        history = decide_history(*facts, now_ms=int(time.time() * 1000))
+        return replace(restore, history=history, checks=checks)
 
     def _targets(self, new: NewQuery, plan: QueryPlan) -> dict[int, Target]:
         """Return where sources are moved to, by entry; UsageError for one that is named twice."""
@@ -346,8 +337,8 @@ class RestorePlanner:
                 refusal = ConsentNeeded(left_out.text, hint=left_out.advice, reasons=[left_out.id])
         start = self._environment.start(new, self._sink_ahead)
         if isinstance(start, Agreed):
-            known = start.reason != "sink-unreadable"
-            outcome = RestoreOutcome.NOTE if known else RestoreOutcome.WARNING
+            is_readable = start.reason != "sink-unreadable"
+            outcome = RestoreOutcome.NOTE if is_readable else RestoreOutcome.WARNING
             checks.append(Check(start.reason, outcome, start.text))
         elif refusal is None:
             refusal = start
@@ -401,10 +392,8 @@ class RestorePlanner:
     def restore_plan(self, *, complete: bool) -> RestorePlan:
         """Return the plan so far.
 
-        Parameters
-        ----------
-        complete
-            Whether the program has started all its queries, so that non-restored state counts.
+        ``complete`` says that the program has started all its queries, so that non-restored state
+        counts.
         """
         left = self._left_behind() if complete else NonRestored()
         plan = restore_plan(self.queries, left, self.options, self.settings.executors)

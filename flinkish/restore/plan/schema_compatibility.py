@@ -67,7 +67,7 @@ _KEY_PROMOTIONS: Mapping[str, frozenset[str]] = {
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _TRANSFORM = "transformWithState"
 JOIN: Final = "symmetricHashJoin"
-#: Kinds whose state evolves by the meaning that the savepoint has of it.
+#: Kinds whose state evolves by the meaning of its columns, as recorded in the savepoint.
 BY_MEANING = frozenset(
     {
         *("stateStoreSave", "sessionWindowStateStoreSaveExec", JOIN),
@@ -91,23 +91,14 @@ def compare_states(
 ) -> tuple[StateChange, ...]:
     """Return all relevant differences; none when the state can be taken unchanged.
 
-    Parameters
-    ----------
-    kind
-        Spark's name of the operator, the same on both sides.
-    saved, new
-        The stores (or column families) with their schemas; one without a schema is not compared.
-    saved_meaning
-        None if the savepoint does not have it.
-    schema_by_version
-        Whether the state's format keeps its schemas by version, so that Spark cannot write the
-        schema anew.
-    nulls_known
-        Whether the saved schemas say which columns may be null. From 4.3 on Spark marks all columns
-        as nullable (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except
-        for queries that an older Spark started.
-    rows_by_time
-        Whether the state's format keeps rows by the time of the column that has a watermark.
+    ``kind`` is Spark's name of the operator, the same on both sides. ``saved`` and ``new`` are the
+    stores (or column families); one without a schema is not compared. ``saved_meaning`` is None if
+    the savepoint does not have it. ``schema_by_version``: the state's format keeps its schemas by
+    version, so that Spark cannot write the schema anew. ``nulls_known``: the saved schemas say
+    which columns may be null; Spark 4.3 and later mark all columns as nullable
+    (``spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled``), except for queries that
+    an older Spark started. ``rows_by_time``: the state's format keeps rows by the time of the
+    column that has a watermark.
     """
     changes = list(_traits(kind, saved_meaning, new_meaning))
     before, after = {s.name: s for s in saved}, {s.name: s for s in new}
@@ -189,8 +180,8 @@ def _store(
     nulls_known: bool,
     rows_by_time: bool,
 ) -> Iterator[StateChange]:
-    known = means_something(saved_meaning)
-    meanings = (saved_meaning, new_meaning) if known else (None, None)
+    has_meaning = means_something(saved_meaning)
+    meanings = (saved_meaning, new_meaning) if has_meaning else (None, None)
     for is_key in (True, False):
         olds, news = (
             columns_of(store, meaning, is_key=is_key)
@@ -199,7 +190,7 @@ def _store(
         if olds is None or news is None:
             continue
         part = schema_messages.part_of(kind, role_of(saved.name), is_key=is_key, store=saved.name)
-        part = replace(part, nulls_known=nulls_known, evolves=known and kind in BY_MEANING)
+        part = replace(part, nulls_known=nulls_known, evolves=has_meaning and kind in BY_MEANING)
         yield from _compare(saved.name, part, olds.columns, news.columns, is_key=is_key)
         if rows_by_time and not is_key:
             yield from event_time_changes(saved.name, part, olds.columns, news.columns)
@@ -308,7 +299,7 @@ def _gained(store: str, part: StatePart, field: StateColumn) -> StateChange:
 
 
 def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | None]:
-    """Return what old state has of a new column, and the advice where it cannot have that."""
+    """Return what old rows have for a new column, and the advice if that is not possible."""
     if part.buffers:
         if field.initial is None:
             return (
@@ -334,8 +325,8 @@ def _same_column(
 ) -> Iterator[StateChange]:
     # A window is never null, as rows without a time have none: but Spark 4.3 says it might be.
     is_window = is_key and bool(saved.detail) and bool(new.detail)
-    known = (part.nulls_known or saved.told) and not is_window
-    narrowed = known and saved.has_nulls and not new.has_nulls
+    is_comparable = (part.nulls_known or saved.told) and not is_window
+    narrowed = is_comparable and saved.has_nulls and not new.has_nulls
     widened = new.nullable and not saved.nullable
     yield from _nullability(store, part, saved.shown, narrowed=narrowed, widened=widened)
     if saved.detail != new.detail:

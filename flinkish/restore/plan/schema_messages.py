@@ -107,12 +107,8 @@ _UNSEEN = {
 def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
     """Return the words for the key or the value of one store.
 
-    Parameters
-    ----------
-    role
-        ``left`` or ``right`` of a join, else empty.
-    store
-        Its name; for ``transformWithState`` that of the state variable.
+    ``role`` is the side of a join (``left``, ``right``), else empty. ``store`` is its name; for
+    ``transformWithState`` that of the state variable.
     """
     if is_key:
         subject, because = _KEYS.get(kind, ("the grouping key", "the state is found by it"))

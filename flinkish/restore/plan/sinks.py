@@ -1,4 +1,4 @@
-"""What a restore means for a sink that already has batches the restored query would write. Pure.
+"""Whether a sink already has batches that the restored query would write, and what to do. Pure.
 
 Some sinks remember their batches, and silently skip a batch that they have:
 
@@ -7,43 +7,43 @@ Some sinks remember their batches, and silently skip a batch that they have:
   id ("Skipping already committed batch");
 * Delta: ``txn`` actions (``appId`` is the query id, ``version`` the batch), by which
   ``DeltaSink.addBatch`` skips in the same way, but only for its own query id;
-* Iceberg: the summaries of snapshots, by which ``SparkWrite`` leaves out the commit of an epoch
-  that it has of the same query id.
+* Iceberg: the summaries of snapshots; ``SparkWrite`` skips the commit of an epoch that the table
+  already has from the same query id.
 
-A query restored at an older batch uses batch numbers again that the sink has. A batch that the file
+A query restored at an older batch reuses batch numbers that the sink has. A batch that the file
 sink or Delta skips is committed, but never *computed*: its output is dropped and, if the query has
 state, no state of that batch is written. The next batch that is not skipped then fails permanently,
 because the state that it continues from does not exist (proven in ``tests/driver/test_sinks.py``).
-Iceberg drops the output of a batch that was computed.
+Iceberg computes the batch, and drops its output.
 
 :func:`judge_sink` detects that, and decides by the user's choice:
 
 * ``rebase``: everything after the savepoint is written as new batches, after the sink's newest.
   Nothing is missing. The rows that the sink got from the batches after the savepoint stay in it, so
   those rows are there twice (the old ones and the new ones).
-* ``accept``: the sink skips as many batches as it is ahead. Nothing is there twice where the
-  batches hold the same input as before, and rows are missing where they do not. Where skipped
-  batches are not computed, only without state.
+* ``accept``: the sink skips as many batches as it is ahead. If they have the same input as before,
+  nothing is missing or duplicated; if not, rows are missing. Not possible for a query with state
+  whose skipped batches are not computed.
 * ``rollback``: the table goes back to the version that it had at the savepoint, and everything
-  after it is written again: nothing is missing, nothing is there twice. Only for tables that keep
-  their versions, and if nobody else has written to the table since.
+  after it is written again: nothing is missing or duplicated. Only for tables that keep their
+  versions, and if nobody else has written to the table since.
 
-A query that gets a new query id, because the job it comes from went on after the savepoint, is not
-held up by sinks that remember batches by query id: they take its batches as new, although they have
-rows of the same input. That needs the same choice.
+A query gets a new query id if its job continued after the savepoint. Sinks that remember batches by
+query id then accept its batches as new, although they have rows of the same input. That requires
+the same choice.
 
-A planned batch (written to the offset log, not committed) is replayed with exactly its input. A
-sink that is ahead has it already, as the batch after the savepoint's.
+A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
+A sink that is ahead already has it, as the batch after the savepoint's.
 
-* Without state, or where it is computed all the same (Iceberg), skipping it is right: a sink that
-  has this batch and no later one is not ahead, and a rebase gives the planned batch the number of
-  the sink's newest one: it is not written twice.
+* Without state, or if it is computed anyway (Iceberg), skipping it is right: a sink that has this
+  batch and no later one is not ahead, and a rebase gives the planned batch the number of the sink's
+  newest one, so that it is not written twice.
 * A crashed query still has the state of that batch on disk: tasks commit it before the sink commits
-  the batch. A restore from its checkpoint takes that state along where nothing else changes, and
-  goes on as Spark itself would.
-* Else it must be computed, so it must not be skipped: a rebase gives it the number after the sink's
-  newest, and its rows are written twice like those of the other batches. (A savepoint holds only
-  the state of the committed batch.)
+  the batch. A restore from its checkpoint uses that state if nothing else changes, and continues as
+  Spark itself would.
+* Otherwise it must be computed, so it must not be skipped: a rebase gives it the number after the
+  sink's newest, and its rows are written twice like those of the other batches. (A savepoint has
+  only the state of the committed batch.)
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SinkPosition:
     skips_after_rollback
         Whether it skips the same batches when it has gone back.
     computes_skipped
-        Whether a batch that it skips is computed all the same.
+        Whether a batch that it skips is computed anyway.
     has_files
         Whether the log of a file sink names any file. One that names none was completed for a query
         (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
@@ -146,7 +146,7 @@ class SinkPlan:
 
 @dataclass(frozen=True)
 class Continuation:
-    """How a restored query goes on, as far as its sink is concerned.
+    """How a restored query continues, as far as its sink is concerned.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class Continuation:
         Whether the new checkpoint also gets the state that this batch has written already.
     job_at
         The newest batch that the running job had planned when the position was known, if the sink
-        is the job's own: up to there, the sink is ahead only because the job goes on.
+        is the job's own: up to there, the sink is ahead only because the job continues.
     """
 
     saved_batch: int
@@ -186,10 +186,7 @@ def judge_sink(
 ) -> SinkPlan:
     """Compare the batches of a sink with the batch that a query continues from. Pure.
 
-    Parameters
-    ----------
-    mode
-        ``--sink-ahead``: what to do with a sink that is ahead.
+    ``mode`` is the user's choice for a sink that is ahead (``--sink-ahead``).
     """
     newest, saved = position.newest_batch, query.saved_batch
     where = f"the {position.format} sink {position.path}"

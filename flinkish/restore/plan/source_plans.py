@@ -1,7 +1,7 @@
 """The verdict for each source of a restore, one row for each, for people and for decisions. Pure.
 
-:mod:`.positions` decides which saved position a source takes. This module judges the match: whether
-the source still reads what the position was taken in, and whether Spark can continue from it.
+:mod:`.source_matching` decides which saved position a source takes. This module judges the match:
+whether the source still reads what the position belongs to, and whether Spark can continue from it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flinkish.connectors.registry import source_connector
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
 from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, kind_of, reset_flag
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
-from flinkish.restore.plan.positions import SourceMatches
+from flinkish.restore.plan.source_matching import SourceMatches
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
@@ -35,18 +35,15 @@ def source_plans(
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each source of ``new``, in its order, then for those of ``own`` left behind.
 
-    Parameters
-    ----------
-    own
-        The saved query that continues as ``new``, or None.
-    matches
-        The decisions of :func:`~flinkish.restore.plan.positions.match_sources`.
+    ``own`` is the saved query that continues as ``new``, if any.
     """
     sources = new.sources or ()
     paired = matches.matched
     if paired is None:
-        known = own is None or own.sources is not None
-        return tuple(_judged_unpaired(_unpaired(each, own, known), facts) for each in sources)
+        is_described = own is None or own.sources is not None
+        return tuple(
+            _judged_unpaired(_unpaired(each, own, is_described), facts) for each in sources
+        )
     key = None if own is None else own.key
     rows = [
         _judged(_row(source, old, key, reset=source.entry in matches.reset), source, facts)
@@ -74,12 +71,8 @@ def rows_in_place(
 ) -> tuple[SourcePlan, ...]:
     """Return a row for each changed source of a query that continues in its own checkpoint.
 
-    Parameters
-    ----------
-    saved
-        The positions there, one for each source of ``new``.
-    answers
-        What is known of the sources that have changed, by their entry.
+    ``saved`` are the positions there, one for each source of ``new``. ``answers`` are those about
+    the sources that have changed, by their entry.
     """
     facts = SourceFacts(answers=answers)
     return tuple(
@@ -117,9 +110,9 @@ def _judged_unpaired(row: SourcePlan, facts: SourceFacts) -> SourcePlan:
     return connector.judge_unpaired(row, facts.answers.get(row.new.entry), facts.options)
 
 
-def _unpaired(source: NewSource, own: SavedQueryFacts | None, known: bool) -> SourcePlan:
+def _unpaired(source: NewSource, own: SavedQueryFacts | None, is_described: bool) -> SourcePlan:
     """Return the row of an unmatched source: its query starts empty, or its sources are unknown."""
-    if own is None or known:
+    if own is None or is_described:
         return _fresh(source)
     if kind_of(source.signature) in NOT_REPLAYABLE:
         return _not_replayable(source, None)

@@ -1,9 +1,9 @@
-"""What the start of a query means for its sink and for other jobs, without a restore too. Pure.
+"""Whether a query may start, as far as its sink and other jobs are concerned. Pure.
 
-``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart`` and a query that a program
-starts later begin without one: with batch 0 in a new checkpoint, or in the checkpoint that they
-have. A sink that remembers its batches (:mod:`flinkish.restore.plan.sinks`) drops the output of
-those that it has, without a word, and a checkpoint may be one that another job has left behind.
+``run -s`` and ``check`` plan a restore. A plain ``run``, a ``restart``, and a query that a program
+starts later begin without one: with batch 0 in a new checkpoint, or in their own checkpoint. A sink
+that remembers its batches (:mod:`flinkish.restore.plan.sinks`) silently drops the output of those
+that it has, and another job may have continued from the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,31 +20,29 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (
-    "if that path is another directory on its host, try again a minute after its next batch: then "
-    "that shows"
+    "if that path is another directory on its host, try again a minute after its next batch, which "
+    "proves it"
 )
 #: Seconds by which the clocks of two hosts, and that of the storage, may differ.
 _CLOCKS = 60.0
-#: Sinks that keep nothing, so that it does not matter what a query writes to them again.
+#: Sinks that keep nothing, so repeated output does not matter.
 KEEP_NOTHING = frozenset({"console", "memory", "noop"})
-#: What the formats of sources begin with whose rows are made up, or not there to be read again.
+#: Prefixes of the formats of sources whose rows are generated, or cannot be read again.
 _GONE = ("memory", "rate", "socket", "textsocket")
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a query is about to begin.
+    """The start of a query, before its first batch.
 
     Attributes
     ----------
     query
         Its name.
-    stateful
-        Whether it has state.
     checkpoint
-        The checkpoint that it goes on in; None for a new one.
+        The checkpoint in which it continues; None for a new one.
     committed, planned
-        The newest batches of that checkpoint's logs; None where there is none.
+        The newest batches in that checkpoint's logs; None if there are none.
     has_place
         Whether the program gives it a ``checkpointLocation``.
     """
@@ -125,12 +123,9 @@ class Agreed:
 
 
 def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
-    """Return whether a source gives a query that starts anew what it gave to an earlier run.
+    """Return whether a query in a new checkpoint reads from a source what an earlier run has read.
 
-    Parameters
-    ----------
-    options
-        Those that matter to a restore.
+    ``options`` are those that matter for a restore.
     """
     kind = kind_of(signature)
     return not kind.startswith(_GONE) and source_connector(signature).is_read_again(options)
@@ -139,14 +134,9 @@ def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
 def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
     """Return what the user's choice for sinks that are ahead means for one query.
 
-    Parameters
-    ----------
-    mode
-        ``--sink-ahead``, as the job was first started with.
-    again
-        Whether the query goes on where the job's last driver left it. Then only output may still be
-        dropped, as it may not have come past the sink's batches: it has counted on already, and is
-        not to be written all again.
+    ``mode`` is ``--sink-ahead`` when the job was first started. ``again`` says that the query
+    continues where the job's last driver left it. Then only ``accept`` still applies: the query may
+    not have passed the sink's batches yet, but must not write everything again.
     """
     return mode if mode == "accept" or not again else None
 
@@ -164,28 +154,14 @@ def judge_start(
 ) -> ConsentNeeded | Agreed | None:
     """Decide whether a query may start where it is about to.
 
-    Parameters
-    ----------
-    position
-        The newest batch of the sink; None for one that records none.
-    ahead
-        The run that has gone on with this query in another checkpoint, if there is one.
-    written
-        The run of this job's name that has written the same input to the same table, or to the same
-        kind of sink without batch numbers.
-    stands
-        The newest run of this job's name, which ``run --resume`` goes on from.
-    begun
-        The run of this job's name that has planned its first batch of the query and committed none.
-    named
-        Whether the user has named the job: runs of a program's name may be of several jobs.
-    mode
-        ``--sink-ahead``.
-
-    Returns
-    -------
-    ConsentNeeded or Agreed or None
-        The refusal, or what was agreed to; None where nothing is asked.
+    ``position`` is the newest batch of the sink; None if it records none. ``ahead`` is the run that
+    has continued this query in another checkpoint, if any. ``written`` is the run of this job's
+    name that has written the same input to the same table, or to the same kind of sink without
+    batch numbers. ``stands`` is the newest run of this job's name, from which ``run --resume``
+    continues. ``begun`` is the run of this job's name that has planned its first batch of the query
+    and committed none. ``named`` says that the user has named the job: runs under a program's name
+    may be of several jobs. Returns the refusal, or the choice that permits the start; None if
+    nothing stands against it.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
@@ -283,10 +259,8 @@ def _twice(written: EarlierRun) -> str:
 def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
     """Return a refusal whose hint also names the command that takes the options in it.
 
-    Parameters
-    ----------
-    location
-        The checkpoint or savepoint that was to be resumed by a command without these options.
+    ``location`` is the checkpoint or savepoint that was to be resumed by a command without these
+    options.
     """
     command = f"flinkish run -s {quoted(location)}"
     refusal.hint = f"{refusal.hint} (options of {command}, with the program)"
@@ -294,7 +268,7 @@ def with_options_of_run(refusal: FlinkishError, location: str) -> FlinkishError:
 
 
 def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
-    """Yield the ways to go on, without those that need an agreement."""
+    """Yield the ways to continue, without those that need an agreement."""
     if stands is not None:
         yield (
             f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "
@@ -343,15 +317,9 @@ def judge_writers(
 ) -> SinkPlan | None:
     """Return the plan for a sink that a query of another job writes to, or None.
 
-    Parameters
-    ----------
-    place
-        The sink's place, as writers have theirs.
-    writers
-        Queries of other jobs that have not ended.
-    same_job
-        The jobs that have not ended and run the query that is restored: a table has several
-        writers, but the rows of one input once.
+    ``place`` is in the form of the writers' places. ``writers`` are queries of other jobs that have
+    not ended. ``same_job`` are the jobs that have not ended and run the query that is restored: a
+    table may have several writers, but each input may be written once only.
     """
     for each in writers:
         if each.place != place or (each.is_table and each.job_id not in same_job):

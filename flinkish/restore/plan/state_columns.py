@@ -83,28 +83,25 @@ def columns_of(
 ) -> StateColumns | None:
     """Return the columns of a store's key or value; None where its schema is not known.
 
-    Parameters
-    ----------
-    meaning
-        The program's names; None where they are not to be used.
+    ``meaning`` has the program's names; None if they must not be used.
     """
     schema = store.key_schema if is_key else store.value_schema
     if schema is None:
         return None
     role = role_of(store.name)
-    known: Sequence[Column] = ()
+    planned: Sequence[Column] = ()
     initial: Sequence[Initial | None] = ()
     if meaning is not None and (is_key or _holds_values(store.name)):
-        known = (meaning.keys if is_key else meaning.values).get(role, ())
+        planned = (meaning.keys if is_key else meaning.values).get(role, ())
         initial = () if is_key else meaning.initial.get(role, ())
     from_the_end = not is_key and role == ONLY
     listed = list(schema.get("fields", ()))
     skipped = 0
-    if from_the_end and 0 < len(known) <= len(listed):
+    if from_the_end and 0 < len(planned) <= len(listed):
         # The fields before the buffers repeat the key, or are the session.
-        skipped = len(listed) - len(known)
+        skipped = len(listed) - len(planned)
         listed = listed[skipped:]
-    return StateColumns(tuple(_named(listed, known, initial, buffers=from_the_end)), skipped)
+    return StateColumns(tuple(_named(listed, planned, initial, buffers=from_the_end)), skipped)
 
 
 def means_something(meaning: StateSemantics | None) -> bool:
@@ -135,28 +132,28 @@ def _named(
     buffers: bool,
 ) -> list[StateColumn]:
     """Return fields of a schema with the program's names for the first of them, or for all."""
-    known = dict(enumerate(columns)) if len(columns) <= len(listed) else {}
+    by_index = dict(enumerate(columns)) if len(columns) <= len(listed) else {}
     begins = dict(enumerate(initial)) if len(initial) == len(columns) else {}
     # An aggregate with several buffers has the same name for each of them.
-    several = {c.name for i, c in known.items() if buffers and known.get(i + 1) == c}
+    several = {c.name for i, c in by_index.items() if buffers and by_index.get(i + 1) == c}
     named: list[StateColumn] = []
     seen: dict[str, int] = {}
     for i, entry in enumerate(listed):
-        column = known.get(i)
-        shown = column.name if column is not None else str(entry["name"])
-        if column is not None and shown in several:
-            shown = f"{shown}: {entry['name']}"
+        column = by_index.get(i)
+        label = column.name if column is not None else str(entry["name"])
+        if column is not None and label in several:
+            label = f"{label}: {entry['name']}"
         nullable = bool(entry.get("nullable", True))
         # Case does not distinguish columns, but it does distinguish texts in an aggregate's filter.
-        name = shown if "'" in shown else shown.casefold()
-        if known and column is None:
+        name = label if "'" in label else label.casefold()
+        if by_index and column is None:
             name += " of Spark"  # a join's `matched` is not the input's
         # State formats may hold a column twice (the keys of a session in its value).
         number = seen[name] = seen.get(name, 0) + 1
         named.append(
             StateColumn(
                 name=name + (f"#{number}" if number > 1 else ""),
-                shown=shown,
+                shown=label,
                 type=entry["type"],
                 nullable=nullable,
                 has_nulls=nullable and (column is None or column.nullable),
@@ -164,7 +161,7 @@ def _named(
                 origin=column.origin if column is not None else None,
                 detail=column.detail if column is not None else "",
                 collations=(entry.get("metadata") or {}).get(_COLLATIONS),
-                whole=column.name if column is not None else shown,
+                whole=column.name if column is not None else label,
                 event_time=WATERMARK_DELAY in (entry.get("metadata") or {}),
                 initial=begins.get(i) if column is not None else None,
             )

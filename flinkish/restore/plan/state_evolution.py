@@ -69,10 +69,7 @@ def evolution_by_meaning(
 ) -> dict[str, StoreEvolution] | None:
     """Return the evolution of every store by the meaning of its columns.
 
-    Returns
-    -------
-    dict or None
-        None where it is not known which column is which.
+    None if it is unknown which column is which.
     """
     before = {store.name: store for store in saved}
     evolutions: dict[str, StoreEvolution] = {}

@@ -1,6 +1,6 @@
 """The work of the state-migration engine for a restored query. Pure.
 
-The engine works on a whole checkpoint: the one that ``make_checkpoint`` makes of the recipe, with
+The engine works on a whole checkpoint: the one that ``make_checkpoint`` writes for the recipe, with
 its operators under their new ordinals, and with empty state for new operators.
 """
 
@@ -49,16 +49,9 @@ def rewrite_of(
 ) -> StateRewrite | None:
     """Return the rewrite that a plan needs; None when it needs none.
 
-    Parameters
-    ----------
-    partitions
-        The requested number of state partitions, None for the savepoint's.
-    fit
-        The rewrite for the Spark that will run.
-    canonical
-        Whether the savepoint's state is canonical.
-    settings
-        The session's values of the pinned settings; they determine the backend of canonical state.
+    ``partitions`` is the requested number of state partitions, None for the savepoint's. ``fit`` is
+    the rewrite for the Spark that will run. ``settings`` are the session's values of the pinned
+    settings; they determine the backend of ``canonical`` state.
     """
     plans = plan.operators or ()
     evolved = {

@@ -31,13 +31,13 @@ MIGRATED = "typed-state-migrated"
 
 @dataclass(frozen=True)
 class TypedStateRules:
-    """How typed state goes on.
+    """The settings for the restore of typed state.
 
     Attributes
     ----------
     is_eager
-        Whether the restore writes values again that the program's serializer would write otherwise
-        (``state.migration``); else they are when the program touches them.
+        Whether the restore rewrites values that the program's serializer would write differently
+        (``state.migration``); if not, each is rewritten when the program updates it.
     modules
         The modules whose classes a snapshot may name (``engine.snapshot-modules``).
     """
@@ -48,14 +48,14 @@ class TypedStateRules:
 
 @dataclass(frozen=True)
 class TypedStates:
-    """What becomes of the typed states of one operator.
+    """The decisions on the typed states of one operator.
 
     Attributes
     ----------
     changes
         What the user should know, or why a state cannot be restored.
     resolved
-        How the program goes on with each state that can be restored, by the name of its column.
+        The states that can be restored, by the name of their column.
     """
 
     changes: tuple[StateChange, ...] = ()
@@ -65,12 +65,10 @@ class TypedStates:
 def resolve_typed_states(
     operator: NewOperator, taken: SavedOperator, rules: TypedStateRules
 ) -> TypedStates:
-    """Decide how an operator goes on with the typed states of a saved one.
+    """Resolve the typed states of a saved operator with the serializers of the program's operator.
 
-    Raises
-    ------
-    Corrupt
-        The snapshot of a serializer is damaged; the error names state, operator and class.
+    Raises Corrupt, with the names of state, operator and class, if the snapshot of a serializer is
+    damaged.
     """
     saved = taken.facts.meaning.serializers if taken.facts.meaning is not None else {}
     there = {
@@ -103,22 +101,12 @@ def resolve_serializer(
     place: StatePlace,
     rules: TypedStateRules,
 ) -> ResolvedState:
-    """Decide how a program goes on with one state.
+    """Resolve one saved state with the program's serializer.
 
-    Parameters
-    ----------
-    name
-        The name of its column: with :data:`~flinkish.state.declared.MAP_KEY` behind, it has the
-        keys of a map, which Spark looks up by their bytes.
-    snapshots
-        Of the savepoint, base64, a generation each.
-
-    Raises
-    ------
-    Incompatible
-        The program cannot go on with the state, or a newer one wrote a snapshot.
-    Corrupt
-        A snapshot is damaged.
+    ``name`` is that of its column; if it ends with :data:`~flinkish.state.declared.MAP_KEY`, the
+    column has the keys of a map, which Spark looks up by their bytes. ``snapshots`` are the
+    savepoint's in base64, one for each generation. Raises Incompatible if the program cannot
+    continue with the state or a newer program wrote a snapshot, and Corrupt for a damaged snapshot.
     """
     loader = ModuleLoader(place, rules.modules)
     stored = [from_text(each) for each in snapshots]
@@ -135,9 +123,9 @@ def resolve_serializer(
 
 
 def _told(
-    name: str, found: ResolvedState, serializer: TypeSerializer[Any]
+    name: str, resolved: ResolvedState, serializer: TypeSerializer[Any]
 ) -> Iterator[StateChange]:
-    if found.rewriting is not None:
+    if resolved.rewriting is not None:
         yield StateChange(
             name,
             Verdict.MIGRATE,
@@ -147,16 +135,16 @@ def _told(
             "keep the type as it was, or let the program rewrite the values when it "
             "updates them (-D state.migration=lazy)",
         )
-    elif found.is_mixed:
+    elif resolved.is_mixed:
         yield StateChange(
             name,
             Verdict.AS_IS,
             "typed-state-lazy",
             f"a value of state `{name}` is written by its new serializer "
             f"({serializer.type_name}) when the program updates it; savepoints keep the snapshots "
-            f"of {len(found.snapshots)} serializers until a restore with state.migration=eager",
+            f"of {len(resolved.snapshots)} serializers until a restore with state.migration=eager",
         )
-    elif found.verdict is TypeVerdict.RECONFIGURED:
+    elif resolved.verdict is TypeVerdict.RECONFIGURED:
         yield StateChange(
             name,
             Verdict.AS_IS,
@@ -189,10 +177,7 @@ def with_recodes(
 ) -> dict[str, StoreEvolution]:
     """Return the evolution of an operator's stores with what its typed states need.
 
-    Parameters
-    ----------
-    evolution
-        That of the stores whose columns change.
+    ``evolution`` is that of the stores whose columns change.
     """
     result = dict(evolution)
     for store in operator.node.stores:
@@ -203,8 +188,8 @@ def with_recodes(
         }
         if recodes:
             name = store.name or DEFAULT_STORE
-            known = result.get(name, StoreEvolution(value=store.value_schema))
-            result[name] = replace(known, recodes=recodes)
+            planned = result.get(name, StoreEvolution(value=store.value_schema))
+            result[name] = replace(planned, recodes=recodes)
     return result
 
 

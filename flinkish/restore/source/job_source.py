@@ -32,23 +32,12 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
 
     Queries that the job was restored with and had not started are those of its savepoint.
 
-    Parameters
-    ----------
-    drops
-        Whether these queries are dropped if that savepoint is gone (``-n``).
-
-    Raises
-    ------
-    NoCommittedBatch
-        A query has no committed batch.
-    SavepointNotFound
-        The savepoint that the job began with is gone, and queries of it may not have been started.
-    FilesVanished
-        Spark trims a checkpoint faster than it can be read.
-    Corrupt, UnsupportedFormat, StorageError
-        A checkpoint or the savepoint cannot be read.
+    ``drops`` says whether these queries are dropped if that savepoint is gone (``-n``); otherwise
+    SavepointNotFound is raised. Raises NoCommittedBatch if a query has none, FilesVanished if Spark
+    trims a checkpoint faster than it can be read, and Corrupt, UnsupportedFormat or StorageError if
+    a checkpoint or the savepoint cannot be read.
     """
-    found = RestoreSource(
+    source = RestoreSource(
         {
             query.name: open_query(
                 query,
@@ -64,18 +53,18 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
         complete=job.complete,
     )
     if not job.began_with:
-        return found
+        return source
     saved = _began_with(job, drops=drops)
     if saved is None:
-        return replace(found, complete=found.complete and job.claimed)
-    taken = {*job.taken, *found.by_key}
+        return replace(source, complete=source.complete and job.claimed)
+    taken = {*job.taken, *source.by_key}
     rest = {key: offer for key, offer in saved.by_key.items() if key not in taken}
     left_out = tuple(each for each in saved.left_out if each.query not in job.taken)
     return replace(
-        found,
-        by_key={**found.by_key, **rest},
-        left_out=(*found.left_out, *left_out),
-        complete=found.complete and saved.complete,
+        source,
+        by_key={**source.by_key, **rest},
+        left_out=(*source.left_out, *left_out),
+        complete=source.complete and saved.complete,
     )
 
 
@@ -104,19 +93,8 @@ def open_query(
 ) -> RestorableQuery:
     """Open the newest committed batch of a query.
 
-    Parameters
-    ----------
-    facts
-        What its driver knew of it.
-    running
-        Whether it goes on in its checkpoint.
-    directory
-        The working directory of its job.
-
-    Raises
-    ------
-    NoCommittedBatch, FilesVanished, Corrupt, UnsupportedFormat, StorageError
-        As for :func:`open_job`.
+    ``facts`` are its driver's, ``running`` says whether it continues in its checkpoint,
+    ``directory`` is the working directory of its job. Raises the errors of :func:`open_job`.
     """
     source = query_source(query, facts)
     cut = newest_cut(query.checkpoint_dir)

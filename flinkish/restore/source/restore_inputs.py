@@ -29,8 +29,8 @@ class SavedOperator(OperatorRecord):
         The reason why the stores of its state are not the savepoint's, but those after the engine's
         rewrite; empty without a rewrite.
     regrouped
-        Whether that rewrite makes other rows of the saved ones, so that their columns cannot change
-        in the same pass.
+        Whether that rewrite also regroups the rows, so that their columns cannot change in the same
+        pass.
     """
 
     query: QueryKey
@@ -116,9 +116,9 @@ class NewOperator:
     query: str = ""
 
     def answers_to(self, name: str) -> bool:
-        """Return whether a name of the user's is its uid, its name or its id, behind ``QUERY/``."""
-        meant = {name, within(name, self.query) or name}
-        return not meant.isdisjoint((self.uid, self.name, *self.lookup_ids))
+        """Return whether ``name`` is its uid, name or id, with or without ``QUERY/`` before it."""
+        names = {name, within(name, self.query) or name}
+        return not names.isdisjoint((self.uid, self.name, *self.lookup_ids))
 
     def describe(self) -> str:
         """Return a text for messages: ``uid 'dedup' (dedupe)``."""
@@ -140,7 +140,7 @@ class NewSink:
     problem
         Why the query cannot be savepointed with this sink, and the advice; None if it can.
     unreadable
-        Why it is not known where it writes; empty if it is.
+        Why its target could not be determined; empty if it could.
     """
 
     format: str | None = None
@@ -166,7 +166,8 @@ class NewQuery:
     checkpoint
         The program's own checkpoint location, as it gives it; None without one.
     session
-        The session that starts it, for those who look things up; opaque to a planner.
+        The session that starts it, for looking up tables and brokers; the planner only passes it
+        on.
     """
 
     name: str

@@ -34,7 +34,7 @@ class RestorableQuery:
     pins: Mapping[str, str] = field(default_factory=dict)
     #: Whether its state is canonical: it must be written for a backend before Spark can load it.
     canonical: bool = False
-    #: Whether its job goes on with the checkpoint, and would end at a later batch.
+    #: Whether its job continues with the checkpoint, and would end at a later batch.
     live: bool = False
     #: What is wrong with the batch that its checkpoint has planned, which is therefore left out.
     planned_fault: str = ""
@@ -51,7 +51,7 @@ class RestoreSource:
     is_savepoint
         Whether they come from a savepoint.
     spark_version
-        The Spark that wrote the savepoint, None if it is not known.
+        The Spark that wrote the savepoint, None if unknown.
     left_out
         The queries of the job that the savepoint does not have.
     complete
@@ -73,18 +73,10 @@ class RestoreSource:
 def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSource:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
 
-    Parameters
-    ----------
-    verify
-        The level at which the files of a savepoint are checked now, one of
-        :data:`~flinkish.messages.restore_options.VERIFY_LEVELS`. None: only when they are read.
-
-    Raises
-    ------
-    SavepointNotFound
-        The path is none of them.
-    Corrupt, UnsupportedFormat, StorageError
-        It cannot be read.
+    ``verify`` is the level at which the files of a savepoint are checked now, one of
+    :data:`~flinkish.messages.restore_options.VERIFY_LEVELS`; None checks them only when they are
+    read. Raises SavepointNotFound if the path is none of them, and Corrupt, UnsupportedFormat or
+    StorageError if it cannot be read.
     """
     try:
         savepoint = open_savepoint(path)
@@ -195,9 +187,9 @@ def saved_sources(record: QueryRecord) -> tuple[SavedSource, ...] | None:
     )
 
 
-def _texts(found: Any) -> dict[str, str] | None:
+def _texts(mapping: Any) -> dict[str, str] | None:
     """Return texts by their names; None for what a savepoint does not have."""
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else None
+    return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else None
 
 
 def adopt_cuts(path: str) -> dict[str | None, Cut]:
@@ -205,9 +197,6 @@ def adopt_cuts(path: str) -> dict[str | None, Cut]:
 
     ``path`` is one checkpoint (the key is None) or a directory of several, one for each query name.
 
-    Raises
-    ------
-    SavepointNotFound
-        ``path`` is neither. Errors of ``read_whole_cut`` are passed on.
+    Raises SavepointNotFound if ``path`` is neither, and the errors of ``read_whole_cut``.
     """
     return {name: read_whole_cut(location) for name, location in find_checkpoints(path).items()}

@@ -51,15 +51,9 @@ def fit_query(
     Spark rejects an offset log that pins a value that it does not know, even if the query has no
     operator that uses the setting. So the format of joins is taken from the log.
 
-    Parameters
-    ----------
-    needed
-        The rewrites that the version matrix requires for any query of the savepoint: operators of
-        several queries may come together in one query, whose state has one format.
-    spark
-        (major, minor) of the Spark that will run.
-    named
-        Its version, for messages.
+    ``needed`` are the rewrites that the version matrix requires for any query of the savepoint,
+    because operators of several queries may be merged into one, whose state has one format.
+    ``spark`` is (major, minor) of the Spark that will run, ``named`` its version for messages.
     """
     formats = {}
     old_join = pinned(query.pins, PIN_JOIN_FORMAT)
@@ -105,7 +99,7 @@ def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
     by_name = {store.name: store for store in stores}
     if not {f"{side}-keyWithTsToValues" for side in _SIDES} <= by_name.keys():
         return stores
-    found = []
+    stores_of_2 = []
     for side in _SIDES:
         rows = by_name[f"{side}-keyWithTsToValues"]
         if rows.key_schema is None:
@@ -115,9 +109,9 @@ def _stores_of_format_2(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:
         counts = {**rows.key_schema, "fields": keys}
         indexed = {**rows.key_schema, "fields": [*keys, index]}
         number = {"type": "struct", "fields": [count]}
-        found.append(StoreInfo(f"{side}-keyToNumValues", counts, number))
-        found.append(StoreInfo(f"{side}-keyWithIndexToValue", indexed, rows.value_schema))
-    return tuple(found)
+        stores_of_2.append(StoreInfo(f"{side}-keyToNumValues", counts, number))
+        stores_of_2.append(StoreInfo(f"{side}-keyWithIndexToValue", indexed, rows.value_schema))
+    return tuple(stores_of_2)
 
 
 def _long(name: str) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def read_paths(paths: Sequence[str], *, whole: bool = False) -> Catalog:
     entries.sort(key=lambda entry: _newest_first(entry, now))
     return Catalog(
         tuple(entries),
-        tuple(sorted(unreadable, key=lambda found: found.path)),
+        tuple(sorted(unreadable, key=lambda each: each.path)),
         missing=tuple(sorted(missing)),
     )
 

@@ -162,10 +162,10 @@ def parse_lease(data: bytes, name: str) -> LeaseRecord:
         raise ValueError("it is not JSON") from None
     if not isinstance(record, dict):
         raise ValueError("it is not a JSON object")
-    known = {each.name: _field(record, each.name) for each in fields(LeaseRecord)}
-    if known["lease_id"] != name:
+    values = {each.name: _field(record, each.name) for each in fields(LeaseRecord)}
+    if values["lease_id"] != name:
         raise ValueError("its lease_id is not the name of the file")
-    return LeaseRecord(**known)
+    return LeaseRecord(**values)
 
 
 def _field(record: Mapping[str, Any], name: str) -> Any:

@@ -7,10 +7,11 @@ removes files (prune, dispose) conflicts with every writer; savepoints of differ
 rewrite of state conflicts with nothing: its lease only shows that it is alive. The protocol assumes
 storage with read-after-write consistency, which local disks, HDFS and S3 have.
 
-A lease is stale if it has not been refreshed for :data:`STALE` seconds, or if it is of this host
-and its process is gone. The next process that finds it removes it by its file name. The content of
-a lease is checked, see :mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease locks
-until its file has not been written for that long; a file without a lease's name never locks.
+A lease is stale (:meth:`LeaseRecord.is_stale`) if it has not been refreshed for :data:`STALE`
+seconds, or if it is of this host and its process is gone. The next process that finds it removes it
+by its file name. The content of a lease is checked, see
+:mod:`flinkish.savepoint.directory.lease_files`. An unreadable lease locks until its file has not
+been written for that long; a file without a lease's name never locks.
 """
 
 from __future__ import annotations

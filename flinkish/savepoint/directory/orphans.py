@@ -67,12 +67,12 @@ def users_by_metadata(savepoints: Sequence[CatalogEntry], holder: str) -> set[st
     }
 
 
-def with_lists(directory: str, found: Sequence[Unfinished], lists: Lists) -> list[Unfinished]:
+def with_lists(directory: str, unfinished: Sequence[Unfinished], lists: Lists) -> list[Unfinished]:
     """Add the reference lists to the unfinished savepoints, and those that left only lists. Pure.
 
     A list is newer than the files of its user, so the later time is used.
     """
-    by_name = {storage.base_name(each.path): each for each in found}
+    by_name = {storage.base_name(each.path): each for each in unfinished}
     for user, written in lists.by_user.items():
         each = by_name.get(user) or Unfinished(storage.join(directory, user), None, (), 0, 0)
         by_name[user] = replace(

@@ -37,9 +37,9 @@ class Damaged(ValueError):
 def header_to_avro(header: Header) -> dict[str, Any]:
     """Convert a header into its Avro record."""
     job = header.job
-    known = {**vars(job), **vars(header), "job_name": job.name}
-    known["left_out"] = [asdict(each) for each in job.left_out]
-    return {each["name"]: known[each["name"]] for each in HEADER["fields"]}
+    values = {**vars(job), **vars(header), "job_name": job.name}
+    values["left_out"] = [asdict(each) for each in job.left_out]
+    return {each["name"]: values[each["name"]] for each in HEADER["fields"]}
 
 
 def header_from_avro(record: Mapping[str, Any]) -> Header:
@@ -67,8 +67,8 @@ def query_to_avro(query: QueryRecord) -> dict[str, Any]:
 
 def _operator_to_avro(operator: OperatorRecord) -> dict[str, Any]:
     state, facts = operator.state, operator.facts
-    known = {**vars(facts), **vars(facts.identity), **vars(state)}
-    data = {each["name"]: known[each["name"]] for each in OPERATOR["fields"]}
+    values = {**vars(facts), **vars(facts.identity), **vars(state)}
+    data = {each["name"]: values[each["name"]] for each in OPERATOR["fields"]}
     data["stores"] = [
         {
             "name": store.name,

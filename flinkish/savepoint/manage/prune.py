@@ -192,14 +192,14 @@ def _unknown_users(outcome: PruneOutcome, catalog: Catalog) -> tuple[Unreadable,
 
 
 def _decide(
-    catalog: Catalog, found: Sequence[Generation], policy: Policy, now: float
+    catalog: Catalog, candidates: Sequence[Generation], policy: Policy, now: float
 ) -> tuple[list[PruneOutcome], list[Unreadable]]:
     """Return the decision on each savepoint, newest first, and the damaged ones.
 
     A savepoint is whole if one of its copies is.
     """
     entries = {entry.path: entry for entry in catalog.savepoints}
-    paths = {each.candidate.path: each.paths for each in found}
+    paths = {each.candidate.path: each.paths for each in candidates}
     looked: dict[str, FlinkishError | None] = {}
 
     def damage(path: str) -> FlinkishError | None:
@@ -210,7 +210,7 @@ def _decide(
     def damage_of_all(path: str) -> FlinkishError | None:
         return None if any(damage(each) is None for each in paths[path]) else damage(path)
 
-    decisions, bad = plan_whole([each.candidate for each in found], policy, now, damage_of_all)
+    decisions, bad = plan_whole([each.candidate for each in candidates], policy, now, damage_of_all)
     outcomes = []
     damaged = [
         Unreadable(path, error)
@@ -269,10 +269,10 @@ def _carry_out(
         return outcome
     gone: list[str] = []
     tell = gone.append if names else None
-    path, known = outcome.savepoint.path, before if dry_run else ()
+    path, gone_before = outcome.savepoint.path, before if dry_run else ()
     try:
         disposed = dispose(
-            path, dry_run=dry_run, follow=False, tell=tell, gone=known, siblings=catalog
+            path, dry_run=dry_run, follow=False, tell=tell, gone=gone_before, siblings=catalog
         )
     except FlinkishError as error:
         return replace(outcome, error=error, gone=tuple(gone))
@@ -326,7 +326,7 @@ def collect_garbage(
 
 
 def judge_garbage(
-    found: Sequence[Unfinished],
+    unfinished: Sequence[Unfinished],
     catalog: Catalog,
     writers: Collection[str],
     named: Collection[str],
@@ -341,7 +341,7 @@ def judge_garbage(
     complete = orphans.complete_names(catalog)
     holders = {name for s in catalog.savepoints if s.opened for name in s.opened.holders}
     reasons: dict[str, str | None] = {}
-    for each in found:
+    for each in unfinished:
         name = storage.base_name(each.path)
         reason = None
         if name in named or job_prefix(each.path) in writers:
@@ -361,7 +361,7 @@ def judge_garbage(
             reasons[storage.base_name(each.path)]
             or ("a savepoint being written uses its files" if young & {*each.users} else None),
         )
-        for each in found
+        for each in unfinished
     )
 
 

@@ -98,19 +98,19 @@ def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
     )
 
 
-def native_backend(found: CheckpointState) -> str:
+def native_backend(state: CheckpointState) -> str:
     """Return the backend that originally wrote the state, regardless of its present form."""
-    return known_backend(found.pins, "")
+    return known_backend(state.pins, "")
 
 
-def target_of(migration: Migration, found: CheckpointState) -> TargetState:
+def target_of(migration: Migration, state: CheckpointState) -> TargetState:
     """Return the target state of all operators for a migration, in the engine's form."""
     version = migration.checkpoint_format
     backend = migration.backend
     if migration.type == "canonical":
         backend, version = CANONICAL, 1
     elif backend is None and migration.type == "native":
-        backend = native_backend(found)
+        backend = native_backend(state)
     if version is None and backend == "hdfs":
         version = 1  # HDFS-backed stores have no unique ids
     return TargetState(
@@ -123,7 +123,7 @@ def target_of(migration: Migration, found: CheckpointState) -> TargetState:
 
 
 def changes_of(
-    found: CheckpointState, query: QueryRecord, schemas: Sequence[NewSchema]
+    state: CheckpointState, query: QueryRecord, schemas: Sequence[NewSchema]
 ) -> dict[int, TargetState]:
     """Return Spark's name and the changes of values of each operator, by ordinal.
 
@@ -134,7 +134,7 @@ def changes_of(
     for asked in schemas:
         if asked.query != query.name:
             continue
-        operator = next(o for o in found.operators if o.ordinal == asked.ordinal)
+        operator = next(o for o in state.operators if o.ordinal == asked.ordinal)
         place = _family(operator, asked.name, asked.state)
         try:
             value = struct_json(spark_struct(asked.schema))

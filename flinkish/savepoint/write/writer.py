@@ -165,13 +165,13 @@ def _header(job: SavepointJob, created: float, trigger: str, format_: str) -> He
 
     import flinkish
 
-    known = replace(
+    completed = replace(
         job,
         python_version=job.python_version or platform.python_version(),
         flinkish_version=job.flinkish_version or flinkish.__version__,
         host=job.host or os.uname().nodename,
     )
-    return Header(known, created, trigger, format_)
+    return Header(completed, created, trigger, format_)
 
 
 def query_directory(index: int, name: str) -> str:

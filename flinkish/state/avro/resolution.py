@@ -248,22 +248,22 @@ class _Walk:
                 origins[each.name] = written[former[0]]
         return self._once(origins, path)
 
-    def _once(self, found: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
+    def _once(self, fields: dict[str, Field], path: tuple[str, ...]) -> dict[str, Field]:
         """Refuse a written field that two of the reader's have as alias."""
         owners: dict[str, str] = {}
-        for name, each in found.items():
+        for name, each in fields.items():
             other = owners.setdefault(each.name, name)
             if other != name:
                 text = f"it and {other} both have the alias {each.name}; leave one"
                 self._problem((*path, name), text)
-        return found
+        return fields
 
-    def _added(self, each: Field, made: RecordDecoder, path: tuple[str, ...]) -> None:
+    def _added(self, each: Field, decoder: RecordDecoder, path: tuple[str, ...]) -> None:
         if not each.has_default:
             text = "added without a default, and existing values have none of it; give it a default"
             self._problem((*path, each.name), text)
             return
-        made.added.append((each.name, default_of(each)))
+        decoder.added.append((each.name, default_of(each)))
 
 
 def branch_for(old: Node, union: Union) -> int | None:

@@ -312,10 +312,10 @@ def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:
     return Scalar(kind, schema, logical)
 
 
-def _strings(given: Any, what: str) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+def _strings(value: Any, what: str) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(each, str) for each in value):
         raise _invalid(f"{what} are not a list of strings")
-    return tuple(given)
+    return tuple(value)
 
 
 def _check_fields(record: Record) -> None:

@@ -170,8 +170,8 @@ def _check_aliases(cls: type, fields: Iterable[RecordField]) -> None:
             seen.add(alias)
 
 
-def _names(given: Any, what: str) -> tuple[str, ...]:
-    names = () if isinstance(given, str) else tuple(given)
-    if isinstance(given, str) or not all(isinstance(each, str) and each for each in names):
-        raise UsageError(f"{what} are not a list of names: {given!r}", hint='write ["old"]')
+def _names(value: Any, what: str) -> tuple[str, ...]:
+    names = () if isinstance(value, str) else tuple(value)
+    if isinstance(value, str) or not all(isinstance(each, str) and each for each in names):
+        raise UsageError(f"{what} are not a list of names: {value!r}", hint='write ["old"]')
     return names

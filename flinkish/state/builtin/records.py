@@ -139,7 +139,7 @@ class DataclassSerializer(TypeSerializer[T]):
 class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
     """The snapshot of a :class:`DataclassSerializer`: class name, fields in order, their snapshots.
 
-    Without a serializer it is empty, to be read into.
+    Without a serializer it is empty until :meth:`read_snapshot` fills it.
     """
 
     def __init__(self, serializer: DataclassSerializer[T] | None = None) -> None:
@@ -246,7 +246,7 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         return compatibility.serializer or new
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
-        """Return what reads the old bytes as objects of the new class."""
+        """Return a serializer that reads the old bytes as objects of the new class."""
         assert isinstance(new_serializer, DataclassSerializer)
         new = new_serializer
         match = _match(self._fields, new)
@@ -260,7 +260,7 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
 
 @dataclass(frozen=True)
 class OldRecordReader(OldStateReader[Any]):
-    """Reads the bytes of other fields than those of the class."""
+    """Reads bytes whose fields are not those of the present class."""
 
     cls: type
     late: frozenset[str]
@@ -329,7 +329,7 @@ def _match(old: Iterable[str], new: DataclassSerializer[Any]) -> _Match:
 
 
 def _renamed(old: str, cls: type) -> str | None:
-    """Return the fault if a class neither has a name nor had it before."""
+    """Return the problem if ``old`` is neither the class's name nor one of its aliases."""
     if old == class_name(cls) or old in class_aliases(cls):
         return None
     return (

@@ -124,7 +124,7 @@ def splice_of(format: StateFormat) -> Splice | None:
     (reader,), writer = format.readers, format.writer
     if not isinstance(reader, OldRecordReader) or not isinstance(writer, DataclassSerializer):
         return None
-    if reader.cls is not writer.cls or not _keeps_fields_only(writer.cls):
+    if reader.cls is not writer.cls or not _only_stores_fields(writer.cls):
         return None
     old: dict[str, int] = {}
     for index, (name, each) in enumerate(reader.steps):
@@ -148,8 +148,8 @@ def splice_of(format: StateFormat) -> Splice | None:
     return Splice(len(reader.steps), tuple(parts))
 
 
-def _keeps_fields_only(cls: Any) -> bool:
-    """Return whether making an object of a class does nothing but keep its fields."""
+def _only_stores_fields(cls: Any) -> bool:
+    """Return whether the constructor of a class does nothing but store its fields."""
     if not dataclasses.is_dataclass(cls) or type(cls) is not type:
         return False
     generated = cls.__dataclass_params__  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.checkpoint.format.source_logs import (
-    compacted,
+    compacted_number,
     is_file_source_log,
     log_offset,
     source_log_entries,
@@ -45,6 +45,6 @@ def test_is_file_source_log() -> None:
 
 
 def test_compacted_entries() -> None:
-    assert compacted("9.compact") == 9
+    assert compacted_number("9.compact") == 9
     for other in ("9", ".compact", "09.compact", "x.compact", "9.compact.tmp"):
-        assert compacted(other) is None
+        assert compacted_number(other) is None

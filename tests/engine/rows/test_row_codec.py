@@ -240,7 +240,7 @@ def test_both_readers_of_types_agree(name: str) -> None:
     ["thing", "decimal(39,0)", {"type": "thing"}, {"type": "array"}, {"type": "struct"}, 7, None],
 )
 def test_unknown_types_are_refused(data_type: Any) -> None:
-    with pytest.raises(UnknownType, match="is not known"):
+    with pytest.raises(UnknownType, match="unknown type"):
         parse_type(data_type)
 
 

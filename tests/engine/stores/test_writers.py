@@ -202,7 +202,7 @@ def test_files_of_every_codec_are_read(codec: str) -> None:
     for block in read_store(store_of({"3.snapshot": file.getvalue()}, 3, compression=codec)):
         found.update(zip(block.keys, block.values, strict=True))
     assert found == dict(rows)
-    with pytest.raises(UnsupportedState, match="'brotli' is not known"):
+    with pytest.raises(UnsupportedState, match="unknown compression codec 'brotli'"):
         write_records(io.BytesIO(), rows, "brotli")
 
 

@@ -43,6 +43,6 @@ def test_what_spark_finds(root: str, pattern: str, deep: bool, found: list[str])
 def test_more_directories_than_are_listed_are_not_known(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_listing, "MOST_DIRECTORIES", 2)
+    monkeypatch.setattr(file_listing, "MAX_DIRECTORIES", 2)
     with pytest.raises(TooManyDirectories):
         list(files_below(root, "", deep=True))

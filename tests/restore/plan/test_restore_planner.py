@@ -35,8 +35,9 @@ from flinkish.operators.state_semantics import (
 )
 from flinkish.registry.jobs import JobState
 from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.document import compare_with_expected, merged, with_checks
+from flinkish.restore.plan.document import compare_with_expected, merged, with_checks, with_earlier
 from flinkish.restore.plan.history import HistoryPlan
+from flinkish.restore.plan.non_restored_state import taken_before
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
 from flinkish.restore.plan.query_restore import PlanningSettings
@@ -169,6 +170,23 @@ def planner_of(
     **options: Any,
 ) -> RestorePlanner:
     return RestorePlanner(offers(*saved), RestoreOptions(**options), facts or Facts(), settings)
+
+
+def test_a_plain_checkpoint_is_continued_once_also_by_a_job_that_is_started_again() -> None:
+    first = planner_of(saved_query(key=None))
+    begun = first.restore_plan_of(first.plan(starting(name="q"), {}))
+    for planner in (
+        first,
+        RestorePlanner(
+            offers(saved_query(key=None)),
+            RestoreOptions(),
+            Facts(),
+            before=taken_before({"q": begun}),
+        ),
+    ):
+        other = planner.plan(starting(name="other"), {})
+        assert other.plan is not None
+        assert other.plan.base is None, "it would skip what only the first has read"
 
 
 def test_everything_is_as_it_was() -> None:
@@ -564,6 +582,31 @@ def test_plans_of_single_queries_make_one() -> None:
     whole = planner.restore_plan(complete=True)
     assert merged([first, whole]) == whole
     assert merged([]) is None
+
+
+def test_a_driver_that_is_started_again_keeps_the_rows_of_what_was_restored_before_it() -> None:
+    saved = [
+        saved_query(old(uid, query=name), key=name)
+        for uid, name in (("a", "one"), ("b", "two"), ("c", "gone"))
+    ]
+    first = planner_of(*saved)
+    one = first.restore_plan_of(first.plan(starting(new("a"), name="one"), {}))
+    planner = RestorePlanner(
+        offers(*saved),
+        RestoreOptions(allow_non_restored=True),
+        Facts(),
+        before=taken_before({"one": one}),
+    )
+    two = planner.restore_plan_of(planner.plan(starting(new("b"), name="two"), {}))
+    whole = with_earlier(planner.restore_plan(complete=True), [one, two])
+    assert whole.complete
+    assert {row.name for row in whole.queries} == {"one", "two"}
+    assert sorted((op.uid, op.verdict) for op in whole.operators) == [
+        ("a", "as-is"),
+        ("b", "as-is"),
+        ("c", "dropped"),
+    ]
+    assert with_earlier(whole, [one, two]) == whole
 
 
 def test_a_plan_that_has_changed_is_noticed() -> None:

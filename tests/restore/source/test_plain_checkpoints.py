@@ -31,5 +31,7 @@ def test_adopting(tmp_path: Path) -> None:
         with pytest.raises(SavepointNotFound, match="neither a savepoint nor a Spark checkpoint"):
             adopt_cuts(str(tmp_path / path))
     (tmp_path / "sps" / "savepoint-1").mkdir(parents=True)
-    with pytest.raises(SavepointNotFound, match="is not a savepoint, but contains some: 1"):
+    with pytest.raises(
+        SavepointNotFound, match="is not a savepoint, but a directory of savepoints"
+    ):
         adopt_cuts(str(tmp_path / "sps"))

@@ -67,6 +67,13 @@ def rewriting_state(desk: Desk, found: list[Block]) -> None:
     desk.script(data)
 
 
+def plain_checkpoints(desk: Desk, found: list[Block]) -> None:
+    (export,) = found
+    desk.start("app.py")
+    desk.flinkish.ok("stop", "app", "-p", "sp")
+    desk.script(export)
+
+
 def security(desk: Desk, found: list[Block]) -> None:
     (secrets,) = found
     desk.script(secrets)
@@ -96,6 +103,7 @@ def upgrading_spark(desk: Desk, found: list[Block]) -> None:
 SCENARIOS: dict[str, Callable[[Desk, list[Block]], None]] = {
     "README.md": readme,
     "docs/operating.md": operating,
+    "docs/plain-checkpoints.md": plain_checkpoints,
     "docs/rewriting-state.md": rewriting_state,
     "docs/security.md": security,
     "docs/storage.md": storage,

@@ -48,23 +48,11 @@ def match_operators(
 ) -> OperatorMatches:
     """Find the state of every operator of ``new``.
 
-    Parameters
-    ----------
-    saved
-        All queries of the savepoint.
-    own
-        The saved query that continues as ``new``: of the same name, or that of a plain checkpoint.
-        None if there is none.
-    uid_map
-        New uid -> old uid or operator id.
-
-    Raises
-    ------
-    Incompatible
-        Two operators take the same state, or a checkpoint without ids does not have the program's
-        operators.
-    UsageError
-        ``uid_map`` is ambiguous, or given for a checkpoint without ids.
+    ``saved`` are all queries of the savepoint; ``own`` is the one that continues as ``new`` (of the
+    same name, or that of a plain checkpoint), if any. ``uid_map`` maps a new uid to an old uid or
+    operator id. Raises Incompatible if two operators take the same state, or a checkpoint without
+    ids does not have the program's operators; UsageError if ``uid_map`` is ambiguous, or given for
+    a checkpoint without ids.
     """
     operators = new.operators or ()
     if own is not None and own.operators and not _has_ids(own):
@@ -108,10 +96,7 @@ class _Index:
 
         The name is a uid, else any operator id, else ``QUERY/`` and one of these or an ordinal.
 
-        Raises
-        ------
-        UsageError
-            Several operators have the name, and nothing says which one is meant.
+        Raises UsageError if the name fits several operators.
         """
         matches = named_operators(self._own, old) or named_operators(self._others, old)
         if len(matches) > 1:
@@ -153,11 +138,11 @@ def check_uid_map(uid_map: Mapping[str, str], saved: Sequence[SavedQueryFacts]) 
         if not named_operators(every, old) and not any(
             source.uid == old for query in saved for source in query.sources or ()
         ):
-            known = sorted({op.uid for query in saved for op in query.operators if op.uid})
+            uids = sorted({op.uid for query in saved for op in query.operators if op.uid})
             raise UsageError(
                 f"the savepoint has no operator {old!r}, whose state the uid map assigns "
                 f"to {new!r}",
-                hint=f"--uid-map OLD=NEW: it has {', '.join(known) or 'no uids'}; see flinkish "
+                hint=f"--uid-map OLD=NEW: it has {', '.join(uids) or 'no uids'}; see flinkish "
                 "savepoint show",
             )
 
@@ -196,7 +181,7 @@ def _gained_uids(
     by_id = {op.operator_id_v3: op for op in own.operators if op.uid is None}
     if any(op.uid is not None for op in own.operators) or None in by_id:
         return False
-    if all(found is not None for found in taken.values()):
+    if all(match is not None for match in taken.values()):
         return False
     return {op.generated_id for op in operators} == set(by_id) and all(
         same_kind(op, by_id[op.generated_id]) for op in operators

@@ -6,7 +6,7 @@ import pytest
 
 from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.plan.matching import check_uid_map, match_operators
+from flinkish.restore.plan.operator_matching import check_uid_map, match_operators
 from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, DEDUP, id_of, new, old, saved_query, starting
 

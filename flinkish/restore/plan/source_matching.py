@@ -73,25 +73,12 @@ def match_sources(
 ) -> SourceMatches:
     """Find the position of every source of ``new``.
 
-    Parameters
-    ----------
-    own
-        The saved query that continues as ``new``, or None.
-    taken
-        The saved operator by new ordinal
-        (:class:`~flinkish.restore.plan.matching.OperatorMatches`).
-    reset
-        Names of sources that start without their saved position (:func:`reset_entries`).
-
-    Raises
-    ------
-    Incompatible
-        State comes from another query or a source is to be reset, and the savepoint does not
-        describe its sources.
-    ConsentNeeded
-        One source feeds states that were taken at different positions of it.
-    UsageError
-        A name in ``reset`` fits more than one source.
+    ``own`` is the saved query that continues as ``new``, if any; ``taken`` the saved operator by
+    new ordinal (:class:`~flinkish.restore.plan.operator_matching.OperatorMatches`); ``reset`` names
+    sources that start without their saved position (:func:`reset_entries`). Raises Incompatible if
+    state comes from another query or a source is to be reset, and the savepoint does not describe
+    its sources; ConsentNeeded if one source feeds states that were taken at different positions of
+    it; UsageError if a name in ``reset`` fits more than one source.
     """
     afresh = reset_entries(reset, new, [query.key for query in saved])
     origins = _origins(own, saved, taken)
@@ -147,18 +134,9 @@ def reset_entries(
     DataFrame that is used twice is one source with two lines, and the name stands for both. Names
     of other queries' sources are left to :func:`check_reset`.
 
-    Parameters
-    ----------
-    saved
-        The queries of the savepoint. If there are several, a number alone does not identify a
-        source.
-    option
-        The option that names them: :data:`RESET` or :data:`SET`.
-
-    Raises
-    ------
-    UsageError
-        A name fits more than one source, or a number is ambiguous.
+    ``saved`` are the queries of the savepoint: if there are several, a number alone does not
+    identify a source. ``option`` is :data:`RESET` or :data:`SET`. Raises UsageError if a name fits
+    more than one source, or a number is ambiguous.
     """
     entries: set[int] = set()
     for name in names:
@@ -184,14 +162,8 @@ def check_reset(
 ) -> None:
     """Raise UsageError when an option names a source that no query of the program reads.
 
-    Parameters
-    ----------
-    queries
-        All queries that the program has started.
-    saved
-        The queries of the savepoint.
-    left
-        Those of them that the program may start later.
+    ``queries`` are all queries that the program has started, ``saved`` those of the savepoint,
+    ``left`` the ones of them that the program may start later.
     """
     for name in names:
         if not any(_named(name, query.sources or (), saved) for query in queries):

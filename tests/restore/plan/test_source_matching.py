@@ -10,8 +10,8 @@ import pytest
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import plan_query
-from flinkish.restore.plan.matching import match_operators
-from flinkish.restore.plan.positions import (
+from flinkish.restore.plan.operator_matching import match_operators
+from flinkish.restore.plan.source_matching import (
     SourceMatches,
     check_inputs,
     check_reset,

@@ -1,0 +1,227 @@
+"""Make plain Spark checkpoints of saved state, from which programs without flinkish continue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from flinkish import storage
+from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
+from flinkish.checkpoint.wholeness import read_whole_cut
+from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
+from flinkish.client.context import Context
+from flinkish.client.export_checkpoints import BuiltQuery, build_planned, build_unchanged
+from flinkish.client.export_place import ExportPlace, built, in_place_of, new_directory
+from flinkish.client.restoring import given, restore_spec
+from flinkish.errors import UsageError, WrongState
+from flinkish.launch.job_origin import resumed_origin
+from flinkish.messages.launch import Program
+from flinkish.messages.plan import KeptQueryId
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.registry.jobs import JobRecord
+
+
+@dataclass(frozen=True)
+class ExportedCheckpoint:
+    """A plain Spark checkpoint.
+
+    Parameters
+    ----------
+    query : str
+        The name of the query that continues in it.
+    location : str
+        The ``checkpointLocation`` for the program, as Spark takes it.
+    batch_id : int
+        The committed batch that the query continues after.
+    query_id : str
+        Spark's id of the query.
+    kept_query_id : KeptQueryId
+        Whether it is the saved one, and why.
+    partitions : int or None
+        The number of state partitions; None without state.
+    settings : mapping
+        Spark settings that the program must set, because the checkpoint does not pin them.
+    pins : mapping
+        Spark settings that the checkpoint pins, whatever the program sets.
+    notes : tuple of str
+        Sentences about what the plan does with its state.
+    """
+
+    query: str
+    location: str
+    batch_id: int
+    query_id: str
+    kept_query_id: KeptQueryId
+    partitions: int | None
+    settings: Mapping[str, str]
+    pins: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """The checkpoints of an export.
+
+    Parameters
+    ----------
+    checkpoints : tuple of ExportedCheckpoint
+        One for each query, in the order of the program's starts or of the savepoint.
+    spark_version : str or None
+        The Spark for which they were made; without a program the one that wrote the state, None if
+        that is not recorded.
+    new_queries : tuple of str
+        Queries of the program without saved state: they start in a new checkpoint.
+    warnings : tuple of str
+        What to see to before the program starts.
+    replaced : str or None
+        Where the checkpoint is kept that was replaced.
+    """
+
+    checkpoints: tuple[ExportedCheckpoint, ...]
+    spark_version: str | None
+    new_queries: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    replaced: str | None = None
+
+
+def export(
+    context: Context,
+    program: Program | None,
+    savepoint: str | None,
+    directory: str | None,
+    options: RestoreOptions,
+    *,
+    job: JobRecord | None = None,
+    parallelism: int | None = None,
+    query: str | None = None,
+    replaces: str | None = None,
+) -> ExportResult:
+    """Make plain Spark checkpoints of a savepoint or an ended job.
+
+    Without a program the state stays as it is. With one, the plan of ``check`` is carried out; the
+    program runs to its end, and none of its queries is started. Nothing is put in place until all
+    checkpoints are made.
+
+    Parameters
+    ----------
+    context : Context
+        Its configuration was loaded with :func:`.restoring.settings`.
+    program : Program, optional
+        The program that is to continue.
+    savepoint : str or None
+        The savepoint, or plain Spark checkpoints.
+    directory : str or None
+        The new directory; each query gets a directory in it.
+    options : RestoreOptions
+        How the savepoint would be restored. Who owns it afterwards does not matter.
+    job : JobRecord, optional
+        The ended job that stands for its savepoint.
+    parallelism : int, optional
+        The requested number of state partitions, which is in the configuration too.
+    query : str, optional
+        The only query to be exported. The program must be able to restore all of them.
+    replaces : str, optional
+        Instead of a new directory, the checkpoint that is replaced by the one of the query.
+
+    Returns
+    -------
+    ExportResult
+        The checkpoints.
+
+    Raises
+    ------
+    UsageError
+        Neither a new directory nor a checkpoint to replace is named, or both; there is no such
+        query; an option needs a program; a table is to be rolled back.
+    StorageError
+        The directory is not empty, or cannot be written.
+    WrongState
+        The job, or a job on the checkpoint that is to be replaced, has not ended.
+    Incompatible, ConsentNeeded
+        The program cannot resume from that state; without one: the state is canonical, or the sink
+        has later batches.
+    FlinkishError
+        As for :func:`~flinkish.client.checking.check`.
+    """
+    _check(options, job)
+    if (directory is None) is (replaces is None):
+        raise UsageError(
+            "name either a new directory or the checkpoint to be replaced",
+            hint="flinkish export SAVEPOINT DIR, or flinkish export SAVEPOINT --in-place-of PATH",
+        )
+    if program is None:
+        _check_unchanged(options, parallelism)
+    launch, spec = None, None
+    if program is not None:
+        launch, spec = launch_and_restore(context, program, savepoint, options, job)
+    else:
+        spec = restore_spec(savepoint, options, context.config, checkpoints=checkpoints_of(job))
+    if spec is None:
+        raise no_savepoint()
+    origin = None if job is None else resumed_origin(context.registry, job)
+    place = (
+        new_directory(directory)
+        if directory is not None
+        else in_place_of(str(replaces), context.registry)
+    )
+    with built(place):
+        checkpoints = (
+            build_unchanged(context, spec, origin, place, query)
+            if launch is None
+            else build_planned(context, launch, spec, origin, place, query)
+        )
+        exported = tuple(_checkpoint(place, each) for each in checkpoints.queries)
+        replaced = place.publish([each.directory for each in checkpoints.queries])
+    return ExportResult(
+        exported,
+        checkpoints.spark_version,
+        checkpoints.new_queries,
+        checkpoints.warnings,
+        replaced,
+    )
+
+
+def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
+    """Read a checkpoint that is built: what it has, not what it was to have."""
+    cut = read_whole_cut(storage.join(place.building, query.directory))
+    has_ids = cut.checkpoint_format > 1
+    return ExportedCheckpoint(
+        query=query.query,
+        location=storage.for_spark(place.location_of(query.directory)),
+        batch_id=cut.batch_id,
+        query_id=cut.query_id,
+        kept_query_id=query.kept_query_id,
+        partitions=max((each.partitions for each in cut.operators), default=None),
+        settings={SETTING_CHECKPOINT_FORMAT: str(cut.checkpoint_format)} if has_ids else {},
+        pins=cut.pins,
+        notes=query.notes,
+    )
+
+
+def _check(options: RestoreOptions, job: JobRecord | None) -> None:
+    """Raise an error for what no export does."""
+    if options.sink_ahead == "rollback":
+        raise UsageError(
+            "an export changes no table, so it cannot roll one back",
+            hint="use --sink-ahead rebase or accept; or roll the table back yourself first",
+        )
+    if job is not None and not job.state.is_final:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) is {job.state.value}, and would go on beside the "
+            "exported checkpoints",
+            hint=f"stop it with a savepoint first: flinkish stop {job.job_id}; or take a savepoint "
+            "and export that",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+
+
+def _check_unchanged(options: RestoreOptions, parallelism: int | None) -> None:
+    """Raise UsageError for an option that means nothing where the state stays as it is."""
+    if parallelism is not None:
+        raise UsageError(
+            "another number of state partitions needs the program",
+            hint="name it too; or rescale the savepoint: flinkish migrate -p N PATH TARGET",
+        )
+    for name, flag in given(replace(options, fork=False, sink_ahead=None, verify=None)):
+        raise UsageError(f"{name} needs the program", hint=f"name it too, or omit {flag}")

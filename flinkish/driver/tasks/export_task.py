@@ -1,0 +1,160 @@
+"""Export mode: the user's program runs, and each query gets its checkpoint without being started.
+
+``flinkish export`` requests it (:class:`~flinkish.messages.calls.ExportTask`). The queries are
+planned as for ``check``. The checkpoints are made while the program runs, because it may stop Spark
+at its end; once one query is refused no other gets any. The command puts them in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flinkish import storage
+from flinkish.checkpoint.discovery import directory_name
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.restore.query_restores import make_restored, new_query_id
+from flinkish.driver.restore.typed_formats import task_properties, typed_states_of
+from flinkish.driver.script import ProgramOutcome, run_program
+from flinkish.driver.tasks.answering import write_answer
+from flinkish.driver.tasks.describe import Description
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
+from flinkish.messages.calls import Exported, ExportTask
+from flinkish.messages.codec import encode_fields
+from flinkish.restore.check.file_sinks import keeps_log
+from flinkish.restore.plan.plain_spark import PlainContinuation
+from flinkish.restore.plan.query_restore import QueryRestore
+from flinkish.restore.plan.restore_planner import RestorePlanner
+
+#: The setting of the batches between two compact entries of a file sink's log, and its default.
+_INTERVAL = ("spark.sql.streaming.fileSink.log.compactInterval", "10")
+
+
+def main(task: ExportTask, options: Mapping[str, str], call_path: str, argv: Sequence[str]) -> int:
+    """Run the driver in this mode; ``argv`` as in :mod:`.bootstrap`.
+
+    Writes a :class:`~flinkish.messages.calls.Exported` and returns the driver's exit status.
+    """
+    error: FlinkishError | None
+    status, answer, program = 0, None, None
+    try:
+        program = ExportedProgram(task, options)
+        outcome = program.run(lambda: run_program(argv))
+        error, status = program.failure(outcome), outcome.status
+        if error is None:
+            answer = program.answer()
+    except FlinkishError as refused:
+        error = refused
+    write_answer(call_path, answer, error)
+    if program is not None:
+        program.stop_session()
+    return status or (0 if error is None else 1)
+
+
+class ExportedProgram(Description):
+    """Replaces the runtime that the hook calls, and makes a checkpoint for each query."""
+
+    def __init__(self, task: ExportTask, options: Mapping[str, str]) -> None:
+        # Tasks read values of several generations only with what a job's driver tells them.
+        super().__init__({**options, "state.migration": "eager"})
+        self._task = task
+        self._directories: dict[str, str] = {}
+        self._warnings: list[str] = []
+        self.plan_restore(task.question)
+
+    def _plan_restore(
+        self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts
+    ) -> tuple[PlannedQuery | None, QueryRestore]:
+        """Plan the query and its restore, and make its checkpoint."""
+        planned, restore = super()._plan_restore(planner, name, writer, facts)
+        is_asked = self._task.query in (None, name)
+        if is_asked and restore.recipe is not None and _refusal(planner) is None:
+            self._make(name, planned, restore, writer._spark)
+        return planned, restore
+
+    def _make(
+        self, name: str, planned: PlannedQuery | None, restore: QueryRestore, session: Any
+    ) -> None:
+        """Make the checkpoint of a query whose restore is planned."""
+        if self._task.is_single and self._directories:
+            names = ", ".join(f"'{each}'" for each in (*self._directories, name))
+            raise UsageError(
+                f"the program has several queries with saved state: {names}",
+                hint="choose one with --query NAME",
+            )
+        if planned is not None and task_properties(planned, typed_states_of(restore)):
+            raise Incompatible(
+                f"query '{name}' has values that different serializers wrote, which only a job of "
+                "flinkish can read side by side",
+                hint="declare the states with the serializers that they have now",
+                reasons=["typed-state-mixed"],
+            )
+        assert restore.recipe is not None
+        assert restore.identity is not None
+        query_id = None if restore.identity.keep else new_query_id()
+        directory = directory_name(name)
+        location = self._task.location
+        make_restored(
+            session,
+            replace(restore.recipe, query_id=query_id),
+            restore.rewrite,
+            storage.join(self._task.directory, directory),
+            location=location if self._task.is_single else storage.join(location, directory),
+        )
+        self._directories[name] = directory
+        self._warnings += _warnings(name, restore, session)
+
+    def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
+        """Return the error that the export ends with, or None."""
+        error = super().failure(outcome)
+        if error is not None or self._planner is None:
+            return error
+        left = self._planner.non_restored()
+        error = _refusal(self._planner)
+        if error is None and left and not self._task.question.spec.options.allow_non_restored:
+            error = left.error()
+        if error is not None:
+            plan = self._planner.restore_plan(complete=True)
+            error.data.setdefault("plan", encode_fields(plan))
+            return error
+        if not self._directories:
+            names = [each.name for each in self._planner.queries if each.recipe is not None]
+            asked = "" if self._task.query is None else f" {self._task.query!r}"
+            return UsageError(
+                f"the program starts no query{asked} that has saved state",
+                hint=f"it has queries with saved state: {', '.join(names)}" if names else "",
+            )
+        return None
+
+    def answer(self) -> Exported:
+        """Return the checkpoints, and the plan of the restore."""
+        assert self._planner is not None
+        plan = self._planner.restore_plan(complete=True)
+        return Exported(self._directories, tuple(self._warnings), plan)
+
+
+def _refusal(planner: RestorePlanner) -> FlinkishError | None:
+    """Return why one of the queries so far cannot be restored: the first that no consent helps."""
+    refusals = [each.refusal for each in planner.queries if each.refusal is not None]
+    grave = [each for each in refusals if not isinstance(each, ConsentNeeded)]
+    return next(iter((*grave, *refusals)), None)
+
+
+def _warnings(name: str, restore: QueryRestore, session: Any) -> list[str]:
+    """Return what Spark alone does not do for a query that goes on in its checkpoint."""
+    sink, recipe, history = restore.sink, restore.recipe, restore.history
+    assert recipe is not None
+    format_ = restore.writes.get("format")
+    has_log = sink is not None and sink.verdict != "unreadable" and keeps_log(format_)
+    return PlainContinuation(
+        name,
+        recipe.batch_id + 1,
+        counts_history=(
+            history is not None and history.shift != 0 and (format_ or "").lower() == "foreachbatch"
+        ),
+        log_path=sink.path if sink is not None and has_log else None,
+        newest_logged=sink.newest_batch if sink is not None else None,
+        interval=int(session.conf.get(*_INTERVAL)),
+    ).warnings()

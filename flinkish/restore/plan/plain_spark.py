@@ -1,0 +1,148 @@
+"""Checkpoints in which queries continue without flinkish. Pure.
+
+:func:`plan_unchanged` plans one for the program that it was saved of, without running that: a sink
+that only Spark can read, such as a table, is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
+from flinkish.restore.plan.sinks import (
+    SINK_HAS_PLANNED,
+    Continuation,
+    SinkMode,
+    SinkPlan,
+    SinkPosition,
+    judge_sink,
+)
+from flinkish.restore.recipe import Recipe
+from flinkish.restore.source.restore_source import RestorableQuery
+
+
+@dataclass(frozen=True)
+class UnchangedQuery:
+    """The plan of one query.
+
+    Attributes
+    ----------
+    recipe
+        With the query id of the savepoint, also if the query needs a new one.
+    sink
+        None if it was not judged.
+    refusal
+        Why no checkpoint is made.
+    """
+
+    recipe: Recipe
+    identity: QueryIdentity
+    sink: SinkPlan | None = None
+    refusal: FlinkishError | None = None
+
+
+def plan_unchanged(
+    offer: RestorableQuery,
+    runs: Sequence[OtherRun],
+    position: SinkPosition | None,
+    *,
+    fork: bool = False,
+    mode: SinkMode | None = None,
+) -> UnchangedQuery:
+    """Plan the checkpoint of a query whose program stays the same.
+
+    Parameters
+    ----------
+    runs
+        The other jobs that ever ran the query's id.
+    position
+        The newest batch of its sink, where that is known without Spark.
+    mode
+        ``--sink-ahead``.
+    """
+    recipe = Recipe((offer.origin,))
+    identity = decide_query_id(offer.query.batch_id, runs, fork=fork)
+    if offer.canonical:
+        return UnchangedQuery(recipe, identity, refusal=_canonical(offer))
+    if position is None:
+        return UnchangedQuery(recipe, identity)
+    takes = recipe.can_take_planned_state
+    query = Continuation(
+        recipe.batch_id,
+        identity.keep,
+        stateful=bool(offer.query.operators),
+        goes_back=identity.goes_back,
+        in_use=identity.in_use,
+        replays_planned=recipe.replays_planned,
+        has_planned_state=takes,
+    )
+    sink = judge_sink(position, query, mode)
+    if sink.keeps_query_id:
+        identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
+    recipe = replace(
+        recipe,
+        rebase_to=sink.rebase_to,
+        takes_planned_state=takes and sink.reason == SINK_HAS_PLANNED,
+    )
+    refusal = None
+    if sink.blocks:
+        text = f"{offer.query.describe()}: {sink.text}"
+        refusal = ConsentNeeded(text, hint=sink.advice, reasons=[sink.reason])
+    return UnchangedQuery(recipe, identity, sink, refusal)
+
+
+def _canonical(offer: RestorableQuery) -> Incompatible:
+    return Incompatible(
+        f"{offer.query.describe()}: its state is canonical, and Spark loads only that of a backend",
+        hint="name the program too, for whose Spark it is then written; or convert the savepoint "
+        "first: flinkish migrate PATH TARGET --type native",
+        reasons=["canonical"],
+    )
+
+
+@dataclass(frozen=True)
+class PlainContinuation:
+    """How a query continues, as far as it matters what a job of flinkish would do for it.
+
+    Attributes
+    ----------
+    next_batch
+        The number of its next batch.
+    counts_history
+        Whether it is a ``foreachBatch`` function whose history batches are not Spark's batches.
+    log_path
+        Where the log of its file sink is, if it has one.
+    newest_logged
+        The newest batch of that log; None without one.
+    interval
+        The batches between two compact entries of the log.
+    """
+
+    query: str
+    next_batch: int
+    counts_history: bool = False
+    log_path: str | None = None
+    newest_logged: int | None = None
+    interval: int = 10
+
+    def warnings(self) -> list[str]:
+        """Return what Spark alone does not do for the query."""
+        warnings = []
+        if self.counts_history:
+            warnings.append(
+                f"query '{self.query}': without flinkish, history_batch returns Spark's batch ids, "
+                "which stand for other data than the numbers that it returned before"
+            )
+        newest = -1 if self.newest_logged is None else self.newest_logged
+        if self.log_path is not None and newest < self.next_batch - 1:
+            compact = (self.next_batch // self.interval + 1) * self.interval - 1
+            ends = "has no batch" if newest < 0 else f"ends at batch {newest}"
+            warnings.append(
+                f"query '{self.query}': the log of the file sink {self.log_path} {ends}, and the "
+                f"query continues with batch {self.next_batch}: Spark alone fails in batch "
+                f"{compact}, when it reads the missing entries; let the query write to the place "
+                "that has them"
+            )
+        return warnings

@@ -1,0 +1,173 @@
+"""``flinkish export`` without a program, of recorded savepoints; no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.checkpoint.wholeness import read_whole_cut
+from flinkish.errors import SavepointNotFound, StorageError, UsageError, WrongState
+from flinkish.messages.launch import Launch
+from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.savepoint.format.reader import open_savepoint
+from tests.cli.commands.test_state import save
+from tests.cli.conftest import Command
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+from tests.support.checkpoints.recorded import unpack
+
+
+def names(directory: Path) -> list[str]:
+    """What the tests and the exports have put there; the rest is of the fixture."""
+    ours = ("own", "plain", "saved", "whole", ".")
+    return sorted(each.name for each in directory.iterdir() if each.name.startswith(ours))
+
+
+def test_each_query_gets_its_checkpoint(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "rocksdb-tws", "hdfs-agg")
+    target = tmp_path / "plain"
+    target.mkdir()
+    document = cli.ok("export", path, str(target), "--json").json()
+    assert document["spark_version"] == "4.3.0"
+    saved = {query.name: query for query in open_savepoint(path).queries}
+    assert [each["query"] for each in document["checkpoints"]] == list(saved)
+    for each in document["checkpoints"]:
+        root = target / each["query"].replace(" ", "_")
+        assert each["location"] == f"file:{root}"
+        cut = read_whole_cut(str(root))
+        query = saved[each["query"]]
+        assert (cut.query_id, cut.batch_id) == (query.query_id, query.batch_id)
+        assert (each["query_id"], each["batch_id"]) == (query.query_id, query.batch_id)
+        assert each["pins"] == dict(query.pins)
+    (metadata,) = (target / "query_rocksdb-tws" / "state" / "0" / "_metadata" / "v2").iterdir()
+    assert f"{target}/query_rocksdb-tws/state/0/_stateSchema/" in metadata.read_text()
+    assert names(tmp_path) == ["plain"]
+
+
+def test_one_query_is_chosen(cli: Command, tmp_path: Path) -> None:
+    path = save(tmp_path, "hdfs-agg", "rocksdb-dedup")
+    shown = cli.ok("export", "--query", "query hdfs-agg", path, str(tmp_path / "plain"))
+    assert f'.option("checkpointLocation", "file:{tmp_path}/plain/query_hdfs-agg")' in shown.out
+    assert "2 state partitions" in shown.out
+    assert [each.name for each in (tmp_path / "plain").iterdir()] == ["query_hdfs-agg"]
+    refused = cli("export", path, str(tmp_path / "other"), "--query", "nobody")
+    assert refused.code == UsageError.code
+    assert "it has: 'query hdfs-agg', 'query rocksdb-dedup'" in refused.err
+    assert not (tmp_path / "other").exists()
+
+
+def test_unique_ids_of_state_files_need_a_setting(cli: Command, tmp_path: Path) -> None:
+    checkpoint = unpack("spark43-ids-join", tmp_path)
+    shown = cli.ok("export", str(checkpoint), str(tmp_path / "plain")).out
+    setting = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    assert f'spark.conf.set("{setting}", "2")' in shown
+    assert "which is not recorded" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("SP",), "no DIR was specified"),
+        (("SP", "DIR", "--in-place-of", "x"), "the program file does not exist"),
+        (("SP", "DIR", "-p", "4"), "another number of state partitions needs the program"),
+        (("SP", "--uid-map", "a=b", "DIR"), "a uid map needs the program"),
+        (("SP", "DIR", "--sink-ahead", "rollback"), "an export changes no table"),
+        (("--in-place-of", "s3://bucket/c", "SP"), "is on remote storage"),
+    ],
+)
+def test_what_cannot_be_meant(
+    cli: Command, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(2)
+    places = {"SP": str(checkpoint.root), "DIR": str(tmp_path / "plain")}
+    refused = cli("export", *(places.get(word, word) for word in words))
+    assert refused.code == UsageError.code
+    assert message in refused.err
+    assert not (tmp_path / "plain").exists()
+
+
+def test_a_directory_that_is_not_empty(cli: Command, tmp_path: Path) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(2)
+    (tmp_path / "plain" / "mine").mkdir(parents=True)
+    refused = cli("export", str(checkpoint.root), str(tmp_path / "plain"))
+    assert refused.code == StorageError.code
+    assert "it exists and is not an empty directory" in refused.err
+    assert [each.name for each in (tmp_path / "plain").iterdir()] == ["mine"]
+
+
+def test_nothing_appears_when_one_of_them_cannot_be_made(cli: Command, tmp_path: Path) -> None:
+    for name in ("a b", "a_b"):  # which get the same directory
+        CheckpointLikeness(tmp_path / "saved" / name).run_to(2)
+    refused = cli("export", str(tmp_path / "saved"), str(tmp_path / "plain"))
+    assert refused.code == StorageError.code
+    assert names(tmp_path) == ["saved"]
+
+
+def test_in_place_of_a_programs_own_checkpoint(cli: Command, tmp_path: Path) -> None:
+    saved = CheckpointLikeness(tmp_path / "saved").run_to(5)
+    own = CheckpointLikeness(tmp_path / "own").run_to(2)
+    document = cli.ok("export", str(saved.root), "--in-place-of", str(own.root), "--json").json()
+    assert document["checkpoints"][0]["location"] == f"file:{own.root}"
+    assert read_whole_cut(str(own.root)).batch_id == 5
+    kept = Path(document["replaced"])
+    assert kept.parent == tmp_path
+    assert kept.name.startswith("own.replaced-")
+    assert read_whole_cut(str(kept)).batch_id == 2
+    assert names(tmp_path) == ["own", kept.name, "saved"]
+    refused = cli("export", str(saved.root), "--in-place-of", str(tmp_path / "none"))
+    assert refused.code == SavepointNotFound.code
+
+
+def test_a_checkpoint_on_which_a_job_runs(cli: Command, tmp_path: Path) -> None:
+    saved = CheckpointLikeness(tmp_path / "saved").run_to(5)
+    own = CheckpointLikeness(tmp_path / "own").run_to(2)
+    cli.ok("list")
+    job = JobRecord("a" * 32, "rides", JobState.INITIALIZING, 1.0, Launch("/app.py"))
+    with cli.registry() as registry:
+        registry.add_job(job)
+        registry.heartbeat(job.job_id, [QueryStatus("q", "id", "r", str(own.root))])
+    refused = cli("export", str(saved.root), "--in-place-of", str(own.root))
+    assert refused.code == WrongState.code
+    assert f"job rides ({job.job_id}), which is INITIALIZING, runs on" in refused.err
+    refused = cli("export", "rides", str(tmp_path / "plain"))
+    assert refused.code == WrongState.code
+    assert "stop it with a savepoint first" in refused.err
+
+
+def test_an_ended_job_stands_for_its_savepoint(cli: Command, tmp_path: Path) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(3)
+    cli.ok("list")
+    job = JobRecord("a" * 32, "rides", JobState.INITIALIZING, 1.0, Launch("/app.py"))
+    status = QueryStatus("counts", "id", "r", str(checkpoint.root), batch_id=3)
+    with cli.registry() as registry:
+        registry.add_job(job)
+        registry.heartbeat(job.job_id, [status])
+        for state in (JobState.CREATED, JobState.RUNNING, JobState.FINISHED):
+            registry.transition(job.job_id, state)
+    quiet = cli.ok("export", "-q", "rides", str(tmp_path / "plain"))
+    assert quiet.out.splitlines() == [f"file:{tmp_path}/plain/counts"]
+    assert read_whole_cut(str(tmp_path / "plain" / "counts")).batch_id == 3
+
+
+def test_a_sink_that_is_ahead(cli: Command, tmp_path: Path) -> None:
+    """The saved query's own file sink is read without Spark."""
+    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(3)
+    log = tmp_path / "out" / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "6").write_text('v1\n{"path":"file:/a"}')
+    cli.ok("list")
+    job = JobRecord("a" * 32, "rides", JobState.INITIALIZING, 1.0, Launch("/app.py"))
+    status = QueryStatus("counts", "id", "r", str(checkpoint.root), batch_id=3)
+    facts = QueryFacts("r", sink={"format": "parquet", "path": str(tmp_path / "out")})
+    with cli.registry() as registry:
+        registry.add_job(job)
+        registry.heartbeat(job.job_id, [status])
+        registry.record_facts(job.job_id, "counts", "id", facts)
+        for state in (JobState.CREATED, JobState.RUNNING, JobState.FINISHED):
+            registry.transition(job.job_id, state)
+    refused = cli("export", "rides", str(tmp_path / "plain"))
+    assert refused.code == 5
+    assert "has batch 6, but the query resumes after batch 3" in refused.err
+    cli.ok("export", "rides", str(tmp_path / "plain"), "--sink-ahead", "rebase")
+    assert read_whole_cut(str(tmp_path / "plain" / "counts")).batch_id == 6
