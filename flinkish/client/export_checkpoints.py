@@ -50,17 +50,7 @@ class BuiltQuery:
 
 @dataclass(frozen=True)
 class BuiltCheckpoints:
-    """The checkpoints of an export that are built, and not in their place yet.
-
-    Attributes
-    ----------
-    spark_version
-        The Spark for which they were made, or that wrote the state; None if nobody knows.
-    new_queries
-        The queries of the program without saved state.
-    warnings
-        What to see to before the program starts.
-    """
+    """The checkpoints that are built and not in their place yet; the rest as in the result."""
 
     queries: tuple[BuiltQuery, ...]
     spark_version: str | None

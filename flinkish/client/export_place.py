@@ -20,17 +20,10 @@ from flinkish.restore.materialize.new_checkpoint import is_taken
 
 @dataclass(frozen=True)
 class ExportPlace:
-    """Where checkpoints are built, and where they are put.
+    """Where checkpoints are built, each in a directory of its own, and where they are put.
 
-    Attributes
-    ----------
-    building
-        The directory in which they are built, each in one of its own. On remote storage, where no
-        directory is renamed, it is ``final``.
-    final
-        The new directory, or the checkpoint that is replaced.
-    replaces
-        The newest planned batch of that checkpoint, -1 without one; None for a new directory.
+    On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
+    planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
     """
 
     building: str
@@ -49,12 +42,8 @@ class ExportPlace:
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises
-        ------
-        WrongState
-            The checkpoint that is to be replaced has got a batch meanwhile.
-        StorageError
-            A directory cannot be renamed; the old one is then where it was.
+        Raises WrongState if that has got a batch meanwhile, and StorageError if a directory cannot
+        be renamed: the old one is then where it was.
         """
         if self.replaces is None:
             if self.building != self.final:
@@ -79,13 +68,7 @@ class ExportPlace:
 
 
 def new_directory(directory: str) -> ExportPlace:
-    """Return the place for checkpoints in a new directory.
-
-    Raises
-    ------
-    StorageError
-        It exists and is not empty.
-    """
+    """Return the place for checkpoints in a new directory; StorageError if it is not empty."""
     final = storage.locate(directory)
     if is_taken(final):
         raise StorageError(
@@ -103,14 +86,8 @@ def new_directory(directory: str) -> ExportPlace:
 def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
     """Return the place of a program's own checkpoint, which is kept beside it.
 
-    Raises
-    ------
-    UsageError
-        It is on remote storage, where a directory is not renamed.
-    SavepointNotFound
-        There is no checkpoint.
-    WrongState
-        A job of the registry runs on it.
+    Raises UsageError for remote storage, SavepointNotFound if there is no checkpoint, and
+    WrongState if a job of the registry runs on it.
     """
     final = storage.locate(checkpoint)
     if not storage.is_local(final):

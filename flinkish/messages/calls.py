@@ -199,18 +199,9 @@ class RehearsalTask:
 class ExportTask:
     """A request to make checkpoints for a program's queries; answered with an :class:`Exported`.
 
-    Attributes
-    ----------
-    question
-        The restore.
-    directory
-        Where the checkpoints are made, each under the name of its query.
-    location
-        The directory in which they will be when Spark reads them.
-    query
-        The only query that gets one; None for all.
-    is_single
-        Whether ``location`` is that of the one checkpoint itself.
+    They are made in ``directory``, each under the name of its query, and will be in ``location``
+    when Spark reads them; with ``is_single`` that is the place of the one checkpoint itself.
+    ``query`` is the only query that gets one.
     """
 
     question: RestoreQuestion
@@ -222,16 +213,9 @@ class ExportTask:
 
 @dataclass(frozen=True)
 class Exported:
-    """The checkpoints that were made.
+    """The checkpoints that were made: the names of their directories, by query.
 
-    Attributes
-    ----------
-    directories
-        The names of their directories, by query.
-    warnings
-        What Spark alone does not do for the queries.
-    plan
-        The plan of the restore that they carry out.
+    ``warnings`` say what Spark alone does not do for the queries.
     """
 
     directories: Mapping[str, str] = field(default_factory=dict)

@@ -184,6 +184,11 @@ Change = Callable[[dict[str, Any]], object]
             "Operator",
             {"meaning": '{"keys": {"": [{"name": 5, "origin": ""}]}, "values": {}, "traits": {}}'},
         ),
+        (
+            "Operator",
+            {"meaning": '{"keys": {}, "values": {}, "traits": {}, "settings": [{"setting": "a", '
+             '"value": "b", "certain": []}]}'},
+        ),
         ("Operator", {"meaning": "7"}),
         ("Store", {"key_schema": "5"}),
         ("Store", {"key_schema": '{"type": "struct", "fields": [5]}'}),

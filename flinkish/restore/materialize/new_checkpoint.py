@@ -73,10 +73,8 @@ class _File:
 def make_checkpoint(recipe: Recipe, target: str, *, location: str | None = None) -> None:
     """Create the Spark checkpoint ``target`` from ``recipe``.
 
-    ``target`` must not exist or must be an empty directory; its parents are created.
-
-    ``location`` is where the checkpoint will be when Spark reads it, if it is renamed before: its
-    metadata has absolute locations.
+    ``target`` must not exist or must be an empty directory; its parents are created. ``location``
+    is where Spark will read it, if it is renamed before: its metadata has absolute locations.
 
     Raises StorageError if the target exists or cannot be written, Corrupt if a file of an origin is
     missing or damaged, and Incompatible if the parts of the recipe do not fit together: the state

@@ -25,17 +25,7 @@ from flinkish.restore.source.restore_source import RestorableQuery
 
 @dataclass(frozen=True)
 class UnchangedQuery:
-    """The plan of one query.
-
-    Attributes
-    ----------
-    recipe
-        With the query id of the savepoint, also if the query needs a new one.
-    sink
-        None if it was not judged.
-    refusal
-        Why no checkpoint is made.
-    """
+    """The plan of one query; its recipe has the saved query id, whatever ``identity`` says."""
 
     recipe: Recipe
     identity: QueryIdentity
@@ -53,14 +43,8 @@ def plan_unchanged(
 ) -> UnchangedQuery:
     """Plan the checkpoint of a query whose program stays the same.
 
-    Parameters
-    ----------
-    runs
-        The other jobs that ever ran the query's id.
-    position
-        The newest batch of its sink, where that is known without Spark.
-    mode
-        ``--sink-ahead``.
+    ``runs`` are the other jobs that ever ran its id; ``position`` is that of its sink, where that
+    is known without Spark; ``mode`` is ``--sink-ahead``.
     """
     recipe = Recipe((offer.origin,))
     identity = decide_query_id(offer.query.batch_id, runs, fork=fork)
@@ -106,18 +90,9 @@ def _canonical(offer: RestorableQuery) -> Incompatible:
 class PlainContinuation:
     """How a query continues, as far as it matters what a job of flinkish would do for it.
 
-    Attributes
-    ----------
-    next_batch
-        The number of its next batch.
-    counts_history
-        Whether it is a ``foreachBatch`` function whose history batches are not Spark's batches.
-    log_path
-        Where the log of its file sink is, if it has one.
-    newest_logged
-        The newest batch of that log; None without one.
-    interval
-        The batches between two compact entries of the log.
+    ``counts_history`` is whether its ``foreachBatch`` function has history batches that are not
+    Spark's; ``log_path`` is the place of a file sink, whose log ends at ``newest_logged`` and has a
+    compact entry each ``interval`` batches.
     """
 
     query: str

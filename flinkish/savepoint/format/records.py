@@ -161,7 +161,8 @@ def _meaning(data: Any) -> StateSemantics:
         *(*meaning.traits.values(), *snapshots, *settings),
         *(text for c in columns for text in _texts(c)),
     )
-    if not all(isinstance(text, str) for text in texts):
+    flags = (*(c.nullable for c in columns), *(each.certain for each in meaning.settings))
+    if not all(isinstance(text, str) for text in texts) or not {*map(type, flags)} <= {bool}:
         raise Damaged("the meaning of a state has an unknown form")
     return meaning
 

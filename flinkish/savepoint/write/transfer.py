@@ -106,7 +106,7 @@ def _batches(
 
 
 def _locally(transfers: Iterator[storage.Placing]) -> Iterator[TransferOutcome]:
-    """storage.Placing local files: fewer than one batch in this thread, more in a pool of threads.
+    """Transfer local files: fewer than one batch in this thread, more in a pool of threads.
 
     A link takes microseconds, less than passing it to a thread, so threads get whole batches. A few
     files are linked at once, because Spark may trim the files of a small state within milliseconds.
