@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from flinkish import storage
 from flinkish.config import Config
+from flinkish.driver.script import ProgramOutcome, run_program
 from flinkish.errors import FlinkishError
 from flinkish.launch import secret_settings
 from flinkish.messages.calls import DriverCall, answer_path
@@ -41,6 +42,51 @@ def answer(call_path: str, options: Mapping[str, str], work: Callable[[], object
         error = refused
     write_answer(call_path, result, error)
     return 0 if error is None else 1
+
+
+class AskedProgram(Protocol):
+    """A user's program that runs for the sake of an answer about it."""
+
+    def run(self, program: Callable[[], ProgramOutcome]) -> ProgramOutcome:
+        """Run the program."""
+
+    def failure(self, outcome: ProgramOutcome) -> FlinkishError | None:
+        """Return the error that the task ends with, or None."""
+
+    def answer(self) -> object:
+        """Return the answer, a dataclass."""
+
+    def close(self) -> None:
+        """Remove what was written for the time of the run."""
+
+    def stop_session(self) -> None:
+        """Stop Spark if the program has not."""
+
+
+def answer_with(make: Callable[[], AskedProgram], call_path: str, argv: Sequence[str]) -> int:
+    """Run the program under what ``make`` returns, and write its answer or the error.
+
+    Returns the driver's exit status. What the program has started is stopped last.
+    """
+    error: FlinkishError | None
+    status = 0
+    answer: object = None
+    program: AskedProgram | None = None
+    try:
+        program = make()
+        outcome = program.run(lambda: run_program(argv))
+        error, status = program.failure(outcome), outcome.status
+        if error is None:
+            answer = program.answer()
+    except FlinkishError as refused:
+        error = refused
+    finally:
+        if program is not None:
+            program.close()
+    write_answer(call_path, answer, error)
+    if program is not None:
+        program.stop_session()
+    return status or (0 if error is None else 1)
 
 
 def write_answer(call_path: str, answer: object, error: FlinkishError | None) -> None:

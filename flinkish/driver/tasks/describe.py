@@ -28,8 +28,8 @@ from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.restore_gate import RestoreGate
-from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed, run_program
-from flinkish.driver.tasks.answering import write_answer
+from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed
+from flinkish.driver.tasks.answering import answer_with
 from flinkish.errors import FlinkishError
 from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
 from flinkish.messages.launch import RestoreSpec
@@ -52,20 +52,14 @@ def main(
 
     Writes a :class:`~flinkish.messages.calls.Described` and returns the driver's exit status.
     """
-    error: FlinkishError | None
-    status = 0
-    description = Description(options)
-    try:
+
+    def planning() -> Description:
+        description = Description(options)
         if task.restore is not None:
             description.plan_restore(task.restore)
-        outcome = description.run(lambda: run_program(argv))
-        error, status = description.failure(outcome), outcome.status
-    except FlinkishError as refused:
-        error = refused
-    description_of_program = None if error is not None else description.found()
-    write_answer(call_path, description_of_program, error)
-    description.stop_session()
-    return status or (0 if error is None else 1)
+        return description
+
+    return answer_with(planning, call_path, argv)
 
 
 _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
@@ -117,7 +111,7 @@ class Description:
             settings_of(self._spec, self._planning),
         )
 
-    def found(self) -> Described:
+    def answer(self) -> object:
         """Describe the queries, and plan the restore if one was requested."""
         queries = tuple(query_record(name, planned) for name, planned in self.queries)
         plan = None if self._planner is None else self._planner.restore_plan(complete=True)
@@ -152,6 +146,9 @@ class Description:
             except FlinkishError as missing:
                 return missing
         return None
+
+    def close(self) -> None:
+        """Remove what was written for the time of the run."""
 
     def stop_session(self) -> None:
         """Stop Spark if the program has not."""

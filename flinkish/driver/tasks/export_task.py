@@ -17,8 +17,8 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import make_restored, new_query_id
 from flinkish.driver.restore.typed_formats import task_properties, typed_states_of
-from flinkish.driver.script import ProgramOutcome, run_program
-from flinkish.driver.tasks.answering import write_answer
+from flinkish.driver.script import ProgramOutcome
+from flinkish.driver.tasks.answering import answer_with
 from flinkish.driver.tasks.describe import Description
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.calls import Exported, ExportTask
@@ -37,20 +37,7 @@ def main(task: ExportTask, options: Mapping[str, str], call_path: str, argv: Seq
 
     Writes a :class:`~flinkish.messages.calls.Exported` and returns the driver's exit status.
     """
-    error: FlinkishError | None
-    status, answer, program = 0, None, None
-    try:
-        program = ExportedProgram(task, options)
-        outcome = program.run(lambda: run_program(argv))
-        error, status = program.failure(outcome), outcome.status
-        if error is None:
-            answer = program.answer()
-    except FlinkishError as refused:
-        error = refused
-    write_answer(call_path, answer, error)
-    if program is not None:
-        program.stop_session()
-    return status or (0 if error is None else 1)
+    return answer_with(lambda: ExportedProgram(task, options), call_path, argv)
 
 
 class ExportedProgram(Description):

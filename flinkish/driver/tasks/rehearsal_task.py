@@ -15,8 +15,7 @@ from flinkish import storage
 from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.rehearsal import Rehearsal
-from flinkish.driver.script import run_program
-from flinkish.driver.tasks.answering import write_answer
+from flinkish.driver.tasks.answering import answer_with
 from flinkish.driver.tasks.describe import Description, ended_query
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.calls import RehearsalTask
@@ -38,24 +37,7 @@ def main(
 
     Writes a :class:`~flinkish.messages.rehearsals.Rehearsed` and returns the driver's exit status.
     """
-    error: FlinkishError | None
-    status, answer = 0, None
-    program: RehearsedProgram | None = None
-    try:
-        program = RehearsedProgram(task, options)
-        outcome = program.run(lambda: run_program(argv))
-        error, status = program.failure(outcome), outcome.status
-        if error is None:
-            answer = program.answer()
-    except FlinkishError as refused:
-        error = refused
-    finally:
-        if program is not None:
-            program.close()
-    write_answer(call_path, answer, error)
-    if program is not None:
-        program.stop_session()
-    return status or (0 if error is None else 1)
+    return answer_with(lambda: RehearsedProgram(task, options), call_path, argv)
 
 
 class RehearsedProgram(Description):
