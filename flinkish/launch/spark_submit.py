@@ -71,7 +71,7 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     if not os.path.isfile(installation.spark_submit):
         raise LaunchFailed(
             f"{spark_home} is not a Spark installation: it has no bin/spark-submit",
-            hint="name a Spark with --spark-home (or SPARK_HOME), or: pip install pyspark",
+            hint="name one with --spark-home or SPARK_HOME, or: pip install 'flinkish[spark]'",
         )
     _check_java(spark_home, environ)
     return installation
@@ -384,9 +384,10 @@ def _pyspark_of(python: str) -> str:
             )
         locations = [line for line in process.stdout.splitlines()[-1:] if line]
     if not locations:
+        package = "'flinkish[spark]'" if python == sys.executable else "pyspark"
         raise LaunchFailed(
             f"no Spark: {python} has no pyspark, and no other Spark is named",
-            hint=f"install it: {quoted(python)} -m pip install pyspark; or name a Spark with "
+            hint=f"install it: {quoted(python)} -m pip install {package}; or name a Spark with "
             "--spark-home or SPARK_HOME",
         )
     return os.path.abspath(locations[0])
