@@ -47,6 +47,8 @@ from flinkish.savepoint.format.contents import (
 )
 
 _POLL = 0.1  # seconds
+#: How often a query is looked at before it counts as busy.
+_LOOKS = 5
 
 
 class Actions:
@@ -354,7 +356,7 @@ def _names(queries: Sequence[ManagedQuery]) -> str:
 
 def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommittedBatch:
     """Return the error of a savepoint whose queries had no first batch in time."""
-    idle = [q for q in waiting if not (spark_jvm.in_trigger(q.jsq) or spark_jvm.has_input(q.jsq))]
+    idle = [query for query in waiting if _is_idle(query)]
     busy = [query for query in waiting if query not in idle]
     reasons = [
         *([f"no input was found for {_names(idle)}"] if idle else []),
@@ -365,6 +367,16 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
         "the job continues",
         hint=f"see its queries with: flinkish status JOB; then try again, or {limit.advice}",
     )
+
+
+def _is_idle(query: ManagedQuery) -> bool:
+    """Return whether a query waits for input."""
+    # One that waits looks for input every 10 ms, and is in a trigger while it looks.
+    for _ in range(_LOOKS):
+        if not (spark_jvm.in_trigger(query.jsq) or spark_jvm.has_input(query.jsq)):
+            return True
+        time.sleep(_POLL)
+    return False
 
 
 def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:
