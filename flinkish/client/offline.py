@@ -27,7 +27,6 @@ from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
 from flinkish.launch.offline import (
     check_owner,
     check_savable,
-    ever_ran,
     job_id_of,
     may_be_running,
 )
@@ -37,6 +36,7 @@ from flinkish.messages.requests import LeftOut, RequestResult, SavepointArgument
 from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointSummary
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
+from flinkish.registry.resumed_runs import ever_ran
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,

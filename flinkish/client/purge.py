@@ -15,7 +15,7 @@ from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
-from flinkish.launch.known_jobs import standing
+from flinkish.launch.known_jobs import meant_to_begin, standing
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.in_use import outlived
@@ -281,9 +281,15 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
-    standings = [standing(registry, name) for name in sorted(names)]
-    stand = [each.job for each in standings if each is not None]
+    standings = {name: standing(registry, name) for name in sorted(names)}
+    stand = [each.job for each in standings.values() if each is not None]
+    # Without them the next run would not know that there is a savepoint to begin with.
+    held = [meant_to_begin(registry, name) for name, each in standings.items() if each is None]
     return {
+        job.job_id: "flinkish run --resume must know that it never began with its savepoint"
+        for job in held
+        if job is not None
+    } | {
         run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
         for run in resumed_runs(registry, job).runs

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NoCommittedBatch, WrongState
-from flinkish.launch.offline import ever_ran, left_without_batch
+from flinkish.launch.offline import left_without_batch
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.resumed_runs import resumed_runs
+from flinkish.registry.resumed_runs import ever_ran, resumed_runs
 
 
 def job_origin(

@@ -139,16 +139,18 @@ def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None
         assert "--name 're named' --resume" in refused.value.hint
 
 
+@pytest.mark.parametrize("end", [JobState.FAILED, JobState.CANCELED])
 def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
-    cli: Command, tmp_path: Path
+    cli: Command, tmp_path: Path, end: JobState
 ) -> None:
-    """Refused or killed: its checkpoint lacks the state that has no owner."""
+    """Refused, killed or canceled: its checkpoint lacks the state that has no owner."""
     cli.ok("list")
     savepoint = RestoreSpec("/sp")
     with cli.registry() as registry, Context(Config.load()) as context:
         jobs = Jobs(registry, tmp_path)
-        held = jobs.ran("a", "cron", 3, restore=savepoint, plan=took("q"), began=False)
-        with pytest.raises(WrongState, match="failed before it began with /sp") as refused:
+        held = jobs.ran("a", "cron", 3, restore=savepoint, plan=took("q"), began=False, state=end)
+        jobs.ran("f", "cron", None)  # a plain run that was refused: it has done nothing either
+        with pytest.raises(WrongState, match="ended before it began with /sp") as refused:
             run_to_resume(context, "cron")
         assert f"flinkish restart {held}" in refused.value.hint
         (query,) = registry.queries(held)
@@ -281,6 +283,11 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
     assert cli.ok(*purge, "-q").out.split() == [old, refused]
     (kept,) = (job for job in cli.ok(*purge, "--json").json()["jobs"] if job["job_id"] == newest)
     assert "flinkish run --resume continues from it" in str(kept)
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path / "held", resumes=True)
+        jobs.ran("d", "held", 3, restore=RestoreSpec("/sp"), plan=took("q"), began=False)
+    time.sleep(0.01)
+    assert cli.ok(*purge, "-q").out.split() == [old, refused], "or the next would begin at 0"
 
 
 def recorded(registry: Registry, path: str, *names: str) -> None:
@@ -320,6 +327,24 @@ def test_a_killed_run_that_had_begun_with_a_savepoint(
             assert not began_with or origin.taken == ("q",)
             protected = savepoints_in_use(registry).protected
             assert list(protected) == [began_with] * bool(began_with and names)
+
+
+def test_the_savepoint_that_a_run_never_began_with_is_needed(cli: Command, tmp_path: Path) -> None:
+    """``restart`` begins with it; and what the job goes on from without it is needed as well."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path)
+        recorded(registry, "/first", "q", "second")
+        jobs.ran("a", "cron", 4, restore=RestoreSpec("/first"), plan=took("q"))
+        held = {"restore": RestoreSpec("/sp"), "plan": took("q"), "began": False}
+        jobs.ran("b", "cron", 3, **{**held, "restore": RestoreSpec("/older")})
+        never = jobs.ran("c", "cron", 3, state=JobState.CANCELED, **held)
+        jobs.ran("d", "cron", None)
+        protected = savepoints_in_use(registry).protected
+        assert protected.keys() == {"/first", "/sp"}
+        assert f"({never[:6]}) ended before it began with it" in protected["/sp"]
+        jobs.ran("e", "cron", 9)
+        assert not savepoints_in_use(registry).protected
 
 
 def test_what_a_running_job_has_not_started_is_needed(cli: Command, tmp_path: Path) -> None:

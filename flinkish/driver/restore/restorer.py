@@ -36,14 +36,13 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch.job_origin import resumed_origin
-from flinkish.launch.offline import ever_ran
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.resumed_runs import resumed_runs
+from flinkish.registry.resumed_runs import ever_ran, resumed_runs
 from flinkish.restore.materialize.new_checkpoint import remove_unused
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
