@@ -83,7 +83,7 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
     seen: dict[str, Standing] = {}
 
     def has_committed(job: JobRecord) -> bool:
-        run = seen[job.job_id] = _standing(registry, job)
+        run = seen[job.job_id] = standing_of(registry, job)
         return run.has_committed and not never_began(registry, run)
 
     runs = (job for job in registry.jobs(name=name) if job.job_id != but)
@@ -91,7 +91,7 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
     return None if job is None else seen[job.job_id]
 
 
-def _standing(registry: Registry, job: JobRecord) -> Standing:
+def standing_of(registry: Registry, job: JobRecord) -> Standing:
     """Return a run with what its checkpoints have now."""
     queries = registry.queries(job.job_id)
     return Standing(job, tuple(queries), {query.name: _committed(query) for query in queries})
@@ -120,7 +120,7 @@ def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
     without a batch do not count: a plain ``run`` that was refused, for example.
     """
     for job in newest_first(registry.jobs(name=name)):
-        run = _standing(registry, job)
+        run = standing_of(registry, job)
         if never_began(registry, run):
             return job
         if run.has_committed:

@@ -60,13 +60,13 @@ def ever_ran(registry: Registry, job: JobRecord) -> bool:
 
 
 def was_held(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a restored job has ended and its queries may never have been let go.
+    """Return whether the queries of a restored job may never have been let go in an earlier driver.
 
     It was refused, killed or canceled before it was known whether all state has an owner, however
     its end was recorded. Only its checkpoints tell whether a query has run (:mod:`.known_jobs`).
     """
     spec = job.launch.restore
-    if spec is None or spec.is_awaited or not job.state.is_final or ever_ran(registry, job):
+    if spec is None or spec.is_awaited or ever_ran(registry, job):
         return False
     return not _ended_by_itself(registry, job)
 

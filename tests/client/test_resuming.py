@@ -21,8 +21,16 @@ from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import lost_origin
 from flinkish.driver.restore.start_judge import begun_run
 from flinkish.driver.runtime.earlier_runs import run_of
+from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
-from flinkish.errors import ConsentNeeded, Superseded, WrongState
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    FlinkishError,
+    SavepointNotFound,
+    Superseded,
+    WrongState,
+)
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.launch import Launch, RestoreSpec
@@ -47,6 +55,7 @@ from flinkish.registry.jobs import (
     RequestState,
     arguments_for,
 )
+from flinkish.registry.liveness import process_ref
 from flinkish.registry.resumed_runs import offered_names, taken_by
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -373,27 +382,40 @@ def test_outlived() -> None:
     assert offered_names(spec, {"j": [begun, second]}, ()) == {"q"}, "second has nothing to give"
 
 
+GONE, DAMAGED = SavepointNotFound("/sp is gone"), Corrupt("/sp is damaged")
+
+
 @pytest.mark.parametrize(
-    ("names", "more", "is_lost"),
+    ("names", "more", "error", "is_lost"),
     [
-        (("q", "second"), {}, True),
-        (("q",), {}, False),
-        (("q", "second"), {"claim_mode": "claim"}, False),
-        (("q", "second"), {"allow_non_restored": True}, False),
+        (("q", "second"), {}, GONE, True),
+        (("q", "second"), {}, DAMAGED, True),
+        (("q",), {}, DAMAGED, False),
+        (("q", "second"), {"claim_mode": "claim"}, GONE, False),
+        (("q", "second"), {"claim_mode": "claim"}, DAMAGED, True),
+        (("q", "second"), {"allow_non_restored": True}, GONE, True),
+        (("q", "third"), {"allow_non_restored": True}, GONE, False),
+        ((), {"allow_non_restored": True}, GONE, True),
     ],
 )
-def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
-    cli: Command, tmp_path: Path, names: tuple[str, ...], more: dict[str, Any], is_lost: bool
+def test_a_query_whose_savepoint_is_lost_when_its_job_is_started_again(
+    cli: Command,
+    tmp_path: Path,
+    names: tuple[str, ...],
+    more: dict[str, Any],
+    error: FlinkishError,
+    is_lost: bool,
 ) -> None:
     cli.ok("list")
     with cli.registry() as registry:
-        recorded(registry, "/sp", *names)
+        if names:
+            recorded(registry, "/sp", *names)
         spec = RestoreSpec("/sp", RestoreOptions(**more))
         job_id = Jobs(registry, tmp_path).ran("a", "cron", 4, restore=spec, plan=took("q"))
-        lost = lost_origin(registry, registry.job(job_id), spec)
-        assert (lost is not None) == is_lost
+        lost = lost_origin(registry, registry.job(job_id), spec, error)
+        assert (lost is not None and lost.refusal("second") is not None) == is_lost
         again = [run_of(query) for query in registry.queries(job_id)]
-    if lost is None:
+    if lost is None or not is_lost:
         return
     earlier = {run.name: run for run in again}
     preparer = Preparer(str(tmp_path), Planning({}), None, list, earlier, lost=lost)
@@ -405,6 +427,25 @@ def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
     first = preparer._resumed(new, earlier["q"], {})
     again_at = preparer._placed(replace(first, location="file:///own"), WriterFacts(), None)
     assert again_at.location == first.location
+
+
+def test_a_job_that_never_began_is_not_started_again_without_its_savepoint(
+    cli: Command, tmp_path: Path
+) -> None:
+    """State without an owner may be left in it, which no checkpoint of the job has."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        spec = RestoreSpec("/sp", RestoreOptions(claim_mode="claim"))
+        jobs = Jobs(registry, tmp_path)
+        held = jobs.ran("a", "cron", 3, restore=spec, plan=took("q"), began=False)
+        registry.restart(registry.job(held), "again", process_ref())
+        with pytest.raises(SavepointNotFound, match="no savepoint at /sp") as lost:
+            Runtime(registry, registry.job(held), str(tmp_path / "root"))
+        assert f"flinkish restart {held} --from SAVEPOINT" in str(lost.value.hint)
+        ran = jobs.ran("b", "other", 4, "another", restore=RestoreSpec("/sp"), plan=took("q"))
+        registry.restart(registry.job(ran), "again", process_ref())
+        runtime = Runtime(registry, registry.job(ran), str(tmp_path / "root"))
+        assert runtime.restorer is None
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,13 @@ class Runtime:
                 if run.restored_batch is not None
             }
             plans = {name: run.plan for name, run in earlier.items()}
-            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, pinned, plans)
-            lost = lost_origin(registry, job, spec) if self.restorer is None else None
+            try:
+                self.restorer = Restorer.resumed(
+                    registry, job.job_id, spec, planning, pinned, plans
+                )
+            except FlinkishError as error:
+                self.restorer = None
+                lost = lost_origin(registry, job, spec, error)
         else:
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
