@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.connectors.registry import sink_connector
-from flinkish.errors import JobNotFound, StorageError
+from flinkish.errors import JobNotFound, StorageError, Superseded
 from flinkish.messages.calls import KnownRun, KnownWriter
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
@@ -126,6 +126,26 @@ def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
         if run.has_committed:
             return None
     return None
+
+
+def check_stands(registry: Registry, job: JobRecord) -> None:
+    """Raise Superseded if the run from which a job resumes is not the newest of its name any more.
+
+    Asked by the new driver, while its job holds the name: another run may have begun and ended
+    between the choice of the run and the launch.
+    """
+    spec = job.launch.restore
+    if spec is None or spec.job is None:
+        return
+    newest = standing(registry, job.name, but=job.job_id)
+    if newest is not None and newest.job.job_id != spec.job:
+        raise Superseded(
+            f"job {job.name} ({job.job_id}) was to resume from job {spec.job}, but by now job "
+            f"{newest.job.job_id} has continued to batch {newest.batch}",
+            hint="run the command again: it resumes from that one",
+            job_id=newest.job.job_id,
+            state=newest.job.state.value,
+        )
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:

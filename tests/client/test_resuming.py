@@ -174,6 +174,22 @@ def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
         assert found.job_id == ran, "it had a batch of its own"
 
 
+def test_a_run_that_another_has_overtaken_is_not_started(cli: Command, tmp_path: Path) -> None:
+    """It chose where to resume before the other had begun, and was launched when that had ended."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path)
+        first = jobs.ran("a", "cron", 3)
+        restore = RestoreSpec(str(tmp_path / first), job=first)
+        launch = replace(registry.job(first).launch, restore=restore)
+        late = replace(registry.job(first), job_id="e" * 32, launch=launch, end_time=None)
+        late = replace(late, state=JobState.INITIALIZING, start_time=registry.now())
+        newest = jobs.after("b", first, 4)
+        registry.add_job(late)
+        with pytest.raises(Superseded, match=f"{newest} has continued to batch 4"):
+            Runtime(registry, late, str(tmp_path / "root"))
+
+
 def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Path) -> None:
     """A program of two queries, one after the other, that was killed in the first of them."""
     cli.ok("list")
@@ -460,6 +476,20 @@ def test_options_that_contradict_it(cli: Command, words: tuple[str, ...], says: 
     refused = cli("run", *words, str(cli.program))
     assert refused.code == 2
     assert says in refused.err
+
+
+def test_a_first_run_starts_as_without_it(cli: Command, tmp_path: Path) -> None:
+    cli.ok("list")
+    words = ("run", "--dry-run", "--name", "cron", "--resume", str(cli.program))
+    assert "no run of job cron in the registry sqlite:///" in cli.ok(*words).err
+    root = str(CheckpointLikeness(tmp_path / "q").run_to(3).root)
+    job = cli.start(
+        *("serve", "--name", "cron", "--resume", "-D", f"execution.state-recovery.path={root}")
+    )
+    with cli.registry() as registry:
+        restore = registry.job(job).launch.restore
+    assert restore is not None
+    assert (restore.path, restore.job) == (root, None)
 
 
 def test_beside_a_job_that_runs(cli: Command) -> None:
