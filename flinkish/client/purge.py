@@ -304,7 +304,14 @@ def _known(
     return JobFacts(
         job,
         tuple(
-            RunFacts(q.name, q.query_id, q.checkpoint_dir, _place(q.checkpoint_dir), q.batch_id)
+            RunFacts(
+                q.name,
+                q.query_id,
+                q.checkpoint_dir,
+                _place(q.checkpoint_dir),
+                q.batch_id,
+                _own_place(job, q),
+            )
             for q in queries
         ),
         None if job.checkpoint_dir is None else _place(job.checkpoint_dir),
@@ -404,6 +411,14 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
         if lease.job_id == facts.job.job_id
         or (lease.path and facts.place and is_inside(lease.path, facts.place))
     ]
+
+
+def _own_place(job: JobRecord, query: QueryStatus) -> str:
+    """Return the place of the checkpoint that a query's program names; empty if it names none."""
+    own = query.own_location
+    if own and not own.startswith("/") and ":" not in own.partition("/")[0]:
+        own = os.path.join(job.launch.working_directory or "/", own)
+    return _place(own) if own else ""
 
 
 def _place(location: str) -> str:
