@@ -181,10 +181,12 @@ def _sink_position(
     has written.
     """
     path = _sink_path(offer)
-    known = [] if origin is None else list(origin.facts.values())
+    recorded = [] if origin is None else list(origin.facts.values())
     for job, query in registry.find_query(offer.query_id) if path is not None else ():
-        known += [facts for name, facts in registry.facts(job.job_id).items() if name == query.name]
-    sink = next((facts.sink for facts in known if path and facts.sink.get("path") == path), None)
+        recorded += [
+            facts for name, facts in registry.facts(job.job_id).items() if name == query.name
+        ]
+    sink = next((facts.sink for facts in recorded if path and facts.sink.get("path") == path), None)
     return None if sink is None else file_sink_position(sink.get("format"), path, storage)
 
 

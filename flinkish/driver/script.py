@@ -99,15 +99,15 @@ def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishEr
     if outcome.error is None or isinstance(outcome.error, SystemExit):
         return ProgramFailed(f"the program exited with status {outcome.status}")
     kind = type(outcome.error).__name__
-    known = hint_of(query_error or str(outcome.error))
+    hint = hint_of(query_error or str(outcome.error))
     inner = python_traceback(str(outcome.error))
     if inner:  # a query's StreamingQueryException, which has Python's traceback in its text
-        return ProgramFailed(f"{kind}: {reason(str(outcome.error))}", hint=known, tail=inner)
+        return ProgramFailed(f"{kind}: {reason(str(outcome.error))}", hint=hint, tail=inner)
     if kind == "StreamingQueryException" and CAUSED_BY in query_error:
         tail = python_traceback(query_error) or outcome_lines(without_plan(query_error, CAUSED_BY))
-        return ProgramFailed(f"{kind}: {reason(query_error)}", hint=known, tail=tail)
+        return ProgramFailed(f"{kind}: {reason(query_error)}", hint=hint, tail=tail)
     lines = without_plan("".join(_own_traceback(outcome.error))).splitlines()
-    hint = _NO_INPUT if isinstance(outcome.error, EOFError) else known
+    hint = _NO_INPUT if isinstance(outcome.error, EOFError) else hint
     return ProgramFailed(last_line(outcome.error), hint=hint, tail=lines[-_TAIL_LINES:])
 
 

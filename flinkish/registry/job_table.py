@@ -249,23 +249,6 @@ class JobTable(Purging):
 
         return self._database.write(work)
 
-    def supervise(self, job_id: str, process: ProcessRef) -> JobRecord | None:
-        """Record the supervisor of a job; return the job, or None if another process has become it.
-
-        Of two processes that are to start a job's driver, one started late, only one does.
-
-        Raises JobNotFound.
-        """
-
-        def work(tx: Transaction) -> JobRecord | None:
-            job = locked(tx, job_id)
-            if job.supervisor not in (None, process):
-                return None
-            set_fields(tx, job.job_id, {"supervisor": column_value("supervisor", process)})
-            return job_row(tx, job.job_id)
-
-        return self._database.write(work)
-
     def successor(self, job: JobRecord) -> JobRecord | None:
         """Return the newest job that has resumed from the state of an ended job, or None."""
         return successor_row(self._read, job)

@@ -33,8 +33,8 @@ class RunFacts:
     """One run of a query.
 
     ``checkpoint`` is as recorded, ``place`` its normalised form for comparisons. ``batch_id`` is
-    the newest batch that it has committed. ``own`` is the place of the program's own checkpoint, in
-    which its next start without a savepoint would continue; empty if the program names none.
+    the newest batch that it has committed. ``own_place`` is that of the program's own checkpoint,
+    in which its next start without a savepoint would continue; empty if the program names none.
     """
 
     name: str
@@ -42,7 +42,7 @@ class RunFacts:
     checkpoint: str
     place: str
     batch_id: int | None
-    own: str = ""
+    own_place: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,17 +245,17 @@ def _makes_stale(facts: JobFacts, jobs: Collection[JobFacts]) -> str | None:
     record of a later run of the query tells the same.
     """
     for run in facts.runs:
-        if not run.own or run.own == run.place or run.batch_id is None:
+        if not run.own_place or run.own_place == run.place or run.batch_id is None:
             continue
         others = [each for other in jobs if other is not facts for each in other.runs]
         if not any(
             each.query_id == run.query_id
-            and run.own in (each.own, each.place)
+            and run.own_place in (each.own_place, each.place)
             and (each.batch_id or 0) > run.batch_id
             for each in others
         ):
             return (
-                f"the checkpoint {run.own} of its program does not have the batches of query "
+                f"the checkpoint {run.own_place} of its program does not have the batches of query "
                 f"'{run.name}' up to {run.batch_id}"
             )
     return None

@@ -361,7 +361,7 @@ def test_the_savepoint_that_a_run_never_began_with_is_needed(cli: Command, tmp_p
         jobs = Jobs(registry, tmp_path)
         recorded(registry, "/first", "q", "second")
         jobs.ran("a", "cron", 4, restore=RestoreSpec("/first"), plan=took("q"))
-        held = {"restore": RestoreSpec("/sp"), "plan": took("q"), "began": False}
+        held: dict[str, Any] = {"restore": RestoreSpec("/sp"), "plan": took("q"), "began": False}
         jobs.ran("b", "cron", 3, **{**held, "restore": RestoreSpec("/older")})
         never = jobs.ran("c", "cron", 3, state=JobState.CANCELED, **held)
         jobs.ran("d", "cron", None)
