@@ -38,9 +38,27 @@ class ResumedRuns:
 
 
 def newest_first(runs: Iterable[JobRecord]) -> list[JobRecord]:
-    """Return the runs that have ended, the last to end first. Pure."""
+    """Return the runs that have ended, the last to end first. Pure.
+
+    A run that another has resumed from comes after that one, whatever the clock said: one that was
+    set back must not make it the newest again.
+    """
     ended = [job for job in runs if job.state.is_final]
-    return sorted(ended, key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
+    ended.sort(key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
+    resumed: dict[str, list[JobRecord]] = {}
+    for job in ended:
+        if job.launch.restore is not None and job.launch.restore.job is not None:
+            resumed.setdefault(job.launch.restore.job, []).append(job)
+    ordered: dict[str, JobRecord] = {}
+    for job in ended:
+        pending = [job]
+        while pending:
+            later = [e for e in resumed.pop(pending[-1].job_id, ()) if e.job_id not in ordered]
+            if later:
+                pending += reversed(later)
+            else:
+                ordered.setdefault(pending[-1].job_id, pending.pop())
+    return list(ordered.values())
 
 
 def newest_run(

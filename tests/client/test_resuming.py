@@ -56,7 +56,7 @@ from flinkish.registry.jobs import (
     arguments_for,
 )
 from flinkish.registry.liveness import process_ref
-from flinkish.registry.resumed_runs import offered_names, taken_by
+from flinkish.registry.resumed_runs import newest_first, offered_names, taken_by
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -172,6 +172,19 @@ def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
         found = run_to_resume(context, "cron")
         assert found is not None
         assert found.job_id == ran, "it had a batch of its own"
+
+
+def test_a_run_that_was_resumed_is_not_the_newest_because_of_a_clock() -> None:
+    def ended(digit: str, end: float, after: str | None = None) -> JobRecord:
+        restore = None if after is None else RestoreSpec("/cp", job=after * 32)
+        launch = Launch("/a.py", restore=restore)
+        job_id = digit * 32
+        return JobRecord(job_id, "cron", JobState.FINISHED, end - 1, launch, end_time=end)
+
+    # The clock was set back by an hour after the second run.
+    runs = [ended("a", 3600), ended("b", 7200, "a"), ended("c", 3700, "b"), ended("d", 3800, "c")]
+    runs += [ended("e", 5000), replace(ended("f", 9000, "d"), state=JobState.RUNNING)]
+    assert "".join(job.job_id[0] for job in newest_first(runs)) == "dcbea"
 
 
 def test_a_run_that_another_has_overtaken_is_not_started(cli: Command, tmp_path: Path) -> None:
