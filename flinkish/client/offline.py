@@ -24,6 +24,8 @@ from flinkish.client.requests import savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
+from flinkish.launch.job_origin import left_queries
+from flinkish.launch.known_jobs import check_began
 from flinkish.launch.offline import (
     check_owner,
     check_savable,
@@ -84,6 +86,7 @@ def save_dead_job(
     facts = registry.facts(job.job_id)
     committed = {q.name: newest_committed_batch(q.checkpoint_dir) for q in queries}
     empty = check_savable(job, queries, facts, committed)
+    check_began(registry, job)
     queries = [query for query in queries if query.name not in empty]
     for query in queries:
         check_owner(registry, query.query_id, query.checkpoint_dir)
@@ -104,7 +107,10 @@ def save_dead_job(
     if dry_run:
         _check_whole(places, batches)
         return Outcome(job_id=job.job_id, kind=RequestKind.SAVEPOINT, target=target)
-    left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
+    left = (
+        *(LeftOut(name, "it had committed no batch") for name in empty),
+        *left_queries(registry, job),
+    )
     complete = ever_ran(registry, job)
     launch = replace(
         job.launch,

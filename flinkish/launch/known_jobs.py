@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.connectors.registry import sink_connector
-from flinkish.errors import JobNotFound, StorageError, Superseded
+from flinkish.errors import JobNotFound, StorageError, Superseded, WrongState
 from flinkish.messages.calls import KnownRun, KnownWriter
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
@@ -126,6 +126,27 @@ def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
         if run.has_committed:
             return None
     return None
+
+
+def check_began(registry: Registry, job: JobRecord) -> None:
+    """Raise WrongState if the checkpoints of an ended job may lack state of what it was to restore.
+
+    See :func:`never_began`.
+    """
+    spec = job.launch.restore
+    if (
+        spec is None
+        or not job.state.is_final
+        or not never_began(registry, standing_of(registry, job))
+    ):
+        return
+    raise WrongState(
+        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it began with "
+        f"{spec.path}: its checkpoints may lack state that is there",
+        hint=f"use {spec.path} instead; or start it again with: flinkish restart {job.job_id}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
 
 
 def check_stands(registry: Registry, job: JobRecord) -> None:

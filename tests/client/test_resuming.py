@@ -57,6 +57,7 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import process_ref
 from flinkish.registry.resumed_runs import newest_first, offered_names, taken_by
+from flinkish.savepoint.format.reader import open_savepoint
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -475,6 +476,28 @@ def test_a_job_that_never_began_is_not_started_again_without_its_savepoint(
         registry.restart(registry.job(ran), "again", process_ref())
         runtime = Runtime(registry, registry.job(ran), str(tmp_path / "root"))
         assert runtime.restorer is None
+
+
+def test_a_savepoint_of_a_job_names_the_queries_that_it_had_not_started(
+    cli: Command, tmp_path: Path
+) -> None:
+    """Restored without them, they would start from the beginning without a word."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        recorded(registry, "/sp", "q", "second")
+        jobs = Jobs(registry, tmp_path)
+        killed = jobs.ran("a", "cron", 4, restore=RestoreSpec("/sp"), plan=took("q"))
+        again = jobs.after("b", killed)
+        held = jobs.ran("c", "other", 3, "o", RestoreSpec("/sp"), plan=took("q"), began=False)
+        for job_id in (killed, again):
+            path = cli.ok("savepoint", "-q", job_id, str(tmp_path / "saved")).out.strip()
+            (left,) = open_savepoint(path).header.job.left_out
+            assert (left.query, left.pending) == ("second", True)
+            assert "its state is in /sp" in left.reason
+        assert resumed_origin(registry, registry.job(again)).left_out == ()
+        refused = cli("savepoint", held, str(tmp_path / "saved"))
+        assert refused.code == WrongState.code
+        assert "use /sp instead" in refused.err
 
 
 @pytest.mark.parametrize(

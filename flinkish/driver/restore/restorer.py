@@ -29,12 +29,13 @@ from flinkish.driver.restore.query_restores import (
 )
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
 from flinkish.errors import FlinkishError, RegistryError, SavepointNotFound, UsageError
-from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.job_origin import not_started, resumed_origin
 from flinkish.launch.known_jobs import never_began, standing_of
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import RestorePlan
+from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
@@ -226,6 +227,13 @@ class Restorer:
         """Return the state of the savepoint that no query has taken so far."""
         with self._lock:
             return self._planner.non_restored()
+
+    def not_started(self) -> tuple[LeftOut, ...]:
+        """Return the saved queries that the program may start later, as a savepoint lacks them."""
+        if self._agreed:
+            return ()
+        left = self.non_restored().queries
+        return tuple(not_started(str(q.key), self._spec.path) for q in left if q.key is not None)
 
     def restore_plan(self) -> RestorePlan:
         """Return the plan of the whole restore; the program has started all its queries by now."""
