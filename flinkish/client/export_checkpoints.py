@@ -23,6 +23,7 @@ from flinkish.launch.driver_call import ask_driver
 from flinkish.messages.calls import Exported, ExportTask, JobOrigin
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import KeptQueryId
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
 from flinkish.restore.check.file_sinks import file_sink_position, keeps_log
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
@@ -122,7 +123,7 @@ def build_unchanged(
         plans[name] = plan_unchanged(
             offer,
             [OtherRun.of(run, JobState(run.state)) for run in runs if run.since is None],
-            _sink_position(offer),
+            _sink_position(context.registry, origin, offer),
             fork=spec.options.fork,
             mode=cast("SinkMode | None", spec.options.sink_ahead),
         )
@@ -171,12 +172,28 @@ def _chosen(
     return by_name
 
 
-def _sink_position(offer: RestorableQuery) -> SinkPosition | None:
-    """Return the newest batch of the sink that the query had, if it is known without Spark."""
-    path = offer.query.sink.get("path")
-    if path is None or not (str(path).startswith("/") or ":" in str(path)):
-        return None  # relative to the directory in which its job ran
-    return file_sink_position(offer.query.sink.get("format"), str(path), storage)
+def _sink_position(
+    registry: Registry, origin: JobOrigin | None, offer: RestorableQuery
+) -> SinkPosition | None:
+    """Return the newest batch of the sink that the query had, if it is known without Spark.
+
+    Anybody may have written a savepoint: what it names is listed only where a job of the registry
+    has written.
+    """
+    path = _sink_path(offer)
+    recorded = [] if origin is None else list(origin.facts.values())
+    for job, query in registry.find_query(offer.query_id) if path is not None else ():
+        recorded += [
+            facts for name, facts in registry.facts(job.job_id).items() if name == query.name
+        ]
+    sink = next((facts.sink for facts in recorded if path and facts.sink.get("path") == path), None)
+    return None if sink is None else file_sink_position(sink.get("format"), path, storage)
+
+
+def _sink_path(offer: RestorableQuery) -> str | None:
+    """Return where the query wrote, unless that is relative to where its job ran."""
+    path = str(offer.query.sink.get("path") or "")
+    return path if path.startswith("/") or ":" in path else None
 
 
 def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[str]:
@@ -185,9 +202,12 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
     unknown = []
     is_read_by_spark = sink.get("table") is not None or sink_connector(format_).keeps_versions
     if position is None and (is_read_by_spark or (sink.get("path") and keeps_log(format_))):
+        why = "because only Spark finds it"
+        if _sink_path(offer) is not None and not is_read_by_spark:
+            why = "because no job of the registry is known to write there, and it was not looked at"
         unknown = [
             f"query '{name}': whether its sink, {sink.get('table') or sink.get('path')}, has later "
-            "batches is not known, because only Spark finds it; name the program too to learn it"
+            f"batches is not known, {why}; name the program too to learn it"
         ]
     has_log = position is not None and position.verdict != "unreadable"
     return (

@@ -24,10 +24,11 @@ from flinkish.client.requests import savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
+from flinkish.launch.job_origin import left_queries
+from flinkish.launch.known_jobs import check_began
 from flinkish.launch.offline import (
     check_owner,
     check_savable,
-    ever_ran,
     job_id_of,
     may_be_running,
 )
@@ -37,6 +38,7 @@ from flinkish.messages.requests import LeftOut, RequestResult, SavepointArgument
 from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointSummary
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
+from flinkish.registry.resumed_runs import ever_ran
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
@@ -84,6 +86,7 @@ def save_dead_job(
     facts = registry.facts(job.job_id)
     committed = {q.name: newest_committed_batch(q.checkpoint_dir) for q in queries}
     empty = check_savable(job, queries, facts, committed)
+    check_began(registry, job)
     queries = [query for query in queries if query.name not in empty]
     for query in queries:
         check_owner(registry, query.query_id, query.checkpoint_dir)
@@ -104,7 +107,10 @@ def save_dead_job(
     if dry_run:
         _check_whole(places, batches)
         return Outcome(job_id=job.job_id, kind=RequestKind.SAVEPOINT, target=target)
-    left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
+    left = (
+        *(LeftOut(name, "it had committed no batch") for name in empty),
+        *left_queries(registry, job),
+    )
     complete = ever_ran(registry, job)
     launch = replace(
         job.launch,

@@ -15,7 +15,7 @@ from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
-from flinkish.launch.known_jobs import standing
+from flinkish.launch.known_jobs import meant_to_begin, standing
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.in_use import outlived
@@ -281,9 +281,15 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
-    standings = [standing(registry, name) for name in sorted(names)]
-    stand = [each.job for each in standings if each is not None]
+    standings = {name: standing(registry, name) for name in sorted(names)}
+    stand = [each.job for each in standings.values() if each is not None]
+    # Without them the next run would not know that there is a savepoint to begin with.
+    held = [meant_to_begin(registry, name) for name, each in standings.items() if each is None]
     return {
+        job.job_id: "flinkish run --resume must know that it never began with its savepoint"
+        for job in held
+        if job is not None
+    } | {
         run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
         for run in resumed_runs(registry, job).runs
@@ -298,7 +304,14 @@ def _known(
     return JobFacts(
         job,
         tuple(
-            RunFacts(q.name, q.query_id, q.checkpoint_dir, _place(q.checkpoint_dir), q.batch_id)
+            RunFacts(
+                q.name,
+                q.query_id,
+                q.checkpoint_dir,
+                _place(q.checkpoint_dir),
+                q.batch_id,
+                _own_place(job, q),
+            )
             for q in queries
         ),
         None if job.checkpoint_dir is None else _place(job.checkpoint_dir),
@@ -398,6 +411,14 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
         if lease.job_id == facts.job.job_id
         or (lease.path and facts.place and is_inside(lease.path, facts.place))
     ]
+
+
+def _own_place(job: JobRecord, query: QueryStatus) -> str:
+    """Return the place of the checkpoint that a query's program names; empty if it names none."""
+    own = query.own_location
+    if own and not own.startswith("/") and ":" not in own.partition("/")[0]:
+        own = os.path.join(job.launch.working_directory or "/", own)
+    return _place(own) if own else ""
 
 
 def _place(location: str) -> str:

@@ -59,6 +59,7 @@ def restart(
     conf: Mapping[str, str] | None = None,
     secret_args: Sequence[str] | None = None,
     sink_ahead: str | None = None,
+    accept_lost_rows: bool = False,
     dry_run: bool = False,
     wait: bool = True,
 ) -> Restart:
@@ -77,7 +78,13 @@ def restart(
         started = carry_out(context, begun)
     else:
         started = restart_from(
-            context, job, savepoint, conf=conf, secret_args=secret_args, sink_ahead=sink_ahead
+            context,
+            job,
+            savepoint,
+            conf=conf,
+            secret_args=secret_args,
+            sink_ahead=sink_ahead,
+            accept_lost_rows=accept_lost_rows,
         )
     if not wait:
         return replace(begun, job=started)
@@ -255,11 +262,12 @@ def restart_from(
     conf: Mapping[str, str] | None = None,
     secret_args: Sequence[str] | None = None,
     sink_ahead: str | None = None,
+    accept_lost_rows: bool = False,
 ) -> JobRecord:
     """Start the program of an ended job as a new job that begins with a savepoint; return that.
 
-    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, ``sink_ahead`` is
-    ``rebase`` or ``accept`` for a sink that has later batches.
+    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, and the others are
+    consents as in :class:`.RestoreOptions`: what ``run -s`` asks is asked here too.
 
     Raises
     ------
@@ -279,9 +287,10 @@ def restart_from(
     job = _ended(context, job)
     context.registry.check_not_in_upgrade(job=job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
-    # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
-    options = RestoreOptions(sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed)
+    options = RestoreOptions(
+        sink_ahead=sink_ahead, accept_lost_rows=accept_lost_rows, accept_partial=agreed
+    )
     launch = replace(launch, restore=RestoreSpec(locate(savepoint), options))
     # As in place: only a name that somebody gave is held unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)

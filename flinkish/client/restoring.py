@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
+#: The setting with the savepoint to start from.
+RECOVERY_PATH = _RECOVERY + "path"
 
 
 def given(options: RestoreOptions) -> list[tuple[str, str]]:
@@ -46,7 +48,7 @@ def settings(
 ) -> dict[str, str | None]:
     """Return the options that are also settings, by their keys."""
     return {
-        _RECOVERY + "path": savepoint,
+        RECOVERY_PATH: savepoint,
         _RECOVERY + "ignore-unclaimed-state": "true" if options.allow_non_restored else None,
         _RECOVERY + "claim-mode": options.claim_mode,
         "parallelism.default": None if parallelism is None else str(parallelism),
@@ -82,7 +84,7 @@ def restore_spec(
         Options of a restore are given without a savepoint, or contradict each other. What to do
         with a sink that has batches needs no savepoint, unless a table is to be rolled back.
     """
-    path = checkpoints or savepoint or config.get(_RECOVERY + "path")
+    path = checkpoints or savepoint or config.get(RECOVERY_PATH)
     if path is None:
         mode = [("a claim mode", "-cm (--claimMode)")] if options.claim_mode else []
         # A new checkpoint can count on from its sink's batches, too; only tables have versions.

@@ -251,6 +251,9 @@ def dispose_savepoint(
     """
     from flinkish.savepoint.directory.dispose import dispose
 
+    needed = _why_needed(context, path)
+    if needed is not None:
+        context.reporter.warning(f"the savepoint {path} is still needed: {needed}")
     if dry_run:
         return dispose(path, dry_run=True, tell=tell)
     if agree is not None:
@@ -268,6 +271,23 @@ def dispose_savepoint(
     except RegistryError as error:
         context.reporter.warning(f"the registry could not be updated: {error.message}")
     return disposed
+
+
+def _why_needed(context: Context, path: str) -> str | None:
+    """Return why a prune would keep a savepoint; None also if the registry does not tell."""
+    from flinkish.registry.in_use import savepoints_in_use
+    from flinkish.savepoint.directory.places import place_keys
+    from flinkish.savepoint.format.metadata import FILE_NAME
+
+    keys = place_keys(path.removesuffix(f"/{FILE_NAME}"))
+    try:
+        protected = savepoints_in_use(context.registry).protected
+        return next(
+            (why for p, why in protected.items() if not keys.isdisjoint(place_keys(p))), None
+        )
+    except RegistryError as error:
+        context.reporter.warning(f"whether a job needs {path} is not known: {error.message}")
+        return None
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from flinkish.client.program import (
     launch_of,
 )
 from flinkish.client.restoring import (
+    RECOVERY_PATH,
     check_restorable,
     check_source,
     given,
@@ -224,9 +225,19 @@ def prepare(context: Context, request: RunRequest) -> Submission:
 def _resumed(
     context: Context, options: RestoreOptions, name: str, partitions: int | None
 ) -> RestoreSpec | None:
-    """Return the restore of a job from the checkpoints of its newest run; None for a first run."""
+    """Return the restore of a job from the checkpoints of its newest run.
+
+    A first run starts as without ``--resume``: from a savepoint that the configuration names, or
+    from the beginning.
+    """
     job = run_to_resume(context, name)
     if job is None:
+        if context.config.get(RECOVERY_PATH) is not None:
+            return restore_spec(None, options, context.config, parallelism=partitions)
+        context.reporter.note(
+            f"no run of job {name} in the registry {context.registry.url_masked} has committed a "
+            "batch: it starts where a first run does"
+        )
         return None
     where = job.checkpoint_dir or job.job_id
     spec = restore_spec(None, options, context.config, parallelism=partitions, checkpoints=where)

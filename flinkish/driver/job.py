@@ -15,6 +15,7 @@ from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
     ProgramOutcome,
+    hint_of,
     last_line,
     outcome_lines,
     own_places,
@@ -160,6 +161,7 @@ def conclude(
     if error is None and failed_query is not None:
         error = ProgramFailed(
             f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",
+            hint=hint_of(failed_query[1]),
             tail=python_traceback(failed_query[1]) or outcome_lines(without_plan(failed_query[1])),
         )
     if error is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 
@@ -80,11 +80,6 @@ def left_without_batch(
                 state=job.state.value,
             )
     return empty
-
-
-def ever_ran(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job ever was RUNNING: its program had started all its queries then."""
-    return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
 
 
 def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:

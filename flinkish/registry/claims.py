@@ -1,4 +1,4 @@
-"""Claims of running queries: on their query ids, checkpoints and outputs.
+"""Claims of running queries, on their query ids, checkpoints and outputs; and of supervisors.
 
 A Spark query id runs once, and a file sink has one writer. A query claims both here before Spark
 starts it; the checkpoint too, because a new one has no query id yet. A claim needs no release: it
@@ -14,10 +14,10 @@ from typing import Any
 
 from flinkish.errors import WrongState
 from flinkish.registry.database import Transaction
-from flinkish.registry.jobs import FINAL_STATES, JobRecord
+from flinkish.registry.jobs import FINAL_STATES, JobRecord, ProcessRef
 from flinkish.registry.queries import QueryReports
-from flinkish.registry.rows import JOB_COLUMNS, job_of, query_of
-from flinkish.registry.statements import locked
+from flinkish.registry.rows import JOB_COLUMNS, column_value, job_of, query_of
+from flinkish.registry.statements import job_row, locked, set_fields
 
 _ID = "query:"
 _FILES = "files:"
@@ -79,7 +79,24 @@ class Claim:
 
 
 class Claims(QueryReports):
-    """The claims of queries, on top of the reports about them."""
+    """The claims of queries and supervisors, on top of the reports about queries."""
+
+    def supervise(self, job_id: str, process: ProcessRef) -> JobRecord | None:
+        """Record the supervisor of a job; return the job, or None if another process has become it.
+
+        Of two processes that are to start a job's driver, one started late, only one does.
+
+        Raises JobNotFound.
+        """
+
+        def work(tx: Transaction) -> JobRecord | None:
+            job = locked(tx, job_id)
+            if job.supervisor not in (None, process):
+                return None
+            set_fields(tx, job.job_id, {"supervisor": column_value("supervisor", process)})
+            return job_row(tx, job.job_id)
+
+        return self._database.write(work)
 
     def claim_resources(
         self, job_id: str, query: str, resources: Sequence[str], *, over: Collection[str] = ()

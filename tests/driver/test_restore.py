@@ -500,6 +500,36 @@ def test_queries_one_after_the_other_are_restored(
     assert again.wait().state is JobState.CANCELED
 
 
+def test_a_savepoint_before_the_second_query_is_started_names_it(
+    spark: Any, new_job: NewJob, saved: Saved, tmp_path: Path
+) -> None:
+    """Its state is in the savepoint that the job began with: it must not start empty later."""
+    savepoint, _ = saved("counts", "second")
+    goes_on = threading.Event()
+
+    def write(frame: Any, _batch: int) -> None:
+        frame.collect()
+        goes_on.wait(60)
+
+    def program() -> None:
+        frame = rate(spark).groupBy(rate_key()).count()
+        writer = frame.writeStream.queryName("counts").outputMode("update").foreachBatch(write)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    job = new_job(restore=RestoreSpec(savepoint["path"])).start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 1 and job.batch() >= 0)
+    try:
+        taken = job.request(RequestKind.SAVEPOINT, str(tmp_path / "sp"))
+    finally:
+        goes_on.set()
+    (left,) = taken["left_out"]
+    assert (left["query"], left["pending"]) == ("second", True)
+    assert f"its state is in {savepoint['path']}" in left["reason"]
+    failed = job.wait()
+    assert failed.failure is not None
+    assert failed.failure["id"] == "non-restored-state"
+
+
 @pytest.mark.deep
 def test_a_program_with_threads_may_wait_for_one_query_while_it_starts_the_next(
     spark: Any, new_job: NewJob, tmp_path: Path

@@ -10,7 +10,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.run import show_submitted
 from flinkish.cli.options.arguments import dry_run_option, job_argument
 from flinkish.cli.options.program import conf_option, secret_args_option
-from flinkish.cli.options.restore import sink_ahead_option
+from flinkish.cli.options.restore import accept_lost_rows_option, sink_ahead_option
 from flinkish.cli.output.printer import Output
 from flinkish.client import restarts
 from flinkish.errors import UsageError
@@ -27,6 +27,7 @@ from flinkish.errors import UsageError
     "committed batch.",
 )
 @sink_ahead_option
+@accept_lost_rows_option
 @conf_option
 @secret_args_option
 @dry_run_option
@@ -35,6 +36,7 @@ def restart(
     job: str,
     savepoint: str | None,
     sink_ahead: str | None,
+    accept_lost_rows: bool,
     conf: Mapping[str, str],
     secret_arguments: tuple[str, ...],
     dry_run: bool,
@@ -44,8 +46,9 @@ def restart(
     The job keeps its id and resumes in its own checkpoints. Secrets are not recorded: pass them
     again with --conf and --secret-args. This also acknowledges a failure of the job.
     """
-    if sink_ahead is not None and savepoint is None:
-        raise UsageError("--sink-ahead requires --from", hint="see: flinkish restart --help")
+    flag = "--sink-ahead" if sink_ahead is not None else "--accept-lost-rows"
+    if (sink_ahead is not None or accept_lost_rows) and savepoint is None:
+        raise UsageError(f"{flag} requires --from", hint="see: flinkish restart --help")
     secret = secret_arguments or None
     with call.session() as session:
         begun = restarts.restart(
@@ -55,6 +58,7 @@ def restart(
             conf=conf,
             secret_args=secret,
             sink_ahead=sink_ahead,
+            accept_lost_rows=accept_lost_rows,
             dry_run=dry_run,
         )
     return _would(call.out, begun) if dry_run else show_submitted(call.out, begun.job)

@@ -77,12 +77,13 @@ sink_ahead_option = click.option(
     help="If a sink has later batches than the savepoint: continue after them, let it drop "
     "output, or roll its table (Delta, Iceberg) back to the savepoint's version.",
 )
-_accept_lost_rows_option = click.option(
+accept_lost_rows_option = click.option(
     "--accept-lost-rows",
     is_flag=True,
     help="Skip rows of a Kafka source that were deleted, with or without their topic, before "
-    "they were read (Spark fails unless the program sets failOnDataLoss=false), and rows "
-    "that --set-offsets skips.",
+    "they were read (Spark fails unless the program sets failOnDataLoss=false), files that a file "
+    "source ignores for their age or that another run has cleaned, and rows that --set-offsets "
+    "skips.",
 )
 _set_offsets_option = click.option(
     "--set-offsets",
@@ -131,7 +132,7 @@ _OPTIONS = (
     _reset_source_option,
     _set_offsets_option,
     sink_ahead_option,
-    _accept_lost_rows_option,
+    accept_lost_rows_option,
     _accept_repeated_rows_option,
     _accept_partial_option,
     _offline_option,

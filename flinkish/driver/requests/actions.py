@@ -286,7 +286,8 @@ class Actions:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
         Returns the queries that have committed one, and for the result those left out because they
-        ended without a commit, or have no input while others have committed.
+        ended without a commit, or have no input while others have committed, or because the program
+        has not started them since the restore.
         """
         reporter = RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
@@ -305,7 +306,9 @@ class Actions:
             self._check_not_cancelled(request)
             time.sleep(_POLL)
         savable = [q for q in queries if q not in ended]
-        left = left_out(queries, savable)
+        restorer = self._runtime.restorer
+        later = () if restorer is None else restorer.not_started()
+        left = (*left_out(queries, savable), *later)
         for each in left:
             log(f"query '{each.query}' is not in the savepoint: {each.reason}")
         return savable, left

@@ -39,6 +39,7 @@ from flinkish.driver.runtime.running_query import (
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
+from flinkish.launch.known_jobs import check_stands
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
@@ -76,9 +77,15 @@ class Runtime:
                 if run.restored_batch is not None
             }
             plans = {name: run.plan for name, run in earlier.items()}
-            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, pinned, plans)
-            lost = lost_origin(registry, job, spec) if self.restorer is None else None
+            try:
+                self.restorer = Restorer.resumed(
+                    registry, job.job_id, spec, planning, pinned, plans
+                )
+            except FlinkishError as error:
+                self.restorer = None
+                lost = lost_origin(registry, job, spec, error)
         else:
+            check_stands(registry, job)
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead

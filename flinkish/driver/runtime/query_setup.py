@@ -65,7 +65,7 @@ class Preparer:
     ``queries`` returns the newest run of each query started so far. ``earlier`` are the queries of
     the job's last driver, by name, if the job is restarted. ``judge`` decides on the starts of
     queries that are not restored; None lets all of them start. ``lost`` is what the job was
-    restored from, if that is gone and may have had further queries.
+    restored from, if that cannot be read and may have had further queries.
     """
 
     def __init__(
@@ -241,7 +241,9 @@ class Preparer:
             again = replace(prepared, location=restored_at, plan=plan)
             return self._continued(again, self._known(name))
         if self._lost is not None and restored_at is None and self._newest(name) is None:
-            raise self._lost.refusal(name)
+            lost = self._lost.refusal(name)
+            if lost is not None:
+                raise lost
         is_fresh = self._is_fresh(name)
         directory = self._names.directory(name, fresh=is_fresh)
         local = storage.is_local(directory)

@@ -208,6 +208,18 @@ def test_a_refusal_says_which_command_takes_its_options(cli: Command) -> None:
     assert f"--accept-repeated-rows (options of flinkish run -s {path}" in refused.err
 
 
+def test_a_consent_needs_a_savepoint_and_is_passed_on(cli: Command) -> None:
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home))
+    job = add(cli, "a", program.default_name, launch=program)
+    assert "--accept-lost-rows requires --from" in cli("restart", job, "--accept-lost-rows").err
+    path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
+    new = cli.ok("restart", job, "--from", path, "--accept-lost-rows", "-q").out.strip()
+    with cli.registry() as registry:
+        restore = registry.job(new).launch.restore
+    assert restore is not None
+    assert restore.options.accept_lost_rows
+
+
 def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> None:
     """As in place: only a name that somebody gave is held unique."""
     program = Launch(str(cli.program), spark_home=str(cli.spark_home))
@@ -217,6 +229,10 @@ def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> Non
     new = cli.ok("restart", unnamed, "--from", path, "-q").out.strip()
     assert new not in (unnamed, *others)
     assert cli.status(new)["name"] == program.default_name
+    with cli.registry() as registry:
+        restore = registry.job(new).launch.restore
+    assert restore is not None
+    assert not restore.options.accept_lost_rows, "what run -s asks is asked here too"
     refused = cli("restart", named, "--from", path)
     assert refused.code == 13
     assert others[1] in refused.err
