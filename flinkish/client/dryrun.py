@@ -17,8 +17,8 @@ from flinkish.restore.check.version_check import version_gate
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
+from flinkish.restore.source.job_source import open_origin
+from flinkish.restore.source.restore_source import RestoreSource
 
 
 def check_restore(
@@ -51,7 +51,7 @@ def check_restore(
     FlinkishError
         The error with which the submission of the program would end.
     """
-    offers = open_restore_source(spec.path, verify=spec.verify) if job is None else open_job(job)
+    offers = open_origin(spec, job, verify=spec.verify)
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())

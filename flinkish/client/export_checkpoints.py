@@ -30,11 +30,10 @@ from flinkish.restore.plan.history import saved_shift
 from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery, plan_unchanged
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.sinks import SinkMode, SinkPosition
-from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.job_source import open_origin
 from flinkish.restore.source.restore_source import (
     RestorableQuery,
     RestoreSource,
-    open_restore_source,
 )
 
 
@@ -69,7 +68,7 @@ def build_planned(
     """Let a driver build the checkpoints that a program needs; nothing of its queries runs."""
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
-    offers = _opened(spec, origin)
+    offers = open_origin(spec, origin, verify=spec.verify)
     check_source(context, offers, spark)
     context.reporter.note("planning the program's queries ...")
     exported = ask_driver(
@@ -113,7 +112,7 @@ def build_unchanged(
     query: str | None,
 ) -> BuiltCheckpoints:
     """Build checkpoints with the state as it is; no JVM is started."""
-    offers = _opened(spec, origin)
+    offers = open_origin(spec, origin, verify=spec.verify)
     question = restore_question(context.registry, spec, offers, origin)
     plans: dict[str, UnchangedQuery] = {}
     warnings = [f"query '{each.query}' is not in it: {each.reason}" for each in offers.left_out]
@@ -142,12 +141,6 @@ def build_unchanged(
         kept = KeptQueryId(plan.identity.keep, plan.identity.reason)
         queries.append(BuiltQuery(name, directory, kept, notes))
     return BuiltCheckpoints(tuple(queries), offers.spark_version, warnings=tuple(warnings))
-
-
-def _opened(spec: RestoreSpec, origin: JobOrigin | None) -> RestoreSource:
-    if origin is None:
-        return open_restore_source(spec.path, verify=spec.verify)
-    return open_job(origin, drops=spec.options.allow_non_restored)
 
 
 def _chosen(

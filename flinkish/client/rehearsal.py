@@ -21,8 +21,7 @@ from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.restore.source.job_source import open_origin
 
 
 @dataclass(frozen=True)
@@ -133,9 +132,7 @@ def rehearse_launch(
     """Rehearse a launch that is complete; see :func:`rehearse`."""
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)
-    offers = (
-        open_restore_source(spec.path, verify=spec.verify) if origin is None else open_job(origin)
-    )
+    offers = open_origin(spec, origin, verify=spec.verify)
     check_source(context, offers, programs.spark_version(installation.spark_home))
     directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(

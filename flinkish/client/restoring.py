@@ -17,6 +17,7 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
 
 if TYPE_CHECKING:
+    from flinkish.messages.calls import JobOrigin
     from flinkish.restore.source.restore_source import RestoreSource
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
@@ -105,7 +106,9 @@ def restore_spec(
     return RestoreSpec(locate(path), options, parallelism)
 
 
-def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
+def check_restorable(
+    context: Context, spec: RestoreSpec, spark: str | None, *, job: JobOrigin | None = None
+) -> None:
     """Check before the launch that a version of Spark can restore a savepoint.
 
     Parameters
@@ -116,6 +119,8 @@ def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> 
         The savepoint, or a plain checkpoint, and how its files are checked.
     spark : str or None
         Version of the Spark that will run, None if unknown.
+    job : JobOrigin, optional
+        The job whose checkpoints are restored instead.
 
     Raises
     ------
@@ -124,9 +129,9 @@ def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> 
     Incompatible
         According to the version matrix, this Spark cannot resume the savepoint.
     """
-    from flinkish.restore.source.restore_source import open_restore_source
+    from flinkish.restore.source.job_source import open_origin
 
-    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
+    check_source(context, open_origin(spec, job, verify=spec.verify), spark)
 
 
 def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:

@@ -17,7 +17,6 @@ from flinkish.client.program import (
 )
 from flinkish.client.restoring import (
     check_restorable,
-    check_source,
     given,
     restore_spec,
     settings,
@@ -210,14 +209,10 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     launch = replace(launch, named=name is not None)
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
-    elif spec.job is None:
-        check_restorable(context, spec, spark)
     else:
-        from flinkish.restore.source.job_source import open_job
-
-        origin = resumed_origin(context.registry, context.registry.job(spec.job))
-        source = open_job(origin, drops=spec.options.allow_non_restored)
-        check_source(context, source, spark)
+        resumed = None if spec.job is None else context.registry.job(spec.job)
+        origin = None if resumed is None else resumed_origin(context.registry, resumed)
+        check_restorable(context, spec, spark, job=origin)
     return Submission(chosen, launch, installation, unique)
 
 

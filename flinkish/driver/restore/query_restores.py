@@ -34,9 +34,9 @@ from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.source_matching import check_reset
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.job_source import open_origin
 from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
+from flinkish.restore.source.restore_source import RestoreSource
 
 
 def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSource:
@@ -50,14 +50,11 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSourc
     Raises
     ------
     FlinkishError
-        An error of :func:`~flinkish.restore.source.restore_source.open_restore_source` or
-        :func:`~flinkish.restore.source.job_source.open_job`.
+        An error of :func:`~flinkish.restore.source.job_source.open_origin`.
     """
     from pyspark import __version__ as spark
 
-    if job is None:
-        return fit_offers(open_restore_source(spec.path), spark)
-    return fit_offers(open_job(job, drops=spec.options.allow_non_restored), spark)
+    return fit_offers(open_origin(spec, job), spark)
 
 
 def plan_start(

@@ -12,6 +12,7 @@ from flinkish.checkpoint.cut import Cut, FilesVanished
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound
 from flinkish.messages.calls import JobOrigin
+from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.restore.source.restore_source import (
     RestorableQuery,
@@ -25,6 +26,18 @@ from flinkish.savepoint.write.query_records import check_operators, query_record
 #: Number of attempts to read a checkpoint that Spark trims, and the seconds between two of them.
 _ATTEMPTS = 20
 _PAUSE = 0.1
+
+
+def open_origin(
+    spec: RestoreSpec, job: JobOrigin | None = None, *, verify: str | None = None
+) -> RestoreSource:
+    """Open what a restore continues from: the checkpoints of ``job``, or else the path of ``spec``.
+
+    ``verify`` and errors are those of :func:`.open_restore_source` and :func:`open_job`.
+    """
+    if job is None:
+        return open_restore_source(spec.path, verify=verify)
+    return open_job(job, drops=spec.options.allow_non_restored)
 
 
 def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:

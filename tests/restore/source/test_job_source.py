@@ -10,9 +10,11 @@ import pytest
 from flinkish.checkpoint.cut import Cut, FilesVanished, read_cut
 from flinkish.errors import Corrupt, SavepointNotFound
 from flinkish.messages.calls import JobOrigin
+from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import LeftOut
-from flinkish.restore.source.job_source import newest_cut, open_job
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.source.job_source import newest_cut, open_job, open_origin
 from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -78,6 +80,8 @@ def test_queries_that_a_restored_job_had_not_started_are_its_savepoints(tmp_path
     dropping, claimed = open_job(gone, drops=True), open_job(replace(gone, claimed=True))
     assert list(dropping.by_key) == list(claimed.by_key) == ["a"]
     assert (dropping.complete, claimed.complete) == (False, True)
+    with_n = RestoreSpec("", RestoreOptions(allow_non_restored=True))
+    assert list(open_origin(with_n, gone).by_key) == ["a"]
 
 
 def test_a_plain_checkpoint_that_a_job_began_with(tmp_path: Path) -> None:
