@@ -106,7 +106,7 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
     jobs = {job.job_id: job for job in active if not job.state.is_final}
     for job_id, queries in registry.queries_of(jobs).items():
         for query in queries:
-            if _is_at(query.checkpoint_dir, final):
+            if storage.same_place(query.checkpoint_dir, final):
                 job = jobs[job_id]
                 raise WrongState(
                     f"query '{query.name}' of job {job.name} ({job_id}), which is "
@@ -138,11 +138,3 @@ def built(place: ExportPlace) -> Iterator[None]:
 def _newest(checkpoint: str) -> int:
     newest = newest_planned_batch(checkpoint)
     return -1 if newest is None else newest
-
-
-def _is_at(location: str, path: str) -> bool:
-    try:
-        place = storage.locate(location)
-    except StorageError:  # one that only Spark can read
-        return False
-    return storage.is_local(place) and os.path.realpath(place) == path

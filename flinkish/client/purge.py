@@ -223,7 +223,9 @@ def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> Purg
 
 def _leftovers(context: Context, jobs: Sequence[JobRecord], rules: Rules) -> tuple[Leftover, ...]:
     """Find what rehearsals have left where jobs have, or would get, their checkpoints."""
-    directories = {_place(directory): directory for directory in _directories(context, jobs)}
+    directories = {
+        storage.one_name(directory): directory for directory in _directories(context, jobs)
+    }
     return find_leftovers(directories.values(), rules.ended_before, context.reporter)
 
 
@@ -264,7 +266,7 @@ def _facts(
     return facts_of_jobs, tuple(
         SavepointFacts(
             record.path,
-            _place(record.path),
+            storage.one_name(record.path),
             {query.query_id: query.batch_id for query in record.queries},
         )
         for record in records
@@ -298,10 +300,12 @@ def _known(
     return JobFacts(
         job,
         tuple(
-            RunFacts(q.name, q.query_id, q.checkpoint_dir, _place(q.checkpoint_dir), q.batch_id)
+            RunFacts(
+                q.name, q.query_id, q.checkpoint_dir, storage.one_name(q.checkpoint_dir), q.batch_id
+            )
             for q in queries
         ),
-        None if job.checkpoint_dir is None else _place(job.checkpoint_dir),
+        None if job.checkpoint_dir is None else storage.one_name(job.checkpoint_dir),
         origin,
         news,
     )
@@ -318,7 +322,7 @@ def _origin(
         return None
     # What the next run needs, after one that has ended, is looked up apart (_stand).
     offered = () if job.state.is_final else offered_names(spec, runs, savepoints)
-    return None if outlived(runs.get(job.job_id, ()), offered) else _place(spec.path)
+    return None if outlived(runs.get(job.job_id, ()), offered) else storage.one_name(spec.path)
 
 
 def _looked_up(facts: JobFacts) -> JobFacts:
@@ -398,14 +402,3 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
         if lease.job_id == facts.job.job_id
         or (lease.path and facts.place and is_inside(lease.path, facts.place))
     ]
-
-
-def _place(location: str) -> str:
-    """Return one name for a place: a local one without links, a URL as flinkish writes it."""
-    if storage.is_local(location):
-        return os.path.realpath(location)
-    try:
-        place = storage.locate(location)
-    except StorageError:
-        return location
-    return os.path.realpath(place) if storage.is_local(place) else place

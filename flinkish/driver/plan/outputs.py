@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish import storage
 from flinkish.connectors.registry import sink_connector
 from flinkish.driver.connectors.table import table_errors
-from flinkish.errors import StorageError, TableError
+from flinkish.errors import TableError
 from flinkish.restore.source.restore_inputs import NewSink
 
 #: The formats that Spark writes with its file sink.
@@ -35,13 +34,13 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
     connector = sink_connector(kind)
     if connector.keeps_versions:
         location = sink.table if connector.in_catalogs and sink.table else sink.path or sink.table
-        return None if location is None else Output(one_name(location), True)
+        return None if location is None else Output(storage.one_name(location), True)
     if kind and kind not in _FILE_FORMATS:
         return None
     path = sink.path
     if path is None and sink.table is not None and session is not None:
         path = _place_to_be(sink.table, session)
-    return None if path is None else Output(one_name(path), False)
+    return None if path is None else Output(storage.one_name(path), False)
 
 
 def _place_to_be(table: str, session: Any) -> str | None:
@@ -60,17 +59,3 @@ def _place_to_be(table: str, session: Any) -> str | None:
     except TableError:
         return None  # of another catalog, or the program is about to be told
     return f"{str(database.locationUri).rstrip('/')}/{name}"
-
-
-def same_place(one: str, other: str) -> bool:
-    """Return whether two locations are the same, with links resolved."""
-    return one_name(one) == one_name(other)
-
-
-def one_name(location: str) -> str:
-    """Return the normalised name of a location, with links resolved."""
-    try:
-        place = storage.locate(location)
-    except StorageError:
-        return location
-    return os.path.realpath(place) if storage.is_local(place) else place.rstrip("/")

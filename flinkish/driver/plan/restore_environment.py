@@ -26,7 +26,7 @@ from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
 from flinkish.driver.connectors.table import SinkPlace, Table
 from flinkish.driver.log import log
-from flinkish.driver.plan.outputs import output_of, same_place
+from flinkish.driver.plan.outputs import output_of
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
@@ -316,7 +316,7 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
     path = saved.get("path")
     if path is None or sink.path is None:
         return False
-    return same_place(str(path), sink.path)
+    return storage.same_place(str(path), sink.path)
 
 
 def qualified(path: str | None, session: Any) -> str | None:

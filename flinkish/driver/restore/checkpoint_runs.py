@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkish.driver.plan.outputs import same_place
+from flinkish import storage
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import source_records
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
@@ -33,7 +33,7 @@ def last_run_in(registry: Registry, begins: Beginning, query_id: str | None) -> 
     runs = [
         (job, query)
         for job, query in registry.find_query(query_id)
-        if same_place(query.checkpoint_dir, begins.checkpoint)
+        if storage.same_place(query.checkpoint_dir, begins.checkpoint)
     ]
     for job, query in sorted(runs, key=lambda run: run[0].start_time, reverse=True):
         facts = registry.facts(job.job_id).get(query.name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.plan.outputs import one_name, output_of
+from flinkish.driver.plan.outputs import output_of
 from flinkish.errors import ConsentNeeded
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.messages.calls import KnownWriter
@@ -100,7 +100,7 @@ class OtherJobs:
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         if checkpoint is not None:
-            resources.append(checkpoint_resource(one_name(checkpoint)))
+            resources.append(checkpoint_resource(storage.one_name(checkpoint)))
         output = output_of(sink, session)
         if output is not None:
             make = table_resource if output.is_table else file_resource

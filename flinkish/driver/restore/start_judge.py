@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.table import SinkPlace
-from flinkish.driver.plan.outputs import output_of, same_place
+from flinkish.driver.plan.outputs import output_of
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
@@ -157,7 +158,7 @@ class StartJudge:
         runs = [
             EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
             for job, query in self._registry.find_query(query_id)
-            if job.job_id != self._job.job_id and not same_place(query.checkpoint_dir, here)
+            if job.job_id != self._job.job_id and not storage.same_place(query.checkpoint_dir, here)
             if (batch := newest_batch(query)) is not None
         ]
         last = -1 if begins.committed is None else begins.committed
@@ -183,7 +184,7 @@ class StartJudge:
             job.end_time or 0.0
             for job, run in runs
             if job.job_id != self._job.job_id
-            and same_place(run.checkpoint_dir, begins.checkpoint or "")
+            and storage.same_place(run.checkpoint_dir, begins.checkpoint or "")
         ]
         is_newer = max(here, default=0.0) < (other.job.end_time or 0.0)
         origins = came_from(self._registry, other.job)
@@ -280,7 +281,7 @@ def _writes_to(known: QueryFacts, sink: NewSink) -> bool:
     table, path = known.sink.get("table"), known.sink.get("path")
     if sink.table is not None and table is not None:
         return str(table).lower() == sink.table.lower()
-    return path is not None and sink.path is not None and same_place(str(path), sink.path)
+    return path is not None and sink.path is not None and storage.same_place(str(path), sink.path)
 
 
 def _has_batches(sink: NewSink, session: Any, query_id: str) -> bool:
