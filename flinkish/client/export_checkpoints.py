@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
@@ -133,7 +132,7 @@ def build_unchanged(
     for name, plan in plans.items():
         directory = directory_name(name)
         make_checkpoint(
-            replace(plan.recipe, query_id=None if plan.identity.keep else str(uuid.uuid4())),
+            plan.recipe.with_query_id(keep=plan.identity.keep),
             storage.join(place.building, directory),
             location=place.location_of(directory),
         )

@@ -5,7 +5,6 @@ Jobs, checks and rehearsals share it.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -191,7 +190,3 @@ def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
 
 def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:
     return {SETTING_CHECKPOINT_FORMAT: str(version)} if always or version > 1 else {}
-
-
-def new_query_id() -> str:
-    return str(uuid.uuid4())

@@ -22,7 +22,6 @@ from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import (
     make_restored,
-    new_query_id,
     offers_here,
     plan_start,
     planning_settings,
@@ -139,7 +138,7 @@ class Rehearsal:
                 raise plan.refusal
             if plan.recipe is None:
                 return None, {}
-            recipe = replace(plan.recipe, query_id=new_query_id())
+            recipe = plan.recipe.with_query_id(keep=False)
             try:
                 make_restored(session, recipe, plan.rewrite, target)
             except (Corrupt, FilesVanished) as error:

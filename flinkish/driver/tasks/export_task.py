@@ -8,14 +8,13 @@ at its end; once one query is refused no other gets any. The command puts them i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.query_restores import make_restored, new_query_id
+from flinkish.driver.restore.query_restores import make_restored
 from flinkish.driver.restore.typed_formats import task_properties, typed_states_of
 from flinkish.driver.script import ProgramOutcome
 from flinkish.driver.tasks.answering import answer_with
@@ -80,12 +79,11 @@ class ExportedProgram(Description):
             )
         assert restore.recipe is not None
         assert restore.identity is not None
-        query_id = None if restore.identity.keep else new_query_id()
         directory = directory_name(name)
         location = self._task.location
         make_restored(
             session,
-            replace(restore.recipe, query_id=query_id),
+            restore.recipe.with_query_id(keep=restore.identity.keep),
             restore.rewrite,
             storage.join(self._task.directory, directory),
             location=location if self._task.is_single else storage.join(location, directory),
