@@ -21,7 +21,7 @@ RECORD = {
     "modules": 547,
     "modules above 350 lines": 38,
     "modules above 500 lines": 4,
-    "docstrings, lines in a thousand": 192,
+    "docstrings, lines in a thousand": 185,
     "pairs of dataclasses that share fields": 35,
     "local names that name an act": 25,
 }

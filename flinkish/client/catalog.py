@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Imported:
     """The result of an import: the savepoints found, and those that were new to the registry.
 
-    Parameters
+    Attributes
     ----------
-    entries : tuple of CatalogEntry
+    entries
         All savepoints that were found.
-    new : tuple of str
+    new
         Locations of those that were added to the registry.
-    failed : tuple of (str, FlinkishError)
+    failed
         Paths whose savepoint cannot be read, or that have none.
     """
 
@@ -50,17 +50,17 @@ class Imported:
 class Listed:
     """The savepoints of a directory, or of the registry.
 
-    Parameters
+    Attributes
     ----------
-    location : str
+    location
         The directory; empty for the registry.
-    catalog : Catalog
+    catalog
         What was found, newest first.
-    damage : mapping of str to FlinkishError
+    damage
         Paths of those that are not whole, as far as a look at the sizes of their files shows.
-    gone : tuple of SavepointSummary
+    gone
         Records of the registry whose savepoints are gone.
-    warnings : tuple of str
+    warnings
         Sentences about savepoints with times in the future.
     """
 
@@ -74,26 +74,8 @@ class Listed:
 def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
     """Return the savepoints directly below a directory, newest first.
 
-    Parameters
-    ----------
-    directory : str
-        A path or a URL.
-    must_exist : bool
-        Whether a missing directory is an error; otherwise it counts as empty.
-
-    Returns
-    -------
-    Listed
-        The directory's location, and what was found there.
-
-    Raises
-    ------
-    SavepointNotFound
-        There is no such directory.
-    UsageError
-        The directory is itself a savepoint.
-    StorageError
-        The directory cannot be listed.
+    Raises SavepointNotFound if there is no such directory; UsageError if the directory is itself a
+    savepoint; StorageError if the directory cannot be listed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory.catalog import read_catalog
@@ -110,10 +92,7 @@ def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
 def list_registry(context: Context) -> Listed:
     """Return the registry's savepoints as they are now, and the records of those that are gone.
 
-    Raises
-    ------
-    RegistryError, StorageError
-        The registry or a savepoint cannot be read.
+    Raises RegistryError or StorageError if the registry or a savepoint cannot be read.
     """
     from flinkish.savepoint.directory.catalog import read_paths
 
@@ -136,22 +115,11 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ..
 def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
     """Add savepoints to the registry that it does not know, or takes for disposed.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    paths : sequence of str
-        Each a savepoint, or a directory of savepoints.
+    ``paths``: each a savepoint, or a directory of savepoints.
 
-    Returns
-    -------
-    Imported
-        What cannot be read is in its ``failed``.
+    What cannot be read is in the result's ``failed``.
 
-    Raises
-    ------
-    RegistryError
-        The registry cannot be written.
+    Raises RegistryError if the registry cannot be written.
     """
     from flinkish.savepoint.directory.places import place_keys
 

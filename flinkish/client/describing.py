@@ -20,28 +20,11 @@ def describe(context: Context, program: Program, *, require_uids: bool = False) 
 
     The program runs to its end, but its queries are only planned.
 
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives notices and the driver's log.
-    program : Program
-        The program.
-    require_uids : bool
-        Whether every stateful operator must have a uid.
+    ``context``: its reporter receives notices and the driver's log. ``require_uids``: whether every
+    stateful operator must have a uid.
 
-    Returns
-    -------
-    Described
-        Its ``queries`` are plain data.
-
-    Raises
-    ------
-    UsageError, LaunchFailed
-        The program cannot be run.
-    MissingUid
-        A stateful operator has none, and must.
-    FlinkishError
-        The error with which the submission of the program would end.
+    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if a stateful
+    operator has none, and must; and the error with which the submission of the program would end.
     """
     launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")

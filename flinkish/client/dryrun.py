@@ -34,22 +34,13 @@ def check_restore(
 ) -> RestorePlan:
     """Return the plan of restoring ``spec`` with the program of ``launch``.
 
-    Parameters
-    ----------
-    name, environ, show_log
-        See :func:`~flinkish.launch.driver_call.ask_driver`.
-    registry
-        Knows other runs of the savepoint's queries.
-    job
-        The job whose checkpoints are restored instead of the savepoint. Its own run does not count
-        as another one: it would have ended.
+    ``name``, ``environ``, ``show_log``: see :func:`~flinkish.launch.driver_call.ask_driver`.
+    ``registry``: knows other runs of the savepoint's queries. ``job``: the job whose checkpoints
+    are restored instead of the savepoint. Its own run does not count as another one: it would have
+    ended.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
-        The savepoint cannot be read.
-    FlinkishError
-        The error with which the submission of the program would end.
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint cannot be
+    read; and the error with which the submission of the program would end.
     """
     offers = open_origin(spec, job, verify=spec.verify)
     checks = []
@@ -91,10 +82,7 @@ def known_runs(
     Also of those that went back to an earlier batch of them, under another query id: only the rows
     of an at-least-once sink are counted by them, and all jobs are looked through for them.
 
-    Parameters
-    ----------
-    sinks
-        The formats of the sinks by query id; None if unknown.
+    ``sinks``: the formats of the sinks by query id; None if unknown.
     """
     return {
         query_id: (

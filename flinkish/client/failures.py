@@ -17,12 +17,7 @@ def unacknowledged(context: Context, pattern: str | None = None) -> list[JobReco
 
     A job whose process is found dead now is FAILED from now on, and among them.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    pattern : str, optional
-        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards.
     """
     registry = context.registry
     reconcile(registry, registry.jobs(states=ACTIVE_STATES))
@@ -54,16 +49,9 @@ def find_troubles(
 ) -> Troubles:
     """Find the jobs that do not run though they should.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    jobs : sequence of JobRecord
-        The jobs that run; those of them that have just been found dead are reported elsewhere.
-    pattern : str, optional
-        Only failed jobs whose name matches it.
-    expected : collection of str
-        Names of jobs that must run.
+    ``jobs``: the jobs that run; those of them that have just been found dead are reported
+    elsewhere. ``pattern``: only failed jobs whose name matches it. ``expected``: names of jobs that
+    must run.
     """
     listed = {job.job_id for job in jobs}
     running = {job.name for job in jobs if not job.state.is_final}
@@ -76,19 +64,10 @@ def find_troubles(
 def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
     """Acknowledge that jobs have failed, so that they are reported no more; return them.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    references : sequence of str
-        Job ids, unique prefixes of ids, or names; none means all failed jobs.
+    ``references``: job ids, unique prefixes of ids, or names; none means all failed jobs.
 
-    Raises
-    ------
-    JobNotFound, AmbiguousJob
-        No job, or several, match a reference; nothing was acknowledged.
-    WrongState
-        A job has not failed; nothing was acknowledged.
+    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference; nothing was
+    acknowledged; WrongState if a job has not failed; nothing was acknowledged.
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed

@@ -18,19 +18,15 @@ class JobDescription:
 
     Attributes
     ----------
-    job : JobRecord
-        The job.
-    history : tuple of JobStateChange
+    history
         Its states; the last one is its state now, even if a read-only registry could not record it.
-    restarts : tuple of JobStateChange
+    restarts
         The recorded restarts, with their reasons.
-    queries : tuple of QueryStatus
+    queries
         What its driver last reported of each query.
-    savepoints : tuple of SavepointSummary
-        Its savepoints.
-    requests : tuple of Request
+    requests
         What was asked of it.
-    upgrades : tuple of Upgrade
+    upgrades
         The upgrades that it was part of.
     """
 
@@ -46,12 +42,7 @@ class JobDescription:
 def describe_job(registry: Registry, job: JobRecord) -> JobDescription:
     """Return everything that a registry has recorded about a job.
 
-    Parameters
-    ----------
-    registry : Registry
-        Where the job is.
-    job : JobRecord
-        The job as it is now; see :meth:`flinkish.client.context.Context.find_job`.
+    ``job``: the job as it is now; see :meth:`flinkish.client.context.Context.find_job`.
     """
     recorded = registry.state_history(job.job_id)
     return JobDescription(

@@ -45,10 +45,7 @@ class PartitionOffset:
 def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
     """Return the Kafka offsets of a query, by source, topic and partition. Pure.
 
-    Parameters
-    ----------
-    query
-        As ``savepoint show --json`` describes it.
+    ``query``: as ``savepoint show --json`` describes it.
     """
     positions = []
     sources = query["source"] if isinstance(query["source"], list) else []
@@ -71,10 +68,7 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     """Return all topics of the offsets. Pure.
 
-    Raises
-    ------
-    UsageError
-        There are none.
+    Raises UsageError if there are none.
     """
     topics = {each.topic for offsets in queries for each in offsets}
     if not topics:
@@ -135,12 +129,7 @@ def ask_lag(
 ) -> list[tuple[PartitionOffset, ...]]:
     """Return the offsets of all queries with what the broker at ``servers`` has.
 
-    Raises
-    ------
-    UsageError
-        There are no offsets of Kafka.
-    BrokerError
-        It does not answer.
+    Raises UsageError if there are no offsets of Kafka; BrokerError if it does not answer.
     """
     from flinkish.connectors.kafka.topics import topics_of
 

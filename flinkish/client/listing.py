@@ -16,15 +16,15 @@ from flinkish.registry.lookup import name_matches
 class JobFilter:
     """Which jobs are wanted; the conditions add up.
 
-    Parameters
+    Attributes
     ----------
-    states : collection of JobState or None
+    states
         Only jobs in these states; None means all.
-    name : str or None
+    name
         Only jobs whose name matches; ``*`` and ``?`` are wildcards.
-    since : float or None
+    since
         Only jobs that were started then or later, in seconds since the epoch.
-    failed : bool
+    failed
         Only jobs that ran and failed, and that nobody has acknowledged.
     """
 
@@ -45,12 +45,7 @@ class JobFilter:
 def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
     """Return the wanted jobs by start time; a job whose process is gone is FAILED from now on.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    wanted : JobFilter
-        Which jobs.
+    ``wanted``: which jobs.
     """
     if wanted.failed:
         jobs = unacknowledged(context)

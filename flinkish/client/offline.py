@@ -72,12 +72,8 @@ def save_dead_job(
     :func:`save_checkpoints`. The request is in the job's history, also if it fails, but not after
     a dry run.
 
-    Raises
-    ------
-    WrongState, NoCommittedBatch, NotSavepointable
-        No savepoint can be taken.
-    Corrupt, StorageError, Locked
-        The savepoint cannot be written.
+    Raises WrongState, NoCommittedBatch or NotSavepointable if no savepoint can be taken; Corrupt,
+    StorageError or Locked if the savepoint cannot be written.
     """
     registry = context.registry
     queries = registry.queries(job.job_id)
@@ -160,32 +156,16 @@ def save_checkpoints(
 ) -> Outcome:
     """Take a savepoint of checkpoints that were not written by flinkish.
 
-    Parameters
-    ----------
-    url : str
-        One checkpoint, or a directory of several.
-    target : str or None
-        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    name : str, optional
-        The job's name in the savepoint. Default: the directory's name.
-    agree : callable
-        Called when the checkpoint was written to a moment ago: its query may be running.
-    batch : int or str, optional
-        The committed batch of each checkpoint: its number, or :data:`NEWEST_WHOLE` for the newest
-        whose files are whole. Default: the newest, which must be whole.
-    keep, on_taken : optional
-        As for :func:`.lifecycle.save_job`.
+    ``url``: one checkpoint, or a directory of several. ``target``: the directory of savepoints.
+    Default: ``execution.checkpointing.savepoint-dir``. ``name``: the job's name in the savepoint.
+    Default: the directory's name. ``agree``: called when the checkpoint was written to a moment
+    ago: its query may be running. ``batch``: the committed batch of each checkpoint: its number, or
+    :data:`NEWEST_WHOLE` for the newest whose files are whole. Default: the newest, which must be
+    whole. ``keep``, ``on_taken``: as for :func:`.lifecycle.save_job`.
 
-    Raises
-    ------
-    SavepointNotFound, NoCommittedBatch
-        There is no checkpoint, or nothing to save.
-    WrongState
-        The checkpoint belongs to a job that is not dead.
-    ConsentNeeded
-        ``agree`` returned False.
-    Corrupt, StorageError, Locked
-        The savepoint cannot be written.
+    Raises SavepointNotFound or NoCommittedBatch if there is no checkpoint, or nothing to save;
+    WrongState if the checkpoint belongs to a job that is not dead; ConsentNeeded if ``agree``
+    returned False; Corrupt, StorageError or Locked if the savepoint cannot be written.
     """
     directory = savepoint_target(context, target)
     root = locate(url)
@@ -262,10 +242,7 @@ def _naming_whole_batches(
 ) -> Iterator[None]:
     """Let the error for a damaged newest batch of a checkpoint name the newest whole one.
 
-    Parameters
-    ----------
-    places, batches
-        The checkpoints, and the batches to be saved of them, by query.
+    ``places``, ``batches``: the checkpoints, and the batches to be saved of them, by query.
     """
     try:
         yield

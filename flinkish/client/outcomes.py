@@ -22,13 +22,13 @@ INCOMPLETE = (
 class Removal:
     """The old savepoints that were removed after a new one was taken.
 
-    Parameters
+    Attributes
     ----------
-    removed : tuple of str
+    removed
         Locations of the savepoints that are gone.
-    error : FlinkishError or None
+    error
         Why some of the savepoints to be removed are still there.
-    warnings : tuple of str
+    warnings
         Sentences about savepoints of these jobs that are not what they should be.
     """
 
@@ -41,23 +41,21 @@ class Removal:
 class Outcome:
     """How a savepoint, a stop or a cancel went.
 
-    Parameters
+    Attributes
     ----------
-    job_id : str
+    job_id
         The job; for checkpoints without a job the id that stands in their savepoint.
-    kind : RequestKind
-        What was asked for.
-    target : str or None
+    target
         The directory of savepoints; None for a cancel without one.
-    request_id : str or None
+    request_id
         The request in the job's history; None for a dry run, and for checkpoints without a job.
-    state : RequestState or None
+    state
         COMPLETED; PENDING if its result was not waited for; None for a dry run.
-    job_state : JobState or None
+    job_state
         The job's state afterwards; None if it was not waited for, or there is no job.
-    result : RequestResult or None
+    result
         None if it was not waited for.
-    removal : Removal
+    removal
         The old savepoints that the retention policy did not keep.
     """
 

@@ -36,14 +36,10 @@ class PlanFile:
 
     Attributes
     ----------
-    savepoint_digest, program_digest
-        SHA-256 in hex.
     options
         How the savepoint is restored.
     parallelism
         The requested number of state partitions.
-    plan
-        What ``check`` has found.
     """
 
     savepoint: str
@@ -68,10 +64,7 @@ def make_plan_file(
 ) -> PlanFile:
     """Return the plan of restoring ``spec`` with the program of ``launch``, bound to its inputs.
 
-    Raises
-    ------
-    SavepointNotFound, StorageError
-        The savepoint or the program cannot be read.
+    Raises SavepointNotFound or StorageError if the savepoint or the program cannot be read.
     """
     return PlanFile(
         spec.path,
@@ -146,14 +139,9 @@ def load(path: str) -> PlanFile:
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
     """Refuse a plan whose savepoint, program or Spark version differs from its inputs.
 
-    Raises
-    ------
-    Incompatible
-        Something has changed (the error names it), or the plan's verdict is negative.
-    ConsentNeeded
-        The plan needs a consent that it was made without.
-    SavepointNotFound
-        The savepoint is gone.
+    Raises Incompatible if something has changed (the error names it), or the plan's verdict is
+    negative; ConsentNeeded if the plan needs a consent that it was made without; SavepointNotFound
+    if the savepoint is gone.
     """
     for what, before, now in (
         ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),

@@ -45,14 +45,12 @@ _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 class PurgeOutcome:
     """What became of one ended job.
 
-    Parameters
+    Attributes
     ----------
-    plan : JobPlan
+    plan
         Its parts, and the reasons why they stay or it stays as a whole.
-    removed : bool
+    removed
         Whether all is gone that was to go.
-    error : FlinkishError or None
-        Why not.
     """
 
     plan: JobPlan
@@ -127,31 +125,14 @@ def purge_jobs(
 ) -> PurgeResult:
     """Remove the jobs that ended more than ``age`` seconds ago, and what older rehearsals left.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    age : float
-        Seconds.
-    failed : bool
-        Also jobs that ran and failed, if nobody has acknowledged it.
-    dry_run : bool
-        Only return what would be done.
-    agree : callable, optional
-        Called with what would be done, if anything would be removed, before anything is; it raises
-        ConsentNeeded to refuse. Afterwards nothing else is removed.
+    ``failed``: also jobs that ran and failed, if nobody has acknowledged it. ``dry_run``: only
+    return what would be done. ``agree``: called with what would be done, if anything would be
+    removed, before anything is; it raises ConsentNeeded to refuse. Afterwards nothing else is
+    removed.
 
-    Returns
-    -------
-    PurgeResult
-        Failed removals are in its ``errors``.
+    Failed removals are in the result's ``errors``.
 
-    Raises
-    ------
-    RegistryError
-        The registry cannot be read.
-    ConsentNeeded
-        ``agree`` refused.
+    Raises RegistryError if the registry cannot be read; ConsentNeeded if ``agree`` refused.
     """
     plan = _purged(context, age, failed=failed, dry_run=True)
     if dry_run or not (plan.going or plan.going_leftovers):

@@ -28,11 +28,11 @@ from flinkish.restore.source.job_source import open_origin
 class RehearsalResult:
     """What became of a rehearsal.
 
-    Parameters
+    Attributes
     ----------
-    queries : tuple of RehearsedQuery
+    queries
         The program's queries, in the order of their starts.
-    before : mapping
+    before
         The input rows a second that the running job processes, by query.
     """
 
@@ -82,39 +82,8 @@ def rehearse(
     the saved positions. The job, the savepoint and all sinks are not changed; anything that the
     program does outside its queries does happen.
 
-    Parameters
-    ----------
-    context : Context
-        Its configuration was loaded with :func:`.restoring.settings`.
-    program : Program
-        The program.
-    savepoint : str or None
-        The savepoint.
-    options : RestoreOptions
-        How it would be restored.
-    job : JobRecord, optional
-        The job that stands for its savepoint.
-    limits : RehearsalLimits, optional
-        How far each query runs.
-    drop_output : bool
-        Whether the output of every query goes nowhere. Without this a sink that cannot be
-        redirected is refused.
-
-    Returns
-    -------
-    RehearsalResult
-        Also when a query failed: see its ``error()``.
-
-    Raises
-    ------
-    UsageError
-        There is no such program, no savepoint is named, or a sink cannot be redirected.
-    Incompatible, ConsentNeeded
-        The program cannot resume from that state.
-    ProgramFailed
-        The program itself failed.
-    FlinkishError
-        As for :func:`~flinkish.client.checking.check`.
+    Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration was
+    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint.
     """
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)

@@ -62,38 +62,14 @@ def submit(
 
     How long anybody waits for its result is another matter (:func:`wait_result`).
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    job : JobRecord
-        The job whose driver gets the request.
-    kind : RequestKind
-        The kind of request.
-    target : str or None
-        The directory of savepoints, see :func:`savepoint_target`; None for a cancel without one.
-    limit : float, optional
-        Seconds that the driver waits for what the savepoint needs before the request fails; None:
-        the job's ``execution.checkpointing.timeout``. Only for those who would not want its result
-        later.
-    full : bool
-        Whether the savepoint shares no files with an earlier one.
-    format_ : str
-        ``native`` or ``canonical``.
-    drain : bool
-        Whether a stop emits first what waits for the watermark.
+    ``job``: the job whose driver gets the request. ``kind``: the kind of request. ``target``: the
+    directory of savepoints, see :func:`savepoint_target`; None for a cancel without one. ``limit``:
+    seconds that the driver waits for what the savepoint needs before the request fails; None: the
+    job's ``execution.checkpointing.timeout``. Only for those who would not want its result later.
+    ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
+    ``canonical``. ``drain``: whether a stop emits first what waits for the watermark.
 
-    Returns
-    -------
-    Request
-        It is PENDING.
-
-    Raises
-    ------
-    Locked
-        The job is already being stopped or canceled.
-    WrongState
-        The job has ended.
+    Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
     """
     arguments = arguments_for(kind, target, format=format_, timeout=limit, full=full, drain=drain)
     return context.registry.submit(job.job_id, kind, arguments, requester())
@@ -130,26 +106,9 @@ def submit_cancel(context: Context, job: JobRecord) -> Request:
 def wait_result(context: Context, request: Request, timeout: float) -> Request:
     """Wait for a request's result; its progress goes to the reporter.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry and the reporter.
-    request : Request
-        As :func:`submit` returned it.
-    timeout : float
-        Seconds.
+    ``context``: has the registry and the reporter. ``request``: as :func:`submit` returned it.
 
-    Returns
-    -------
-    Request
-        It is COMPLETED.
-
-    Raises
-    ------
-    WaitTimeout
-        The timeout has passed; the work continues.
-    FlinkishError
-        The error of the request.
+    Raises WaitTimeout if the timeout has passed; the work continues; and the error of the request.
     """
     answered = wait_request(
         context.registry,
@@ -183,10 +142,7 @@ def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     Waits at least as long as the program may continue after its job has ended
     (``execution.shutdown.grace``), however little is left of ``timeout`` (seconds).
 
-    Raises
-    ------
-    WaitTimeout
-        The job has not ended.
+    Raises WaitTimeout if the job has not ended.
     """
     grace = context.config.duration("execution.shutdown.grace") + _END_SLACK
     return wait_job(

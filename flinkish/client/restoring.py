@@ -64,24 +64,14 @@ def restore_spec(
 ) -> RestoreSpec | None:
     """Return the requested restore, or None without a savepoint.
 
-    Parameters
-    ----------
-    savepoint : str or None
-        The savepoint, or a plain Spark checkpoint; None uses the configuration.
-    options : RestoreOptions
-        How it is restored.
-    config : Config
-        Loaded with :func:`settings`.
-    parallelism : int, optional
-        Requested number of state partitions.
-    checkpoints : str, optional
-        The checkpoints of a job, which stand for a savepoint.
+    ``savepoint``: the savepoint, or a plain Spark checkpoint; None uses the configuration.
+    ``options``: how it is restored. ``config``: loaded with :func:`settings`. ``parallelism``:
+    requested number of state partitions. ``checkpoints``: the checkpoints of a job, which stand for
+    a savepoint.
 
-    Raises
-    ------
-    UsageError
-        Options of a restore are given without a savepoint, or contradict each other. What to do
-        with a sink that has batches needs no savepoint, unless a table is to be rolled back.
+    Raises UsageError if options of a restore are given without a savepoint, or contradict each
+    other. What to do with a sink that has batches needs no savepoint, unless a table is to be
+    rolled back.
     """
     path = checkpoints or savepoint or config.get(_RECOVERY + "path")
     if path is None:
@@ -111,23 +101,13 @@ def check_restorable(
 ) -> None:
     """Check before the launch that a version of Spark can restore a savepoint.
 
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives the warnings and notes of the version matrix.
-    spec : RestoreSpec
-        The savepoint, or a plain checkpoint, and how its files are checked.
-    spark : str or None
-        Version of the Spark that will run, None if unknown.
-    job : JobOrigin, optional
-        The job whose checkpoints are restored instead.
+    ``context``: its reporter receives the warnings and notes of the version matrix. ``spec``: the
+    savepoint, or a plain checkpoint, and how its files are checked. ``spark``: version of the Spark
+    that will run, None if unknown. ``job``: the job whose checkpoints are restored instead.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete, damaged or not readable.
-    Incompatible
-        According to the version matrix, this Spark cannot resume the savepoint.
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete,
+    damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
+    resume the savepoint.
     """
     from flinkish.restore.source.job_source import open_origin
 
@@ -164,10 +144,7 @@ def checked(options: RestoreOptions) -> RestoreOptions:
 def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs (old, new) of a uid map, checked.
 
-    Raises
-    ------
-    UsageError
-        A pair lacks a side, or one state or one uid appears in the map twice.
+    Raises UsageError if a pair lacks a side, or one state or one uid appears in the map twice.
     """
     checked_pairs = []
     states: dict[str, str] = {}

@@ -203,15 +203,10 @@ def verify_savepoint(opened: reader.OpenSavepoint, level: str) -> Verification:
 def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     """Return the differences of two savepoints as plain data; nothing is changed.
 
-    Parameters
-    ----------
-    first, second : str
-        The savepoints ``a`` and ``b``, whose locations are in the result under these names.
+    ``first``, ``second``: the savepoints ``a`` and ``b``, whose locations are in the result under
+    these names.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        One of them cannot be read.
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if one of them cannot be read.
     """
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.manage.diff import compare
@@ -231,23 +226,11 @@ def dispose_savepoint(
 ) -> Disposed:
     """Delete a savepoint and record that in the registry; see :meth:`Savepoint.dispose`.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    path : str
-        The savepoint.
-    agree : callable, optional
-        Asked, with the number and size of the files, before anything is deleted.
-    dry_run : bool
-        Touch nothing, and do not ask.
-    tell : callable, optional
-        Called with the location of each file or directory that is deleted.
+    ``agree``: asked, with the number and size of the files, before anything is deleted.
+    ``dry_run``: touch nothing, and do not ask. ``tell``: called with the location of each file or
+    directory that is deleted.
 
-    Raises
-    ------
-    ConsentNeeded
-        ``agree`` returned False.
+    Raises ConsentNeeded if ``agree`` returned False.
     """
     from flinkish.savepoint.directory.dispose import dispose
 

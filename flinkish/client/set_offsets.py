@@ -15,16 +15,11 @@ _MAX_BYTES = 4 << 20
 def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of source and target of a restore, checked, with their files read.
 
-    Parameters
-    ----------
-    pairs
-        Names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``, ``moved``, offsets
-        as JSON, or the path of a file with offsets.
+    ``pairs``: names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``, ``moved``,
+    offsets as JSON, or the path of a file with offsets.
 
-    Raises
-    ------
-    UsageError
-        A source is named twice or not at all, a target says nothing, or a file cannot be read.
+    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file
+    cannot be read.
     """
     from flinkish.connectors.offsets import parse_target
 
