@@ -18,7 +18,7 @@ from flinkish.driver.restore.query_restores import make_restored
 from flinkish.driver.restore.typed_formats import task_properties, typed_states_of
 from flinkish.driver.script import ProgramOutcome
 from flinkish.driver.tasks.answering import answer_with
-from flinkish.driver.tasks.describe import Description
+from flinkish.driver.tasks.describe import PlanningRuntime
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.calls import Exported, ExportTask
 from flinkish.messages.codec import encode_fields
@@ -39,7 +39,7 @@ def main(task: ExportTask, options: Mapping[str, str], call_path: str, argv: Seq
     return answer_with(lambda: ExportedProgram(task, options), call_path, argv)
 
 
-class ExportedProgram(Description):
+class ExportedProgram(PlanningRuntime):
     """Replaces the runtime that the hook calls, and makes a checkpoint for each query."""
 
     def __init__(self, task: ExportTask, options: Mapping[str, str]) -> None:
