@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,13 @@ from flinkish.client.context import Agree, Context
 from flinkish.client.reporter import SilentReporter
 from flinkish.client.state import first_rows, open_state
 from flinkish.config import Config
-from flinkish.errors import ConsentNeeded, RegistryError
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    FlinkishError,
+    PartialFailure,
+    RegistryError,
+)
 from flinkish.units import size_text
 
 if TYPE_CHECKING:
@@ -106,7 +112,10 @@ class Savepoint:
         UnsupportedFormat, StorageError
             The savepoint cannot be read.
         """
-        return verify_savepoint(self._opened, level)
+        from flinkish.savepoint import reporter
+        from flinkish.savepoint.manage.verify import verify
+
+        return verify(self._opened, level, reporter.SilentSavepointReporter())
 
     def dispose(self, *, dry_run: bool = False) -> Disposed:
         """Delete the savepoint; files that other savepoints use are kept.
@@ -192,12 +201,42 @@ def open_savepoint(
     )
 
 
-def verify_savepoint(opened: reader.OpenSavepoint, level: str) -> Verification:
-    """Verify an opened savepoint; see :meth:`Savepoint.verify`."""
-    from flinkish.savepoint import reporter
-    from flinkish.savepoint.manage.verify import verify
+@dataclass(frozen=True)
+class Verified:
+    """A savepoint that was verified; without ``verification`` it could not be read (``error``)."""
 
-    return verify(opened, level, reporter.SilentSavepointReporter())
+    path: str
+    verification: Verification | None
+    error: FlinkishError | None
+
+
+def verify_savepoints(
+    paths: Sequence[str], level: str, on_verified: Callable[[Verified], object]
+) -> FlinkishError | None:
+    """Verify several savepoints, as :meth:`Savepoint.verify` does; return one error for all.
+
+    ``on_verified`` is called with each outcome. The error is Corrupt if any savepoint is damaged,
+    else PartialFailure; that of the only savepoint is returned as it is.
+    """
+    errors = []
+    for path in paths:
+        verification, error = None, None
+        try:
+            verification = Savepoint.open(path).verify(level)
+            error = None if verification.ok else verification.error()
+        except FlinkishError as unreadable:
+            error = unreadable
+        on_verified(Verified(path, verification, error))
+        if error is not None:
+            errors.append(error)
+    if len(paths) == 1 or not errors:
+        return errors[0] if errors else None
+    damaged = [error for error in errors if isinstance(error, Corrupt)]
+    words = f"{len(errors)} of {len(paths)} savepoints are damaged or could not be read"
+    hint = "each is named above; --json names every bad file"
+    if damaged:
+        return Corrupt(f"{words}: {damaged[0].message}", hint=hint)
+    return PartialFailure(f"{words}: {errors[0].message}", hint=hint)
 
 
 def diff_savepoints(first: str, second: str) -> dict[str, Any]:
