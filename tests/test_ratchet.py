@@ -19,10 +19,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
     "modules": 547,
-    "modules above 350 lines": 38,
+    "modules above 350 lines": 37,
     "modules above 500 lines": 4,
     "docstrings, lines in a thousand": 185,
-    "pairs of dataclasses that share fields": 35,
+    "pairs of dataclasses that share fields": 34,
     "local names that name an act": 25,
 }
 #: Two dataclasses that share as many field names are probably one thing.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish import storage as fs
@@ -55,6 +55,7 @@ from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.storage import local
 
 __all__ = [
+    "CommittedBatch",
     "Cut",
     "FilesVanished",
     "newest_committed_batch",
@@ -64,28 +65,36 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Cut:
-    """One committed batch of one query, and the files it consists of.
+class CommittedBatch:
+    """One committed batch N of one query, as its logs have it.
 
-    ``planned_batch`` is N + 1 if its offsets are written. ``planned_fault`` is not empty if they
-    cannot be read: the cut is then without them, and Spark plans the batch again. ``watermark_ms``
-    is the watermark of the next batch, in milliseconds since the epoch. ``offsets`` are the JSON of
-    each source, or ``-``; ``pins`` the settings pinned in the offset log. ``backend`` is None
-    without stateful operators, or if it is unknown. ``checkpoint_format`` is 2 if commits have
-    unique ids of state files (a restart then needs
-    ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to 2), else 1. ``files`` have
-    posix paths relative to ``root``.
+    ``planned_batch`` is N + 1 if its offsets are written. ``watermark_ms`` is the watermark of the
+    next batch, in milliseconds since the epoch. ``offsets`` are the JSON of each source, or ``-``;
+    ``pins`` the settings pinned in the offset log. ``backend`` is None without stateful operators,
+    or if it is unknown. ``checkpoint_format`` is 2 if commits have unique ids of state files (a
+    restart then needs ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to 2), else 1.
+    """
+
+    query_id: str
+    batch_id: int
+    planned_batch: int | None = None
+    watermark_ms: int | None = None
+    offsets: tuple[str, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    backend: str | None = None
+    checkpoint_format: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut(CommittedBatch):
+    """A committed batch in a checkpoint, and the files it consists of.
+
+    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut is
+    then without them, and Spark plans the batch again. ``files`` have posix paths relative to
+    ``root``.
     """
 
     root: str
-    query_id: str
-    batch_id: int
-    planned_batch: int | None
-    watermark_ms: int | None
-    offsets: tuple[str, ...]
-    pins: Mapping[str, str]
-    backend: str | None
-    checkpoint_format: int
     operators: tuple[StateOnDisk, ...]
     files: FileSet
     planned_fault: str = ""

@@ -26,7 +26,7 @@ from tests.support.engine.inline_spark import InlineContext
 
 def run(source: Path, target: Path, **wanted: Any) -> list[MigratedOperator]:
     [batch] = [read_checkpoint(LocalDirectory(str(source))).batch]
-    query = QueryRecord("counts", "0-counts", "id", batch)
+    query = QueryRecord("id", batch, name="counts", directory="0-counts")
     # As it goes through the environment of the driver.
     asked = decode(Migration, json.loads(json.dumps(encode(Migration("/s", "/t", **wanted)))))
     directories = LocalDirectory(str(source)), LocalDirectory(str(target))
