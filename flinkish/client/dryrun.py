@@ -1,4 +1,4 @@
-"""The complete restore check: the version gate, then the plan of a driver that starts no query."""
+"""The complete restore check: the version check, then the plan of a driver that starts no query."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flinkish.messages.calls import Described, DescribeTask, JobOrigin, KnownRun
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.registry.job_registry import Registry
-from flinkish.restore.check.version_check import version_gate
+from flinkish.restore.check.version_check import check_spark_version
+from flinkish.restore.origin.job_checkpoints import open_origin
+from flinkish.restore.origin.restore_origin import RestoreOrigin
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
-from flinkish.restore.source.job_source import open_origin
-from flinkish.restore.source.restore_source import RestoreSource
 
 
 def check_restore(
@@ -48,7 +48,7 @@ def check_restore(
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())
         text = f"all {files} files of the savepoint exist"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
-    gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
+    versions = check_spark_version(offers, spark_submit.spark_version(installation.spark_home))
     described = ask_driver(
         DescribeTask(restore_question(registry, spec, offers, job)),
         replace(launch, restore=spec),
@@ -59,12 +59,12 @@ def check_restore(
         show_log=show_log,
     )
     assert described.plan is not None  # it was requested
-    plan = with_checks(described.plan, [*checks, gate.check])
-    return replace(plan, savepoint=spec.path, version=gate.versions)
+    plan = with_checks(described.plan, [*checks, versions.check])
+    return replace(plan, savepoint=spec.path, version=versions.versions)
 
 
 def restore_question(
-    registry: Registry, spec: RestoreSpec, offers: RestoreSource, job: JobOrigin | None
+    registry: Registry, spec: RestoreSpec, offers: RestoreOrigin, job: JobOrigin | None
 ) -> RestoreQuestion:
     """Return the question for the plan of a restore, with what the registry knows of it."""
     own = None if job is None else job.job_id

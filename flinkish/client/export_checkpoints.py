@@ -14,7 +14,7 @@ from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
 from flinkish.client.export_place import ExportPlace
 from flinkish.client.program import find_spark
-from flinkish.client.restoring import check_source
+from flinkish.client.restoring import check_open_origin
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
@@ -23,17 +23,17 @@ from flinkish.messages.calls import Exported, ExportTask, JobOrigin
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import KeptQueryId
 from flinkish.registry.jobs import JobState
-from flinkish.restore.check.file_sinks import file_sink_position, keeps_log
+from flinkish.restore.check.file_sinks import file_sink_status, keeps_log
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.job_checkpoints import open_origin
+from flinkish.restore.origin.restore_origin import (
+    RestorableQuery,
+    RestoreOrigin,
+)
 from flinkish.restore.plan.history import saved_shift
 from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery, plan_unchanged
 from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.sinks import SinkMode, SinkPosition
-from flinkish.restore.source.job_source import open_origin
-from flinkish.restore.source.restore_source import (
-    RestorableQuery,
-    RestoreSource,
-)
+from flinkish.restore.plan.sinks import SinkMode, SinkStatus
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def build_planned(
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
-    check_source(context, offers, spark)
+    check_open_origin(context, offers, spark)
     context.reporter.note("planning the program's queries ...")
     exported = ask_driver(
         ExportTask(
@@ -120,7 +120,7 @@ def build_unchanged(
         plans[name] = plan_unchanged(
             offer,
             [OtherRun.of(run, JobState(run.state)) for run in runs if run.since is None],
-            _sink_position(offer),
+            _sink_status(offer),
             fork=spec.options.fork,
             mode=cast("SinkMode | None", spec.options.sink_ahead),
         )
@@ -143,7 +143,7 @@ def build_unchanged(
 
 
 def _chosen(
-    path: str, offers: RestoreSource, query: str | None, *, is_single: bool
+    path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
     """Return the saved queries that are exported, by name; UsageError if there is none such.
 
@@ -163,12 +163,12 @@ def _chosen(
     return by_name
 
 
-def _sink_position(offer: RestorableQuery) -> SinkPosition | None:
+def _sink_status(offer: RestorableQuery) -> SinkStatus | None:
     """Return the newest batch of the sink that the query had, if it is known without Spark."""
     path = offer.query.sink.get("path")
     if path is None or not (str(path).startswith("/") or ":" in str(path)):
         return None  # relative to the directory in which its job ran
-    return file_sink_position(offer.query.sink.get("format"), str(path), storage)
+    return file_sink_status(offer.query.sink.get("format"), str(path), storage)
 
 
 def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[str]:

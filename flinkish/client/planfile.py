@@ -171,7 +171,7 @@ def savepoint_digest(path: str) -> str:
 
     Raises SavepointNotFound.
     """
-    from flinkish.restore.source.restore_source import adopt_cuts
+    from flinkish.restore.origin.restore_origin import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME
     from flinkish.savepoint.format.reader import savepoint_directory
 

@@ -11,7 +11,7 @@ from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory, find_spark
 from flinkish.client.purge_files import new_rehearsal_directory
-from flinkish.client.restoring import check_source
+from flinkish.client.restoring import check_open_origin
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
@@ -21,7 +21,7 @@ from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
-from flinkish.restore.source.job_source import open_origin
+from flinkish.restore.origin.job_checkpoints import open_origin
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def rehearse_launch(
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)
     offers = open_origin(spec, origin, verify=spec.verify)
-    check_source(context, offers, programs.spark_version(installation.spark_home))
+    check_open_origin(context, offers, programs.spark_version(installation.spark_home))
     directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(
         RestoreQuestion(spec, job=origin), directory, limits or RehearsalLimits(), drop_output

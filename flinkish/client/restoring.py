@@ -18,7 +18,7 @@ from flinkish.operators.uids import uid_to_operator_id
 
 if TYPE_CHECKING:
     from flinkish.messages.calls import JobOrigin
-    from flinkish.restore.source.restore_source import RestoreSource
+    from flinkish.restore.origin.restore_origin import RestoreOrigin
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -109,26 +109,26 @@ def check_restorable(
     damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
     resume the savepoint.
     """
-    from flinkish.restore.source.job_source import open_origin
+    from flinkish.restore.origin.job_checkpoints import open_origin
 
-    check_source(context, open_origin(spec, job, verify=spec.verify), spark)
+    check_open_origin(context, open_origin(spec, job, verify=spec.verify), spark)
 
 
-def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
+def check_open_origin(context: Context, origin: RestoreOrigin, spark: str | None) -> None:
     """Check before the launch that a version of Spark can restore what is open already.
 
     Parameters and errors are those of :func:`check_restorable`.
     """
     from flinkish.messages.plan import RestoreOutcome
-    from flinkish.restore.check.version_check import version_gate
+    from flinkish.restore.check.version_check import check_spark_version
 
-    gate = version_gate(source, spark)
-    if gate.error is not None:
-        raise gate.error
-    if gate.check.outcome is RestoreOutcome.WARNING:
-        context.reporter.warning(gate.check.text)
-    elif gate.check.outcome is not RestoreOutcome.OK:
-        context.reporter.note(gate.check.text)
+    versions = check_spark_version(origin, spark)
+    if versions.error is not None:
+        raise versions.error
+    if versions.check.outcome is RestoreOutcome.WARNING:
+        context.reporter.warning(versions.check.text)
+    elif versions.check.outcome is not RestoreOutcome.OK:
+        context.reporter.note(versions.check.text)
 
 
 def checked(options: RestoreOptions) -> RestoreOptions:

@@ -220,10 +220,12 @@ def verify_savepoints(
     """
     errors = []
     for path in paths:
-        verification, error = None, None
+        verification: Verification | None = None
+        error: FlinkishError | None = None
         try:
             verification = Savepoint.open(path).verify(level)
-            error = None if verification.ok else verification.error()
+            if not verification.ok:
+                error = verification.error()
         except FlinkishError as unreadable:
             error = unreadable
         on_verified(Verified(path, verification, error))

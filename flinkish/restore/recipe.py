@@ -18,7 +18,7 @@ from flinkish.savepoint.format.file_table import FileTable
 
 
 @dataclass(frozen=True)
-class SourceCheckpoint:
+class OriginCheckpoint:
     """The files of one query at one committed batch.
 
     Attributes
@@ -148,7 +148,7 @@ class Recipe:
         Whether the state that the planned batch has written is taken, as its sink skips that batch.
     """
 
-    origins: tuple[SourceCheckpoint, ...]
+    origins: tuple[OriginCheckpoint, ...]
     base: int = 0
     states: Mapping[int, TakenState | EmptyState] | None = None
     sources: tuple[TakenSource | FreshSource, ...] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.connectors.base import Connector
-from flinkish.connectors.files.positions import judge_files, judge_unknown
+from flinkish.connectors.files.offset_checks import judge_files, judge_unknown
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.offsets import MOVED, Target

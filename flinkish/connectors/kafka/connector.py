@@ -10,7 +10,7 @@ from flinkish.connectors.base import Connector
 from flinkish.connectors.findings import Consent, Finding, SourceAnswer
 from flinkish.connectors.kafka.identity import Identities, made_again, parse_identities, unknown
 from flinkish.connectors.kafka.new_offsets import kafka_offsets
-from flinkish.connectors.kafka.positions import judge, reset_cost, rows_waiting
+from flinkish.connectors.kafka.offset_checks import judge, reset_cost, rows_waiting
 from flinkish.connectors.kafka.reading import (
     STRATEGIES,
     BrokerAnswer,

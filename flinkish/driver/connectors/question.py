@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.connectors.sources import NewSource, SavedSource
-from flinkish.restore.source.restore_source import RestorableQuery
+from flinkish.restore.origin.restore_origin import RestorableQuery
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from flinkish import storage
 from flinkish.connectors.registry import sink_connector
 from flinkish.driver.connectors.table import table_errors
 from flinkish.errors import TableError
-from flinkish.restore.source.restore_inputs import NewSink
+from flinkish.restore.origin.restore_inputs import NewSink
 
 #: The formats that Spark writes with its file sink.
 _FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})

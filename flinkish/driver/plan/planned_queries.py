@@ -16,8 +16,8 @@ from flinkish.messages.queries import OperatorStatus
 from flinkish.operators.graph import OperatorNode
 from flinkish.operators.identity import OperatorFacts
 from flinkish.operators.render import dot, tree
+from flinkish.restore.origin.restore_inputs import NewOperator, NewQuery, NewSink
 from flinkish.restore.recipe import EmptyState
-from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink
 from flinkish.state.declared import DeclaredStates
 from flinkish.state.snapshots import class_name
 

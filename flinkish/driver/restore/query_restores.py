@@ -22,6 +22,9 @@ from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.job_checkpoints import open_origin
+from flinkish.restore.origin.restore_inputs import NewQuery
+from flinkish.restore.origin.restore_origin import RestoreOrigin
 from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.non_restored_state import (
     NonRestored,
@@ -33,12 +36,9 @@ from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.source_matching import check_reset
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.job_source import open_origin
-from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import RestoreSource
 
 
-def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSource:
+def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreOrigin:
     """Open what is restored, converted for the Spark of this process.
 
     Parameters
@@ -49,7 +49,7 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSourc
     Raises
     ------
     FlinkishError
-        An error of :func:`~flinkish.restore.source.job_source.open_origin`.
+        An error of :func:`~flinkish.restore.origin.job_checkpoints.open_origin`.
     """
     from pyspark import __version__ as spark
 
@@ -160,7 +160,7 @@ def check_names(
             )
 
 
-def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
+def planning_settings(offers: RestoreOrigin, name: str) -> Mapping[str, str]:
     """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
@@ -181,7 +181,7 @@ def session_settings(planner: RestorePlanner) -> Mapping[str, str]:
     return _format_setting(newest, always=rewritten)
 
 
-def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
+def _asked_settings(offers: RestoreOrigin, session: Any) -> dict[str, str]:
     """Return the session's values of the settings that the savepoint pins or the checks use."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
     values = {key: session.conf.get(key, None) for key in sorted(keys)}

@@ -18,7 +18,7 @@ from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.outputs import output_of
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
-from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
+from flinkish.driver.plan.restore_environment import beginning, qualified, start_status
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
@@ -29,6 +29,7 @@ from flinkish.messages.queries import QueryFacts
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.sinks import SinkMode
 from flinkish.restore.plan.starts import (
@@ -41,7 +42,6 @@ from flinkish.restore.plan.starts import (
     is_read_again,
     judge_start,
 )
-from flinkish.restore.source.restore_inputs import NewSink
 
 
 class StartJudge:
@@ -106,7 +106,7 @@ class StartJudge:
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
-        position = start_position(sink, session, query_id)
+        position = start_status(sink, session, query_id)
         ahead = written = None
         if query_id is None:
             written = self._written(name, planned, sink, session)

@@ -40,8 +40,8 @@ from flinkish.errors import Corrupt
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_inputs import NewQuery
 
 _POLL = 0.05
 #: Seconds that a query without input gets to find some.

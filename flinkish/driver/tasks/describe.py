@@ -36,10 +36,10 @@ from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
 from flinkish.messages.launch import RestoreSpec
 from flinkish.operators.coverage import require_uids
 from flinkish.registry.jobs import JobState
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_inputs import NewQuery
 
 
 def main(

@@ -16,21 +16,21 @@ from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offset
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
-from flinkish.connectors.files.positions import base_of, has_pattern, without_pattern
+from flinkish.connectors.files.offset_checks import base_of, has_pattern, without_pattern
 from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
 from flinkish.connectors.source_plan import FileMove
 from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.check.file_listing import TooManyDirectories, files_below
 from flinkish.restore.check.source_files import Directories, named_files
-from flinkish.restore.materialize.source_checkpoints import parsed, read_logs
+from flinkish.restore.materialize.origin_checkpoints import parsed, read_logs
 from flinkish.restore.materialize.source_logs import ReadFile, same_form
-from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.storage.listing import FileEntry
 
 
 def file_reading(
-    origin: SourceCheckpoint,
+    origin: OriginCheckpoint,
     saved: SavedSource,
     path: str,
     url: str,
@@ -214,7 +214,7 @@ def _with_moved(
     return replace(reading, moved=moved, planned_moved=planned, known=known, move=move)
 
 
-def _before(origin: SourceCheckpoint, saved: SavedSource) -> str:
+def _before(origin: OriginCheckpoint, saved: SavedSource) -> str:
     """Return the line of a source in the entry before the newest committed one."""
     path = f"{OFFSETS}/{origin.batch_id - 1}"
     if path not in origin.files:

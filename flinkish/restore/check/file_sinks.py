@@ -10,7 +10,7 @@ from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import StorageError
 from flinkish.restore.plan.file_sink_log import batch_of
-from flinkish.restore.plan.sinks import SinkPosition
+from flinkish.restore.plan.sinks import SinkStatus
 from flinkish.storage import is_local, locate
 
 FILE_LOG = "_spark_metadata"
@@ -39,9 +39,7 @@ def keeps_log(format: str | None) -> bool:
     return (format or "parquet").lower() not in NO_LOG and sink_connector(format).keeps_log
 
 
-def file_sink_position(
-    format: str | None, path: str | None, storage: Storage
-) -> SinkPosition | None:
+def file_sink_status(format: str | None, path: str | None, storage: Storage) -> SinkStatus | None:
     """Return the newest batch of a file sink; None for a sink that does not record it.
 
     ``path`` is the location to which it writes, a path or a URL.
@@ -59,8 +57,8 @@ def file_sink_position(
     except FileNotFoundError:  # an entry was compacted away meanwhile
         empty, written = False, None
     except StorageError as error:
-        return SinkPosition(kind, path, unreadable=error.message)
-    return SinkPosition(kind, path, newest, has_files=not empty, written=written)
+        return SinkStatus(kind, path, unreadable=error.message)
+    return SinkStatus(kind, path, newest, has_files=not empty, written=written)
 
 
 def _written(entry: str) -> float | None:

@@ -42,7 +42,7 @@ from flinkish.checkpoint.format.pins import PIN_CODEC
 from flinkish.errors import StorageError
 from flinkish.restore.materialize import empty_state, source_logs, state_files
 from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
-from flinkish.restore.materialize.source_checkpoints import (
+from flinkish.restore.materialize.origin_checkpoints import (
     SourceCheckpointLogs,
     check_digest,
     check_states_agree,
@@ -53,7 +53,7 @@ from flinkish.restore.materialize.source_checkpoints import (
     read_file,
     read_logs,
 )
-from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource, TakenState
+from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource, TakenState
 from flinkish.savepoint.format.file_table import FileTable
 
 #: Bytes up to which a log is read at once; a larger one is put in place and then compared.
@@ -65,7 +65,7 @@ class _File:
     """One file of the new checkpoint: new content, or the origin's file ``old`` unchanged."""
 
     path: str
-    origin: SourceCheckpoint
+    origin: OriginCheckpoint
     old: str = ""
     content: bytes | None = None
 
@@ -275,12 +275,12 @@ def _for_spark(final: str) -> str:
     return final if storage.is_local(final) else storage.for_spark(final)
 
 
-def _linked(origin: SourceCheckpoint, path: str, new: str | None = None) -> _File:
+def _linked(origin: OriginCheckpoint, path: str, new: str | None = None) -> _File:
     return _File(new or path, origin, old=path)
 
 
 def _moved_state(
-    origin: SourceCheckpoint,
+    origin: OriginCheckpoint,
     old: int,
     new: int,
     shift: int,
@@ -446,7 +446,7 @@ class _Assembly:
                 raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 
-def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
+def _source(origin: OriginCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
     """Yield the files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
     names = [path.removeprefix(old) for path in origin.files if path.startswith(old)]

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import Incompatible
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.operator_matching import match_operators
 from flinkish.restore.plan.source_matching import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
-from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class QueryPlan:
             return True
         saved = {op.state.ordinal for op in self.base.operators}
         return {plan.operator.node.ordinal for plan in self.operators} == saved and all(
-            plan.verdict is Verdict.AS_IS and not plan.new_schema for plan in self.operators
+            plan.verdict is StateVerdict.AS_IS and not plan.new_schema for plan in self.operators
         )
 
 

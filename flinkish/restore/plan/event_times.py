@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.state_columns import StateColumn, same_columns
 
@@ -29,7 +29,7 @@ def event_time_changes(
         return
     yield StateChange(
         store,
-        Verdict.INCOMPATIBLE,
+        StateVerdict.INCOMPATIBLE,
         "event-time-changed",
         f"{part.subject}: its event time was {_named(before)} and is now {_named(after)}; "
         "joins of state format 4 store waiting rows by that time, and would remove them "

@@ -11,7 +11,7 @@ from typing import Any
 
 from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Spark's switch for its own comparison of state schemas.
 SETTING_SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"

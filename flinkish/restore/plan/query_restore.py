@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import FlinkishError
-from flinkish.messages.plan import Check, PinRow, RestoreOutcome, Verdict
+from flinkish.messages.plan import Check, PinRow, RestoreOutcome, StateVerdict
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.plan.decisions import QueryPlan
@@ -37,7 +37,7 @@ class PlanningSettings:
 
     parallelism: int | None = None
     hasher: HasherVersion = HasherVersion.V3
-    executors: frozenset[Verdict] = frozenset()
+    executors: frozenset[StateVerdict] = frozenset()
     migrates_lazily: bool = False
     spark: str = ""
 

@@ -9,8 +9,8 @@ from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.recipe import (
     EmptyState,
     FreshSource,
+    OriginCheckpoint,
     Recipe,
-    SourceCheckpoint,
     TakenSource,
     TakenState,
 )
@@ -18,7 +18,7 @@ from flinkish.restore.recipe import (
 
 def recipe_for(
     plan: QueryPlan,
-    origins: Mapping[QueryKey, SourceCheckpoint],
+    origins: Mapping[QueryKey, OriginCheckpoint],
     empty: Mapping[int, EmptyState],
     *,
     rebase_to: int | None = None,

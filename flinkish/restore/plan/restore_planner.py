@@ -21,6 +21,8 @@ from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSo
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.origin.restore_inputs import NewQuery
+from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
 from flinkish.restore.plan.decisions import QueryPlan, plan_query
 from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
@@ -50,8 +52,6 @@ from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.recipe import EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 DEFAULT_SETTINGS = PlanningSettings()
 
@@ -114,7 +114,7 @@ class RestorePlanner:
 
     def __init__(
         self,
-        offers: RestoreSource,
+        offers: RestoreOrigin,
         options: RestoreOptions,
         environment: RestoreEnvironment,
         settings: PlanningSettings = DEFAULT_SETTINGS,

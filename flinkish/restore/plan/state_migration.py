@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
+from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.judging import OperatorJudgement
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.state_evolution import StoreEvolution, unchanged_rows
-from flinkish.restore.source.spark_compat import SparkFit
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def rewrite_of(
     evolved = {
         each.operator.node.ordinal: each.evolution
         for each in plans
-        if each.verdict is Verdict.MIGRATE and each.evolution
+        if each.verdict is StateVerdict.MIGRATE and each.evolution
     }
     rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
     chosen = fit or SparkFit()

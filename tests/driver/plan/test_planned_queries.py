@@ -14,7 +14,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.planned_queries import new_sink, source_records
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.operators.identity import UNKNOWN
-from flinkish.restore.source.restore_source import saved_sources
+from flinkish.restore.origin.restore_origin import saved_sources
 from flinkish.savepoint.format.contents import QueryRecord
 
 _SQL = "org.apache.spark.sql"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.operators.state_semantics import WATERMARK_DELAY, Column, StateSemantics
 from flinkish.restore.plan.schema_compatibility import JOIN, compare_states
 
@@ -58,7 +58,7 @@ def test_the_event_time_stays(
         (stores, meaning), (wanted, now) = before, after
         changes = compare_states(JOIN, stores, wanted, meaning, now, rows_by_time=rows_by_time)
         assert all(
-            change.verdict is Verdict.INCOMPATIBLE and change.store == STORES[0]
+            change.verdict is StateVerdict.INCOMPATIBLE and change.store == STORES[0]
             for change in changes
             if change.reason in CHANGED
         )

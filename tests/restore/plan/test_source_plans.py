@@ -15,10 +15,10 @@ from flinkish.connectors.sources import SavedSource, reset_flag
 from flinkish.messages.plan import Move
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.plan.operator_matching import match_operators
 from flinkish.restore.plan.source_matching import match_sources
 from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"

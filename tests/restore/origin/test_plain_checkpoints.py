@@ -7,14 +7,14 @@ import pytest
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import SavepointNotFound
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import Recipe, SourceCheckpoint
-from flinkish.restore.source.restore_source import adopt_cuts
+from flinkish.restore.origin.restore_origin import adopt_cuts
+from flinkish.restore.recipe import OriginCheckpoint, Recipe
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 def test_a_checkpoint_as_it_is(tmp_path: Path) -> None:
     cut = read_cut(str(CheckpointLikeness(tmp_path / "c").run_to(3).root))
-    origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+    origin = OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
     make_checkpoint(Recipe((origin,), query_id="another"), f"file:{tmp_path}/fork")
     again = read_cut(str(tmp_path / "fork"))
     assert (again.query_id, again.files) == ("another", cut.files)

@@ -14,11 +14,11 @@ from flinkish.errors import Corrupt, FlinkishError, SavepointNotFound
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.restore.source.restore_source import (
+from flinkish.restore.origin.restore_origin import (
     RestorableQuery,
-    RestoreSource,
+    RestoreOrigin,
     of_record,
-    open_restore_source,
+    open_path,
     origin_of,
 )
 from flinkish.savepoint.write.query_records import check_operators, query_record, query_source
@@ -30,17 +30,17 @@ _PAUSE = 0.1
 
 def open_origin(
     spec: RestoreSpec, job: JobOrigin | None = None, *, verify: str | None = None
-) -> RestoreSource:
+) -> RestoreOrigin:
     """Open what a restore continues from: the checkpoints of ``job``, or else the path of ``spec``.
 
-    ``verify`` and errors are those of :func:`.open_restore_source` and :func:`open_job`.
+    ``verify`` and errors are those of :func:`.open_path` and :func:`open_job`.
     """
     if job is None:
-        return open_restore_source(spec.path, verify=verify)
+        return open_path(spec.path, verify=verify)
     return open_job(job, drops=spec.options.allow_non_restored)
 
 
-def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
+def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:
     """Open the newest committed batch of each query of a job. Nothing is copied or locked.
 
     Queries that the job was restored with and had not started are those of its savepoint.
@@ -50,7 +50,7 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
     trims a checkpoint faster than it can be read, and Corrupt, UnsupportedFormat or StorageError if
     a checkpoint or the savepoint cannot be read.
     """
-    source = RestoreSource(
+    origin = RestoreOrigin(
         {
             query.name: open_query(
                 query,
@@ -66,25 +66,25 @@ def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreSource:
         complete=job.complete,
     )
     if not job.began_with:
-        return source
+        return origin
     saved = _began_with(job, drops=drops)
     if saved is None:
-        return replace(source, complete=source.complete and job.claimed)
-    taken = {*job.taken, *source.by_key}
+        return replace(origin, complete=origin.complete and job.claimed)
+    taken = {*job.taken, *origin.by_key}
     rest = {key: offer for key, offer in saved.by_key.items() if key not in taken}
     left_out = tuple(each for each in saved.left_out if each.query not in job.taken)
     return replace(
-        source,
-        by_key={**source.by_key, **rest},
-        left_out=(*source.left_out, *left_out),
-        complete=source.complete and saved.complete,
+        origin,
+        by_key={**origin.by_key, **rest},
+        left_out=(*origin.left_out, *left_out),
+        complete=origin.complete and saved.complete,
     )
 
 
-def _began_with(job: JobOrigin, *, drops: bool) -> RestoreSource | None:
+def _began_with(job: JobOrigin, *, drops: bool) -> RestoreOrigin | None:
     """Open the savepoint that a job began with; None if it is gone, and may be."""
     try:
-        return open_restore_source(job.began_with)
+        return open_path(job.began_with)
     except SavepointNotFound as gone:
         if drops or job.claimed:  # a claimed one is deleted when all its queries were started
             return None

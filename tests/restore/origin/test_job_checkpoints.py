@@ -14,8 +14,8 @@ from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import LeftOut
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.source.job_source import newest_cut, open_job, open_origin
-from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.restore.origin.job_checkpoints import newest_cut, open_job, open_origin
+from flinkish.restore.origin.restore_origin import open_path
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source
@@ -42,7 +42,7 @@ def test_it_is_what_its_savepoint_is(tmp_path: Path) -> None:
         reporter=SilentSavepointReporter(),
     )
     job = JobOrigin("j", False, (query,), {"q": FACTS}, "4.3.0", "/work", left, False)
-    found, expected = open_job(job), open_restore_source(saved.path)
+    found, expected = open_job(job), open_path(saved.path)
     assert found.queries == expected.queries
     (one,), (other,) = found.by_key.values(), expected.by_key.values()
     assert one == replace(other, origin=one.origin)

@@ -13,9 +13,9 @@ from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import SavepointNotFound
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, identity_of
-from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
-from flinkish.restore.source.spark_compat import SparkFit
+from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
+from flinkish.restore.origin.spark_compat import SparkFit
+from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     QueryRecord,
@@ -28,7 +28,7 @@ class RestorableQuery:
     """One query that can be restored; ``origin`` has its files."""
 
     query: SavedQueryFacts
-    origin: SourceCheckpoint
+    origin: OriginCheckpoint
     query_id: str
     checkpoint_format: int = 1
     pins: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class RestorableQuery:
 
 
 @dataclass(frozen=True)
-class RestoreSource:
+class RestoreOrigin:
     """All restorable queries of a path.
 
     Attributes
@@ -70,7 +70,7 @@ class RestoreSource:
         return tuple(offer.query for offer in self.by_key.values())
 
 
-def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSource:
+def open_path(path: str, *, verify: str | None = None) -> RestoreOrigin:
     """Open the savepoint, the checkpoint or the directory of checkpoints at ``path``.
 
     ``verify`` is the level at which the files of a savepoint are checked now, one of
@@ -85,7 +85,7 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
             cuts = adopt_cuts(path)
         except SavepointNotFound:
             raise not_one from None
-        return RestoreSource(
+        return RestoreOrigin(
             {key: _of_cut(key, cut) for key, cut in cuts.items()}, is_savepoint=False
         )
     if verify is not None:
@@ -96,11 +96,11 @@ def open_restore_source(path: str, *, verify: str | None = None) -> RestoreSourc
         files.setdefault(entry.query, []).append(entry.path)
         if entry.held is not None:
             held.setdefault(entry.query, {})[entry.path] = savepoint.locate_file(entry)
-    return RestoreSource(
+    return RestoreOrigin(
         {
             record.name: of_record(
                 record,
-                SourceCheckpoint(
+                OriginCheckpoint(
                     savepoint.query_root(record),
                     tuple(files.get(index, [])),
                     record.batch_id,
@@ -132,16 +132,16 @@ def _of_cut(key: QueryKey, cut: Cut) -> RestorableQuery:
     )
 
 
-def origin_of(cut: Cut, *, running: bool = False) -> SourceCheckpoint:
+def origin_of(cut: Cut, *, running: bool = False) -> OriginCheckpoint:
     """Return a cut of a checkpoint as the origin of a restore.
 
     A ``running`` query ends with the batch that it has planned, so that none is replayed.
     """
     state = () if running else planned_state(cut)
-    return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id, planned_state=state)
+    return OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id, planned_state=state)
 
 
-def of_record(record: QueryRecord, origin: SourceCheckpoint, *, canonical: bool) -> RestorableQuery:
+def of_record(record: QueryRecord, origin: OriginCheckpoint, *, canonical: bool) -> RestorableQuery:
     """Return the query of a record; ``origin`` has its files."""
     operators = tuple(SavedOperator(op.state, op.facts, record.name) for op in record.operators)
     return RestorableQuery(

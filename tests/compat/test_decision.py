@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.compat.data import load
-from flinkish.compat.gate import Exit, GateResult, check_versions, rewrites_of
+from flinkish.compat.decision import Exit, VersionDecision, check_versions, rewrites_of
 from flinkish.compat.lookup import Judgement, Use, judge
 from flinkish.compat.model import FLINK, SPARK, CompatVerdict, Matrix, Rewrite, parse_version
 from flinkish.errors import Incompatible
@@ -120,4 +120,4 @@ def test_an_unmet_precondition_refuses_whatever_the_versions_are() -> None:
 
 
 def test_a_result_without_a_reason_to_refuse_has_no_error() -> None:
-    assert GateResult(CompatVerdict.OK, Exit.FINE).error() is None
+    assert VersionDecision(CompatVerdict.OK, Exit.FINE).error() is None

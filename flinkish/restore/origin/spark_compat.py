@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.compat.model import Rewrite
-from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
+from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 
 _JOIN = "symmetricHashJoin"
 _TRANSFORM = "transformWithState"  # the common prefix of their names

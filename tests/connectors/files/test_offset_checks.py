@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.connectors.files.connector import FILES
-from flinkish.connectors.files.positions import (
+from flinkish.connectors.files.offset_checks import (
     base_of,
     has_pattern,
     judge_unknown,

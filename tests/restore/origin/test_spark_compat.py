@@ -9,12 +9,12 @@ import pytest
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.compat.model import Rewrite
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
+from flinkish.restore.origin.restore_inputs import SavedQueryFacts
+from flinkish.restore.origin.spark_compat import SparkFit, fit_query
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.judging import judge_operator
 from flinkish.restore.plan.state_migration import rewrite_of
-from flinkish.restore.source.restore_inputs import SavedQueryFacts
-from flinkish.restore.source.spark_compat import SparkFit, fit_query
 from tests.restore.plan.test_schema_compatibility import struct
 from tests.support.restore.query_builders import AGG, changed, new, old, saved_query
 
@@ -134,7 +134,7 @@ def test_rows_are_not_evolved_for_what_another_spark_says_of_their_schema() -> N
     found, fit = fit_query(saved_query(operator), 2, {Rewrite.CHECKPOINT_FORMAT_1}, (3, 5), "3.5.9")
     program = changed(new("counted", 0, AGG), stores=_counting("c long!"))
     judged = judge_operator(program, found.operators[0], found)
-    assert judged.verdict is Verdict.MIGRATE
+    assert judged.verdict is StateVerdict.MIGRATE
     made = rewrite_of(QueryPlan("q", found, own=True, operators=(judged,)), None, fit=fit)
     assert made is not None
     assert made.evolutions == {}

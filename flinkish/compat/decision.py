@@ -23,8 +23,8 @@ class Exit(str, Enum):
 
 
 @dataclass(frozen=True)
-class GateResult:
-    """The gate's decision; ``message`` is empty when there is nothing to report."""
+class VersionDecision:
+    """The decision by versions; ``message`` is empty when there is nothing to report."""
 
     verdict: CompatVerdict
     exit: Exit
@@ -33,7 +33,7 @@ class GateResult:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def error(self) -> Incompatible | None:
-        """Return the error to raise when the gate refuses, else None."""
+        """Return the error to raise when the restore is refused, else None."""
         if self.exit is not Exit.REFUSED:
             return None
         return Incompatible(self.message, hint=self.hint, **self.facts)
@@ -55,7 +55,7 @@ def rewrites_of(judgement: Judgement) -> frozenset[Rewrite] | None:
     return None if None in rewrites else frozenset(each for each in rewrites if each is not None)
 
 
-def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) -> GateResult:
+def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) -> VersionDecision:
     """Decide about a restore by the table's verdict and the preconditions that do not hold."""
     verdict = judgement.verdict
     name = _NAMES[judgement.framework]
@@ -70,28 +70,28 @@ def check_versions(judgement: Judgement, *, unmet: Sequence[Precondition] = ()) 
         message = f"cannot resume {pair}: " + _joined([one.text for one in unmet])
         hint = _joined([one.advice for one in unmet])
         facts["preconditions"] = [one.id for one in unmet]
-        return GateResult(CompatVerdict.FAILS, Exit.REFUSED, message, hint, facts)
+        return VersionDecision(CompatVerdict.FAILS, Exit.REFUSED, message, hint, facts)
     deciding = [one for one in judgement.uses if one.verdict is verdict]
     if rewrites_of(judgement) is None:
         why = "; ".join(_reason(one) for one in deciding)
         rewritten = verdict is CompatVerdict.NEEDS_MIGRATION
         cannot = "cannot resume" if not rewritten else "cannot resume without rewriting its state"
         message = f"{cannot} {pair}: {why}"
-        return GateResult(verdict, Exit.REFUSED, message, _way_out(deciding), facts)
+        return VersionDecision(verdict, Exit.REFUSED, message, _way_out(deciding), facts)
     if verdict is CompatVerdict.NEEDS_MIGRATION:
         message = f"the state is rewritten to resume {pair}: " + "; ".join(map(_reason, deciding))
-        return GateResult(verdict, Exit.FINE, message, facts=facts)
+        return VersionDecision(verdict, Exit.FINE, message, facts=facts)
     if verdict is CompatVerdict.UNKNOWN:
         what = ", ".join(dict.fromkeys(str(one.use) for one in deciding))
         message = f"nobody has tried to resume {pair}" + (f" ({what})" if what else "")
         hint = f"keep the savepoint; see flinkish compat {judgement.created} {judgement.resumed}"
-        return GateResult(verdict, Exit.WARNED, message, hint, facts)
+        return VersionDecision(verdict, Exit.WARNED, message, hint, facts)
     if verdict is CompatVerdict.OK_WITH_LIMITATIONS:
         message = f"resuming {pair} has limitations: " + _joined(
             [one.text for one in judgement.limitations]
         )
-        return GateResult(verdict, Exit.FINE, message, _way_out(deciding), facts)
-    return GateResult(verdict, Exit.FINE, facts=facts)
+        return VersionDecision(verdict, Exit.FINE, message, _way_out(deciding), facts)
+    return VersionDecision(verdict, Exit.FINE, facts=facts)
 
 
 def _deciding_limitations(one: UseVerdict) -> list[Limitation]:

@@ -32,7 +32,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 from flinkish.restore.materialize import empty_state
-from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.savepoint.format import digests
 
 _T = TypeVar("_T")
@@ -65,7 +65,7 @@ class SourceCheckpointLogs:
         The entry of the next batch, None if it was not planned.
     """
 
-    origin: SourceCheckpoint
+    origin: OriginCheckpoint
     offsets: OffsetEntry
     offsets_bytes: bytes
     commit: CommitEntry
@@ -78,7 +78,7 @@ class SourceCheckpointLogs:
         return f"the state of batch {self.origin.batch_id} in {self.origin.root}"
 
 
-def read_file(origin: SourceCheckpoint, path: str) -> bytes:
+def read_file(origin: OriginCheckpoint, path: str) -> bytes:
     """Return the content of a file of the origin, which is the recorded one if there is a record.
 
     Raises Corrupt if it is missing or not the recorded file, and UnsupportedFormat if its digest
@@ -93,7 +93,7 @@ def read_file(origin: SourceCheckpoint, path: str) -> bytes:
     return data
 
 
-def check_digest(origin: SourceCheckpoint, path: str, content: IO[bytes]) -> None:
+def check_digest(origin: OriginCheckpoint, path: str, content: IO[bytes]) -> None:
     """Compare the bytes of a file of the origin with its recorded digest, if there is one.
 
     Raises what :func:`read_file` does.
@@ -109,7 +109,7 @@ def check_digest(origin: SourceCheckpoint, path: str, content: IO[bytes]) -> Non
     raise not_as_recorded(origin, path, "does not have its recorded digest")
 
 
-def not_as_recorded(origin: SourceCheckpoint, path: str, reason: str) -> Corrupt:
+def not_as_recorded(origin: OriginCheckpoint, path: str, reason: str) -> Corrupt:
     """Return the error for a file of a savepoint that is not the one that was recorded."""
     return Corrupt(
         f"{origin.at(path)} {reason}",
@@ -128,7 +128,7 @@ def missing_file(location: str) -> Corrupt:
 
 
 def parsed(
-    origin: SourceCheckpoint,
+    origin: OriginCheckpoint,
     path: str,
     parser: Callable[[bytes, str], _T],
     data: bytes | None = None,
@@ -146,14 +146,14 @@ def parsed(
         raise damaged(origin, path, error) from error
 
 
-def damaged(origin: SourceCheckpoint, path: str, error: ValueError) -> Corrupt:
+def damaged(origin: OriginCheckpoint, path: str, error: ValueError) -> Corrupt:
     """Return the error for a file of the origin with wrong content."""
     location = origin.at(path)
     reason = error.detail if isinstance(error, CheckpointFormatError) else error
     return Corrupt(f"{location} is damaged: {reason}", path=location)
 
 
-def read_logs(origin: SourceCheckpoint) -> SourceCheckpointLogs:
+def read_logs(origin: OriginCheckpoint) -> SourceCheckpointLogs:
     """Read the origin's logs; Corrupt when one is missing or damaged."""
     offsets, commit = (f"{d}/{origin.batch_id}" for d in (OFFSETS, COMMITS))
     planned = f"{OFFSETS}/{origin.batch_id + 1}"
