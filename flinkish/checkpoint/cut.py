@@ -21,20 +21,23 @@ from typing import Any
 from flinkish import storage as fs
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
-from flinkish.checkpoint.format.checksum_files import (
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.file_ends import (
     checksum_file_of,
     checksums_of,
     recorded_checksums,
     size_of_checksum_file,
 )
-from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import (
     NO_OFFSET,
     CommitEntry,
     OffsetEntry,
+    is_file_source_log,
+    log_offset,
     parse_commit,
     parse_offsets,
     parse_query_id,
+    source_log_entries,
 )
 from flinkish.checkpoint.format.names import (
     COMMITS,
@@ -45,11 +48,6 @@ from flinkish.checkpoint.format.names import (
     numbers_among,
 )
 from flinkish.checkpoint.format.pins import backend_of
-from flinkish.checkpoint.format.source_logs import (
-    is_file_source_log,
-    log_offset,
-    source_log_entries,
-)
 from flinkish.checkpoint.operators import StateOnDisk, read_operator
 from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.storage import local
@@ -179,7 +177,7 @@ def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | N
 
     A checksum file that is missing, or for another size, is ignored. ``location`` is where Spark
     wrote the file; the checksum file is next to it. ``blocks`` are its bytes in blocks of whole
-    chunks (:data:`.checksum_files.CHUNK`).
+    chunks (:data:`.file_ends.CHUNK`).
     """
     if not fs.is_local(location):
         return None

@@ -13,11 +13,10 @@ from flinkish.client.failures import Troubles, find_troubles
 from flinkish.client.outcomes import Removal, warnings_of
 from flinkish.client.retention import remove_old
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
-from flinkish.messages.requests import LeftOut, RequestResult
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.lookup import name_matches
+from flinkish.registry.statements import name_matches
 from flinkish.registry.waiting import wait_request
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from flinkish.client.context import Context
 from flinkish.errors import WrongState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, JobState
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.lookup import name_matches
+from flinkish.registry.statements import name_matches
 
 
 def unacknowledged(context: Context, pattern: str | None = None) -> list[JobRecord]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, Request

@@ -18,7 +18,7 @@ from typing import Literal
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 

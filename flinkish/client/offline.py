@@ -33,8 +33,13 @@ from flinkish.launch.offline import (
 )
 from flinkish.messages.launch import Launch
 from flinkish.messages.migration import Migration
-from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointSummary
+from flinkish.messages.requests import (
+    TRIGGER_OFFLINE,
+    LeftOut,
+    RequestResult,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (

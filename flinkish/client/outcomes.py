@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from flinkish.client.reporter import Reporter
 from flinkish.errors import FlinkishError
-from flinkish.messages.requests import LeftOut, RequestResult
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 
 #: The warning about a savepoint of a program that may still be starting queries.

@@ -17,7 +17,7 @@ from flinkish.client.purge_files import Leftover, find_leftovers, found_below, r
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
 from flinkish.launch.known_jobs import standing
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord

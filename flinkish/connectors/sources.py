@@ -53,7 +53,7 @@ class SavedSource(Identified):
         Pairs of ordinal and input, for operators with several inputs: the input through which the
         source reaches them (a join's left is 0).
     topics
-        The record of the topics of a Kafka source (``flinkish.connectors.kafka.identity``), as
+        The record of the topics of a Kafka source (``flinkish.connectors.kafka.reading``), as
         the savepoint has it.
     options
         Those that a savepoint records of its format, by their names in lower case; None where the

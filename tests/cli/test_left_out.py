@@ -17,8 +17,13 @@ from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import (
+    CancelArguments,
+    LeftOut,
+    RequestResult,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command

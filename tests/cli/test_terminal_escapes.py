@@ -25,8 +25,7 @@ from flinkish.cli.output.progress import describe
 from flinkish.client.requests import progress_of
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import OperatorStatus, QueryStatus
-from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import SavedQuery, SavepointArguments, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref

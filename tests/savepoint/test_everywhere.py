@@ -10,7 +10,7 @@ import pytest
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.origin.restore_origin import open_path
 from flinkish.restore.recipe import Recipe

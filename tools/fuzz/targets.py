@@ -27,16 +27,18 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.archives import read_archive_metadata
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
-from flinkish.checkpoint.format.logs import parse_commit, parse_offsets, parse_query_id
+from flinkish.checkpoint.format.logs import (
+    is_file_source_log,
+    log_offset,
+    parse_commit,
+    parse_offsets,
+    parse_query_id,
+    source_log_entries,
+)
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
 from flinkish.checkpoint.format.pins import backend_of, pinned_partitions
 from flinkish.checkpoint.format.schema_files import parse_schema_file
-from flinkish.checkpoint.format.source_logs import (
-    is_file_source_log,
-    log_offset,
-    source_log_entries,
-)
 from flinkish.client import planfile
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.encodings import BadEncoding, family_shape

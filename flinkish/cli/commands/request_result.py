@@ -7,7 +7,7 @@ from typing import Any
 from flinkish.cli.output.printer import Output
 from flinkish.client.outcomes import Outcome
 from flinkish.messages.codec import encode_fields
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, RequestKind
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flinkish.connectors.answers import NO_OFFSETS
-from flinkish.connectors.base import Connector
+from flinkish.connectors.base import NO_OFFSETS, Connector
 from flinkish.connectors.findings import Consent, Finding, SourceAnswer
-from flinkish.connectors.kafka.identity import Identities, made_again, parse_identities, unknown
 from flinkish.connectors.kafka.new_offsets import kafka_offsets
 from flinkish.connectors.kafka.offset_checks import judge, reset_cost, rows_waiting
 from flinkish.connectors.kafka.reading import (
     STRATEGIES,
     BrokerAnswer,
+    Identities,
     KafkaReading,
     Position,
     Topics,
+    made_again,
+    parse_identities,
     parse_position,
     reading_of,
+    unknown,
 )
 from flinkish.connectors.offsets import NewOffsets, Target, Unresolved
 from flinkish.connectors.source_plan import SourcePlan, change_of

@@ -30,8 +30,15 @@ from flinkish.driver.plan.plan_nodes import LogicalNode, PhysicalOperator, PlanR
 from flinkish.driver.plan.plan_sources import Relation
 from flinkish.driver.plan.plan_steps import Steps, kind_of, name_of
 from flinkish.errors import Incompatible
-from flinkish.operators.coverage import Coverage, coverage, require_uids
-from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
+from flinkish.operators.graph import (
+    Coverage,
+    Edge,
+    OperatorGraph,
+    OperatorNode,
+    connect,
+    coverage,
+    require_uids,
+)
 from flinkish.operators.hasher import HasherVersion, collision
 from flinkish.operators.identity import (
     Identified,

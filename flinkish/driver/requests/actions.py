@@ -38,8 +38,7 @@ from flinkish.errors import (
     from_record,
     quoted_path,
 )
-from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,

@@ -20,7 +20,7 @@ from flinkish.driver.migration.checkpoint_migration import engine_is_here
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.errors import FlinkishError, NotSavepointable
 from flinkish.messages.migration import Migration
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter

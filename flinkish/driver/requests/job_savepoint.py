@@ -20,8 +20,7 @@ from flinkish.driver.requests.canonical_savepoints import save_canonical
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
 from flinkish.errors import StorageError
-from flinkish.messages.requests import LeftOut, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import Request
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
@@ -194,7 +193,7 @@ def with_topics(
     """Return the records of a query's sources, with the identities of their topics.
 
     A later restore recognises by these that a topic was recreated
-    (:mod:`flinkish.connectors.kafka.identity`). They are left out if the broker cannot be reached.
+    (:mod:`flinkish.connectors.kafka.reading`). They are left out if the broker cannot be reached.
     """
     if planned is None:
         return [dict(record) for record in records]

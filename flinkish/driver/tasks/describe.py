@@ -34,7 +34,7 @@ from flinkish.driver.tasks.answering import answer_with
 from flinkish.errors import FlinkishError
 from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
 from flinkish.messages.launch import RestoreSpec
-from flinkish.operators.coverage import require_uids
+from flinkish.operators.graph import require_uids
 from flinkish.registry.jobs import JobState
 from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.query_id import OtherRun

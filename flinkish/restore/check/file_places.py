@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from flinkish import storage
-from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offsets
+from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, log_offset, parse_offsets
 from flinkish.checkpoint.format.names import OFFSETS
-from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
 from flinkish.connectors.files.offset_checks import base_of, has_pattern, without_pattern
 from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
-from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
+from flinkish.checkpoint.format.logs import COMPACT_SUFFIX
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import StorageError
 from flinkish.restore.plan.file_sink_log import batch_of

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from flinkish import storage
-from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.checkpoint.format.logs import NO_OFFSET, log_offset
 from flinkish.checkpoint.format.names import SOURCES
-from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.materialize import source_logs

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
 from flinkish.compat.decision import Exit, check_versions, rewrites_of
-from flinkish.compat.lookup import Judgement, Use, judge
+from flinkish.compat.lookup import Judgement, Use, judge, uses_of
 from flinkish.compat.model import SPARK, Rewrite, parse_version
-from flinkish.compat.uses import uses_of
 from flinkish.errors import FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, SparkLimitation, SparkVersions
 from flinkish.restore.materialize.origin_checkpoints import read_logs

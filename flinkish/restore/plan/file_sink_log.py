@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
+from flinkish.checkpoint.format.logs import COMPACT_SUFFIX
 
 
 @dataclass(frozen=True)

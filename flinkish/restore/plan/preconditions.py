@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 

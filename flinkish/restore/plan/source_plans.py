@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flinkish.connectors.answers import not_set
+from flinkish.connectors.base import not_set
 from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.registry import source_connector
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan

@@ -5,7 +5,7 @@ The prefix names the form:
 - ``sha256:<hex>``: SHA-256 of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
   Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` next to every
-  checkpoint file (:mod:`flinkish.checkpoint.format.checksum_files`), so the digest of a linked file
+  checkpoint file (:mod:`flinkish.checkpoint.format.file_ends`), so the digest of a linked file
   of any size is read from a small sidecar;
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from typing import IO
 
-from flinkish.checkpoint.format.checksum_files import (
+from flinkish.checkpoint.format.file_ends import (
     blocks_of,
     checksum_file_of,
     checksums_of,

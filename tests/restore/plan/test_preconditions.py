@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK, preconditions

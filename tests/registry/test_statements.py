@@ -10,7 +10,7 @@ from flinkish.errors import AmbiguousJob, JobNotFound, UsageError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.registry.lookup import choose, is_id, is_prefix, name_matches, without_superseded
+from flinkish.registry.statements import choose, is_id, is_prefix, name_matches, without_superseded
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
