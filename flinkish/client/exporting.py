@@ -10,8 +10,15 @@ from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
 from flinkish.client.context import Context
-from flinkish.client.export_checkpoints import BuiltQuery, build_planned, build_unchanged
-from flinkish.client.export_place import ExportPlace, built, in_place_of, new_directory
+from flinkish.client.export_checkpoints import (
+    BuiltQuery,
+    ExportPlace,
+    build_planned,
+    build_unchanged,
+    built,
+    in_place_of,
+    new_directory,
+)
 from flinkish.client.restoring import given, restore_spec
 from flinkish.errors import UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin

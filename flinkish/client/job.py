@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from flinkish.client import lifecycle
 from flinkish.client.context import Context
-from flinkish.client.outcomes import Outcome
+from flinkish.client.requests import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started

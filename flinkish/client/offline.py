@@ -17,10 +17,9 @@ from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
-from flinkish.client.outcomes import Outcome, reported
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
-from flinkish.client.requests import savepoint_target
+from flinkish.client.requests import Outcome, reported, savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError

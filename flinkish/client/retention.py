@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context, requester
-from flinkish.client.outcomes import Outcome, Removal
+from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
 
 if TYPE_CHECKING:

@@ -1,18 +1,114 @@
-"""Begin an upgrade, or continue one whose process has ended."""
+"""Begin an upgrade, or continue one whose process has ended.
+
+An upgrade in place: stop with a savepoint, start the new program from it, roll back if it fails.
+
+In a handover the driver of the new program is started first, and waits at its first query.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.client.context import Context
+from flinkish.client.waiting import STARTING, look, wait_until_started
 from flinkish.errors import Locked, RolledBack, WrongState
-from flinkish.messages.upgrades import UpgradeKind
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.messages.upgrades import UpgradeKind, UpgradeState
+from flinkish.registry.job_registry import new_job_id
+from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.registry.liveness import is_alive, process_ref
-from flinkish.upgrade.execution import Execution
-from flinkish.upgrade.in_place import InPlaceUpgrade
+from flinkish.upgrade.execution import Execution, canceled
 from flinkish.upgrade.preparation import Ready, Secrets
 from flinkish.upgrade.shadow import ShadowUpgrade
 from flinkish.upgrade.steps import undo
+
+
+class InPlaceUpgrade(Execution):
+    """An upgrade in place, or a handover.
+
+    A rollback leaves an old job alone that has not been asked to stop yet.
+    """
+
+    def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
+        return {
+            UpgradeState.PREPARING: self._prepare,
+            UpgradeState.STOPPING: self._stop,
+            UpgradeState.STARTING: self._start,
+            UpgradeState.WATCHING: self._watch,
+            UpgradeState.ENDING: self._end,
+            UpgradeState.RETURNING: self._return,
+        }
+
+    def _prepare(self) -> None:
+        """Start the driver of the new program, and wait until it is at its first query."""
+        job = self._new_job(self.upgrade.restore)
+        self._say(f"starting the new program alongside it as job {job.job_id} ...")
+        job = self._await(
+            job.job_id,
+            lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
+            "has not reached its first query in",
+        )
+        if job.state is not JobState.CREATED:
+            raise canceled(job)
+        self._done()
+
+    def _stop(self) -> None:
+        """Stop the old job with a savepoint, unless a request of this upgrade has."""
+        beside = self.upgrade.starts_beside
+        if self._back and self._request(RequestKind.STOP) is None:
+            self._save(state=UpgradeState.ENDING if beside else UpgradeState.ABANDONED)
+            return
+        path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
+        if not beside:
+            self._wait_for_old()
+        changes = {"savepoint": path, "restore": replace(self.upgrade.restore, path=path)}
+        if self._back:
+            back = UpgradeState.ENDING if beside else UpgradeState.RETURNING
+            self._save(state=back, **changes)
+        else:
+            self._done(**changes)
+
+    def _start(self) -> None:
+        """Start the new program from the savepoint, and wait until it runs."""
+        job = self._new_job(self.upgrade.restore)
+        if self.upgrade.kind is UpgradeKind.HANDOVER:
+            self._registry.name_savepoint(job.job_id, self.upgrade.restore.path)
+        self._say(f"starting the new program as job {job.job_id} ...")
+        self._await(
+            job.job_id,
+            lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
+            "has not started its queries in",
+        )
+        self._wait_for_old()
+        self._done()
+
+    def _return(self) -> None:
+        """Start the old program again from the savepoint."""
+        upgrade = self.upgrade
+        if upgrade.savepoint is None:
+            self._save(state=UpgradeState.ABANDONED)
+            return
+        earlier = None if upgrade.old_again_id is None else self._found(upgrade.old_again_id)
+        if earlier is None or look(self._context, earlier).state is JobState.FAILED:
+            self._save(old_again_id=new_job_id())
+            upgrade = self.upgrade
+        assert upgrade.savepoint is not None
+        assert upgrade.old_again_id is not None
+        self._wait_for_old()
+        old = self._registry.job(upgrade.job_id)
+        # The failed attempt may have written to the sink: its rows stay, and the job continues.
+        ahead = upgrade.restore.options.sink_ahead or "rebase"
+        # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
+        spec = RestoreSpec(
+            upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
+        )
+        job = self._launched(upgrade.old_again_id, old.launch, spec)
+        self._say(f"starting the old program again as job {job.job_id} ...")
+        wait_until_started(self._context, job)
+        self._done()
+
 
 _CLASSES: dict[UpgradeKind, type[Execution]] = {
     UpgradeKind.IN_PLACE: InPlaceUpgrade,

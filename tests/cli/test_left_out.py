@@ -11,8 +11,8 @@ from flinkish.cli.commands import request_result
 from flinkish.cli.commands.savepoint_all import _tell, document
 from flinkish.cli.output.printer import Output
 from flinkish.client.all_jobs import AllSaved, JobOutcome
-from flinkish.client.failures import Troubles
-from flinkish.client.outcomes import Outcome, Removal
+from flinkish.client.listing import Troubles
+from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
 from flinkish.messages.launch import Launch

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.cli.base import Session
 from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice
-from flinkish.cli.session import Session
 from flinkish.client.listing import JobFilter, find_jobs
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, JobState

@@ -15,7 +15,7 @@ from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
 from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
 from flinkish.cli.output.upgrades_text import document, upgrade_row
-from flinkish.client.job_description import JobDescription, describe_job
+from flinkish.client.listing import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flinkish.client.job_description import describe_job, full_history
+from flinkish.client.listing import describe_job, full_history
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointArguments

@@ -19,9 +19,8 @@ from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 from flinkish.upgrade.execution import Execution
-from flinkish.upgrade.in_place import InPlaceUpgrade
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.takeover import resume, rollback
+from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 
