@@ -94,7 +94,6 @@ STARTUP = (
         for name in (
             *("__init__", "database", "fast_list", "job_registry", "job_table", "jobs"),
             *("liveness", "requests", "rows", "schema", "sqlite", "statements"),
-            "sqlite_file",
         )
     ),
     *(f"messages/{name}.py" for name in ("__init__", "codec", "launch", "queries", "requests")),

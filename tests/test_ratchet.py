@@ -18,11 +18,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 547,
-    "modules above 350 lines": 37,
+    "modules": 478,
+    "modules above 350 lines": 39,
     "modules above 500 lines": 4,
-    "docstrings, lines in a thousand": 185,
-    "pairs of dataclasses that share fields": 34,
+    "docstrings, lines in a thousand": 186,
+    "pairs of dataclasses that share fields": 32,
     "local names that name an act": 25,
 }
 #: Two dataclasses that share as many field names are probably one thing.

@@ -23,8 +23,7 @@ from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.registry.job_registry import Registry
 from flinkish.restore.check.version_check import check_spark_version
-from flinkish.restore.origin.job_checkpoints import open_origin
-from flinkish.restore.origin.restore_origin import RestoreOrigin
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_origin
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format

@@ -32,10 +32,10 @@ from flinkish.registry.jobs import ACTIVE_STATES, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.restore.check.file_sinks import file_sink_status, keeps_log
 from flinkish.restore.materialize.new_checkpoint import is_taken, make_checkpoint
-from flinkish.restore.origin.job_checkpoints import open_origin
 from flinkish.restore.origin.restore_origin import (
     RestorableQuery,
     RestoreOrigin,
+    open_origin,
 )
 from flinkish.restore.plan.history import saved_shift
 from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery, plan_unchanged

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from flinkish.checkpoint.cut import committed_batches, newest_committed_batch
 from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
-from flinkish.client.context import Agree, Context, refuse, requester
+from flinkish.client.context import Agree, Context, Progress, Reporter, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
-from flinkish.client.reporter import Progress, Reporter
 from flinkish.client.requests import Outcome, reported, savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
@@ -47,7 +46,7 @@ from flinkish.savepoint.format.contents import (
     QuerySource,
     SavepointJob,
 )
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage import base_name, join, locate

@@ -21,7 +21,7 @@ from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
-from flinkish.restore.origin.job_checkpoints import open_origin
+from flinkish.restore.origin.restore_origin import open_origin
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flinkish.client.context import Context, requester
-from flinkish.client.reporter import Progress, Reporter
+from flinkish.client.context import Context, Progress, Reporter, requester
 from flinkish.errors import (
     FlinkishError,
     Locked,

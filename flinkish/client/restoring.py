@@ -114,7 +114,7 @@ def check_restorable(
     damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
     resume the savepoint.
     """
-    from flinkish.restore.origin.job_checkpoints import open_origin
+    from flinkish.restore.origin.restore_origin import open_origin
 
     check_open_origin(context, open_origin(spec, job, verify=spec.verify), spark)
 

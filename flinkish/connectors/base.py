@@ -4,7 +4,7 @@
 Spark. The modules and folders of this room override what they know of their format, and are listed
 in :mod:`.registry`. The driver asks brokers, tables and directories
 (``flinkish.driver.connectors``), and passes on their answer as a
-:class:`~flinkish.connectors.findings.SourceAnswer`.
+:class:`~flinkish.connectors.sources.SourceAnswer`.
 
 A source's row of the plan, completed by a broker's answer or by ``--set-offsets``. Pure.
 """
@@ -14,10 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from flinkish.connectors.findings import Consent, Finding, SourceAnswer, gravest_first
 from flinkish.connectors.offsets import NewOffsets, Target, Unresolved, other_offsets
 from flinkish.connectors.source_plan import SourcePlan, SourceVerdict, change_of
-from flinkish.connectors.sources import NewSource, SavedSource, kind_of, reset_flag
+from flinkish.connectors.sources import (
+    Consent,
+    Finding,
+    NewSource,
+    SavedSource,
+    SourceAnswer,
+    gravest_first,
+    kind_of,
+    reset_flag,
+)
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
 

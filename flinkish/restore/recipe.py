@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from flinkish import storage
 from flinkish.checkpoint.format.names import OFFSETS
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import FileTable
 
 
 @dataclass(frozen=True)

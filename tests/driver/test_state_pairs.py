@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import StateVerdict
 from flinkish.messages.restore_options import RestoreOptions

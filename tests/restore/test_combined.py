@@ -13,8 +13,8 @@ import pytest
 
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.materialize.empty_state import empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.state_files import empty_snapshot
 from flinkish.restore.recipe import FreshSource, OriginCheckpoint, Recipe, TakenSource, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack

@@ -51,11 +51,10 @@ from flinkish.engine.stores.checkpoints import (
     store_files,
 )
 from flinkish.engine.stores.codecs import decompressed
-from flinkish.engine.stores.compressors import compressor
-from flinkish.engine.stores.directories import LocalDirectory
-from flinkish.engine.stores.files import StoreFiles, local_store
+from flinkish.engine.stores.files import LocalDirectory, StoreFiles, local_store
 from flinkish.engine.stores.records import Content, plain_records, read_changelog
 from flinkish.engine.stores.store_rows import count_rows, read_store
+from flinkish.engine.stores.writers import compressor
 from flinkish.errors import FlinkishError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import RestorePlan
@@ -74,7 +73,7 @@ from flinkish.savepoint.format.metadata import (
     MetadataWriter,
 )
 from flinkish.savepoint.format.reader import describe, find_bad_files, open_savepoint
-from flinkish.savepoint.format.schemas import SCHEMA
+from flinkish.savepoint.format.records import SCHEMA
 from flinkish.savepoint.manage.deep_check import deep_check
 from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentSavepointReporter

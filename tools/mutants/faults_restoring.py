@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "sink-log-without-pair",
         "the log of a file sink gets one compact entry, whatever interval Spark derives from it",
-        "restore.plan.file_sink_log:_needed",
+        "restore.check.file_sinks:_needed",
         Replace("(compact - interval, compact)", "(compact,)"),
         ("tests/restore/plan/test_file_sink_log.py",),
     ),

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from flinkish.connectors.base import NO_OFFSETS, Connector
-from flinkish.connectors.findings import Consent, Finding, SourceAnswer
 from flinkish.connectors.kafka.new_offsets import kafka_offsets
 from flinkish.connectors.kafka.offset_checks import judge, reset_cost, rows_waiting
 from flinkish.connectors.kafka.reading import (
@@ -24,7 +23,7 @@ from flinkish.connectors.kafka.reading import (
 )
 from flinkish.connectors.offsets import NewOffsets, Target, Unresolved
 from flinkish.connectors.source_plan import SourcePlan, change_of
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import Consent, Finding, NewSource, SavedSource, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 
 #: Prefix of the options for a Kafka client; the client that asks the broker gets them too. They may

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from flinkish.connectors.findings import OFFLINE
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
@@ -22,7 +21,7 @@ from flinkish.connectors.kafka.reading import (
     position_of,
 )
 from flinkish.connectors.offsets import MOVED, NewOffsets, Target, Unresolved
-from flinkish.connectors.sources import SET
+from flinkish.connectors.sources import OFFLINE, SET
 from flinkish.messages.plan import Move
 
 #: Kafka's own words for the first and the next offset of a partition, in Spark's JSON.

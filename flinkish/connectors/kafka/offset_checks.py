@@ -25,7 +25,6 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from flinkish.connectors.findings import ACCEPT_LOST_ROWS, OFFLINE, Consent, Finding, gravest_first
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
@@ -33,6 +32,7 @@ from flinkish.connectors.kafka.reading import (
     Position,
     Topics,
 )
+from flinkish.connectors.sources import ACCEPT_LOST_ROWS, OFFLINE, Consent, Finding, gravest_first
 from flinkish.messages.plan import RestoreOutcome
 
 _NONE: Mapping[str, str] = MappingProxyType({})

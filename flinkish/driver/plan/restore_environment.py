@@ -12,8 +12,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
-from flinkish.connectors.findings import SourceAnswer
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer
 from flinkish.connectors.table_commits import (
     Drift,
     RollbackTarget,
@@ -21,12 +20,11 @@ from flinkish.connectors.table_commits import (
     drift,
     rollback_target,
 )
-from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
-from flinkish.driver.connectors.table import SinkPlace, Table
+from flinkish.driver.connectors.table import SinkPlace, SourceQuestion, Table
 from flinkish.driver.log import log
-from flinkish.driver.plan.outputs import output_of
+from flinkish.driver.plan.writer_settings import output_of
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,

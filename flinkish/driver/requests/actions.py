@@ -16,15 +16,13 @@ from flinkish.driver.requests.drain import check_drainable, drain
 from flinkish.driver.requests.job_savepoint import (
     RequestReporter,
     check_writable,
-    write_job_savepoint,
-)
-from flinkish.driver.requests.time_limit import TimeLimit, limit_of
-from flinkish.driver.requests.unsavable import (
     ended_without_commit,
     has_committed,
     left_out,
     waits_for_input,
+    write_job_savepoint,
 )
+from flinkish.driver.requests.time_limit import TimeLimit, limit_of
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery

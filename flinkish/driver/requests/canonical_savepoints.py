@@ -24,7 +24,7 @@ from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 

@@ -12,8 +12,8 @@ from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorFacts
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
-from flinkish.restore.origin.job_checkpoints import open_query
 from flinkish.restore.origin.restore_inputs import NewQuery
+from flinkish.restore.origin.restore_origin import open_query
 from flinkish.restore.plan.source_plans import blocked, is_changed_file_source, rows_in_place
 from flinkish.restore.plan.starts import Beginning, with_options_of_run
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.plan.outputs import output_of
+from flinkish.driver.plan.writer_settings import output_of
 from flinkish.errors import ConsentNeeded
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.messages.calls import KnownWriter

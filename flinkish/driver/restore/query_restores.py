@@ -22,19 +22,17 @@ from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.origin.job_checkpoints import open_origin
 from flinkish.restore.origin.restore_inputs import NewQuery
-from flinkish.restore.origin.restore_origin import RestoreOrigin
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_origin
 from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.non_restored_state import (
     NonRestored,
 )
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
-from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore, StateRewrite
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.source_matching import check_reset
-from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 
 
@@ -49,7 +47,7 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreOrigi
     Raises
     ------
     FlinkishError
-        An error of :func:`~flinkish.restore.origin.job_checkpoints.open_origin`.
+        An error of :func:`~flinkish.restore.origin.restore_origin.open_origin`.
     """
     from pyspark import __version__ as spark
 

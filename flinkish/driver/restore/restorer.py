@@ -46,9 +46,9 @@ from flinkish.registry.resumed_runs import resumed_runs
 from flinkish.restore.materialize.new_checkpoint import remove_unused
 from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.document import compare_with_expected
-from flinkish.restore.plan.left_out import LostOrigin
 from flinkish.restore.plan.non_restored_state import (
     NOTHING_TAKEN,
+    LostOrigin,
     NonRestored,
     Taken,
     taken_before,

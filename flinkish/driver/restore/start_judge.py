@@ -15,11 +15,10 @@ from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.table import SinkPlace
-from flinkish.driver.plan.outputs import output_of
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
 from flinkish.driver.plan.restore_environment import beginning, qualified, start_status
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs

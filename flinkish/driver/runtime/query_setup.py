@@ -29,12 +29,12 @@ from flinkish.driver.runtime.earlier_runs import EarlierRun
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
-from flinkish.restore.plan.left_out import LostOrigin
+from flinkish.restore.plan.non_restored_state import LostOrigin
 
 
 @dataclass(frozen=True)

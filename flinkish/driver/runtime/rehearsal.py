@@ -35,7 +35,7 @@ from flinkish.driver.restore.typed_formats import (
 )
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec

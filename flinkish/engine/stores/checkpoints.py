@@ -36,8 +36,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
 from flinkish.engine.errors import EngineError, MissingStateFile, StateFormatError
-from flinkish.engine.stores.directories import StateSource, read_bytes
-from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.files import StateSource, StoreFiles, read_bytes
 
 
 @dataclass(frozen=True)

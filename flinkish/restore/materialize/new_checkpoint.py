@@ -40,7 +40,7 @@ from flinkish.checkpoint.format.names import (
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
 from flinkish.checkpoint.format.pins import PIN_CODEC
 from flinkish.errors import StorageError
-from flinkish.restore.materialize import empty_state, source_logs, state_files
+from flinkish.restore.materialize import source_logs, state_files
 from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
 from flinkish.restore.materialize.origin_checkpoints import (
     SourceCheckpointLogs,
@@ -54,7 +54,7 @@ from flinkish.restore.materialize.origin_checkpoints import (
     read_logs,
 )
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource, TakenState
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import FileTable
 
 #: Bytes up to which a log is read at once; a larger one is put in place and then compared.
 _READ_WHOLE = 16 << 20
@@ -307,7 +307,7 @@ def _moved_state(
     for target in moved.bases:
         zipped = target.endswith(".zip")
         codec = (pins or {}).get(PIN_CODEC)
-        content = empty_state.empty_archive() if zipped else empty_state.empty_snapshot(codec)
+        content = state_files.empty_archive() if zipped else state_files.empty_snapshot(codec)
         yield _File(target, origin, content=content)
 
 
@@ -387,11 +387,11 @@ class _Assembly:
             yield _File(f"{STATE}/{ordinal}/{target}", self._base, content=data)
         ids: StateIds = ()
         if self._logs[self._recipe.base].commit.version >= 2:
-            ids = empty_state.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
+            ids = state_files.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
             state_ids[ordinal] = ids
-        kind, snapshot = empty_state.empty_store(self._pins)
+        kind, snapshot = state_files.empty_store(self._pins)
         flat = [f"_{one}" for partition in ids for one in partition]
-        directories = empty_state.store_directories(ordinal, empty.partitions, stores)
+        directories = state_files.store_directories(ordinal, empty.partitions, stores)
         for directory, suffix in zip(directories, flat or [""] * len(directories), strict=True):
             name = f"{self._batch + 1}{suffix}.{kind}"
             yield _File(f"{directory}/{name}", self._base, content=snapshot)

@@ -31,7 +31,7 @@ from flinkish.checkpoint.format.pins import (
     pinned_partitions,
 )
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
-from flinkish.restore.materialize import empty_state
+from flinkish.restore.materialize import state_files
 from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.savepoint.format import digests
 
@@ -192,7 +192,7 @@ def _pin(logs: SourceCheckpointLogs, setting: str) -> str:
     if setting == PIN_SHUFFLE_PARTITIONS:
         return str(pinned_partitions(pins) or "")
     value = pinned(pins, setting)
-    return empty_state.short_codec(value) if setting == PIN_CODEC else value
+    return state_files.short_codec(value) if setting == PIN_CODEC else value
 
 
 def _disagree(

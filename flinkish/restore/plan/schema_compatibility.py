@@ -36,11 +36,11 @@ from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan import schema_messages
-from flinkish.restore.plan.event_times import event_time_changes
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.state_columns import (
     StateColumn,
     columns_of,
+    event_time_changes,
     fields_of,
     means_something,
     role_of,

@@ -83,7 +83,7 @@ class SinkStatus:
         Whether a batch that it skips is computed anyway.
     has_files
         Whether the log of a file sink names any file. One that names none was completed for a query
-        (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
+        (:mod:`.file_sinks`) that wrote nothing, or had only batches without rows.
     drift
         What others have done to a table since the savepoint.
     written

@@ -18,9 +18,8 @@ from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.state.builtin.splicing import Rewriter
-from flinkish.state.declared import MAP_KEY, from_text, to_text
+from flinkish.state.declared import MAP_KEY, from_text, to_text, typed_columns
 from flinkish.state.generations import ResolvedState, resolve_state
-from flinkish.state.places import typed_columns
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
 from flinkish.state.snapshots import DEFAULT_MODULES, ModuleLoader, StatePlace

@@ -17,9 +17,9 @@ from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, Usage
 from flinkish.messages.restore_options import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import FileTable
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
-from flinkish.savepoint.format.schemas import FORMAT_VERSION
+from flinkish.savepoint.format.records import FORMAT_VERSION
 from flinkish.units import counted
 
 #: Levels of :func:`check_files`.

@@ -23,7 +23,7 @@ from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.checkpoint.operators import read_operator, store_info
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Corrupt
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 

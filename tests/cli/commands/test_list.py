@@ -15,7 +15,7 @@ import pytest
 
 from flinkish.cli import entry
 from flinkish.cli.app import run as run_click
-from flinkish.cli.commands.jobs_table import wanted_states
+from flinkish.cli.commands.list import wanted_states
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary

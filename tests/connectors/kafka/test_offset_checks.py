@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.connectors.findings import Consent, Finding
 from flinkish.connectors.kafka.offset_checks import judge, reset_cost, rows_waiting
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer, reading_of
+from flinkish.connectors.sources import Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
 
 NOTE, WARNING = RestoreOutcome.NOTE, RestoreOutcome.WARNING

@@ -14,7 +14,7 @@ from flinkish.driver.migration.query_migration import rewrite_query
 from flinkish.engine.avro.schemas import avro_schema
 from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.migration import MigratedOperator, Migration, NewSchema

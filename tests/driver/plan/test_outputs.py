@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.outputs import Output, output_of
 from flinkish.driver.plan.planned_queries import new_sink
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import Output, WriterFacts, output_of
 from flinkish.restore.origin.restore_inputs import NewSink
 
 

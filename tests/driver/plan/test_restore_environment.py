@@ -12,9 +12,8 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, q
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.restore.origin.job_checkpoints import open_job
 from flinkish.restore.origin.restore_inputs import NewQuery, NewSink
-from flinkish.restore.origin.restore_origin import open_path
+from flinkish.restore.origin.restore_origin import open_job, open_path
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed

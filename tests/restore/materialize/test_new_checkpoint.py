@@ -17,8 +17,8 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.names import is_state_data
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, Incompatible, StorageError
-from flinkish.restore.materialize.empty_state import empty_archive, empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
+from flinkish.restore.materialize.state_files import empty_archive, empty_snapshot
 from flinkish.restore.origin.restore_origin import origin_of
 from flinkish.restore.recipe import (
     EmptyState,
@@ -26,8 +26,7 @@ from flinkish.restore.recipe import (
     Recipe,
     TakenState,
 )
-from flinkish.savepoint.format.digests import SHA256, compute
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import SHA256, FileTable, compute
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.restore.recipes import content, header, make, rewrite, state_of

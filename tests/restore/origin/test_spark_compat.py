@@ -14,7 +14,7 @@ from flinkish.restore.origin.restore_inputs import SavedQueryFacts
 from flinkish.restore.origin.spark_compat import SparkFit, fit_query
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.judging import judge_operator
-from flinkish.restore.plan.state_migration import rewrite_of
+from flinkish.restore.plan.query_restore import rewrite_of
 from tests.restore.plan.test_schema_compatibility import struct
 from tests.support.restore.query_builders import AGG, changed, new, old, saved_query
 

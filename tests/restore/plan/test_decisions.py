@@ -17,10 +17,9 @@ from flinkish.messages.plan import (
 )
 from flinkish.registry.jobs import JobState
 from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
-from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.plan.decisions import QueryPlan, plan_query, recipe_for
 from flinkish.restore.plan.non_restored_state import find_non_restored, taken_before
 from flinkish.restore.plan.query_id import OtherRun, decide_query_id
-from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.recipe import (
     EmptyState,
     FreshSource,

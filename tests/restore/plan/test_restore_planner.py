@@ -10,11 +10,10 @@ import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.connectors.files.reading import FileReading
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.kafka.connector import kafka_answer
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer
 from flinkish.connectors.source_plan import FileMove
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
     Check,
@@ -48,11 +47,10 @@ from flinkish.restore.plan.history import HistoryPlan
 from flinkish.restore.plan.non_restored_state import taken_before
 from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
-from flinkish.restore.plan.query_restore import PlanningSettings
+from flinkish.restore.plan.query_restore import PlanningSettings, StateRewrite
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed
-from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource
 from tests.support.restore.query_builders import (
     AGG,

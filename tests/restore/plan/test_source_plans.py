@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.kafka.connector import kafka_answer, starting_offsets
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer
 from flinkish.connectors.offsets import Target
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
-from flinkish.connectors.sources import SavedSource, reset_flag
+from flinkish.connectors.sources import SavedSource, SourceAnswer, reset_flag
 from flinkish.messages.plan import Move
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.hasher import HasherVersion

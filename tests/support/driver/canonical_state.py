@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.driver.migration.savepoint_migration import write_rewritten
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.migration import Migration
 from flinkish.restore.origin.restore_origin import open_path
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, SavepointJob

@@ -22,12 +22,12 @@ from flinkish.driver.plan.planned_queries import empty_states, operator_facts, s
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import make_restored, plan_start, planning_settings
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.origin.restore_origin import RestoreOrigin, open_path
+from flinkish.restore.plan.decisions import recipe_for
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
-from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, SETTING_CHECKPOINT_FORMAT
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.origin.restore_origin import open_path

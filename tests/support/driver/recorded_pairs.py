@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.restore.origin.restore_origin import RestoreOrigin, open_path
 from tests.support.driver.pair_runner import Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS

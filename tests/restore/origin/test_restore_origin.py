@@ -14,8 +14,7 @@ from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import LeftOut
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.origin.job_checkpoints import newest_cut, open_job, open_origin
-from flinkish.restore.origin.restore_origin import open_path
+from flinkish.restore.origin.restore_origin import newest_cut, open_job, open_origin, open_path
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.query_records import query_source

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.format.names import HDFS
-from flinkish.engine.stores import disk_spill
-from flinkish.engine.stores.disk_spill import LastChanges
+from flinkish.engine.stores import hdfs_store
 from flinkish.engine.stores.files import local_store
+from flinkish.engine.stores.hdfs_store import LastChanges
 from flinkish.engine.stores.store_rows import read_store
 from flinkish.engine.stores.writers import write_records
 
@@ -31,7 +31,7 @@ def changes(seed: int, count: int) -> list[tuple[bytes, bytes | None]]:
 def test_the_last_change_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(disk_spill, "MAX_HELD_BYTES", limit)
+    monkeypatch.setattr(hdfs_store, "MAX_HELD_BYTES", limit)
     given = changes(7, 2_000)
     wanted = dict(given)
     before = {b"%d" % i: b"old" for i in range(3_000)}
@@ -57,7 +57,7 @@ def test_a_store_whose_changes_are_large(tmp_path: Path, monkeypatch: pytest.Mon
         with open(tmp_path / name, "wb") as file:
             write_records(file, records)
         wanted.update(dict(records))
-    monkeypatch.setattr(disk_spill, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(hdfs_store, "MAX_HELD_BYTES", 10_000)
     found: dict[bytes, bytes] = {}
     for block in read_store(local_store(str(tmp_path), 4, HDFS)):
         assert not found.keys() & set(block.keys)

@@ -7,7 +7,7 @@ import pytest
 from flinkish.checkpoint.format.chains import Chain
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.engine.errors import MissingStateFile
-from flinkish.engine.stores.chain import find_chain
+from flinkish.engine.stores.files import find_chain
 from tests.support.engine.handwritten_state import store
 
 KINDS = {HDFS: ("snapshot", "delta"), ROCKSDB: ("zip", "changelog")}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.driver.plan.node_matching import match_stateful
 from flinkish.driver.plan.plan_extraction import assemble
 from flinkish.driver.plan.plan_nodes import LogicalNode, PhysicalOperator
+from flinkish.driver.plan.plan_steps import match_stateful
 from flinkish.errors import Incompatible
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.identity import PlannedNode
