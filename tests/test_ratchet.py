@@ -18,12 +18,12 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 478,
-    "modules above 350 lines": 39,
-    "modules above 500 lines": 4,
+    "modules": 479,
+    "modules above 350 lines": 38,
+    "modules above 500 lines": 3,
     "docstrings, lines in a thousand": 186,
     "pairs of dataclasses that share fields": 32,
-    "local names that name an act": 25,
+    "local names that name an act": 18,
 }
 #: Two dataclasses that share as many field names are probably one thing.
 SHARED = 5
