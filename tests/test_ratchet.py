@@ -18,8 +18,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 479,
-    "modules above 350 lines": 38,
+    "modules": 480,
+    "modules above 350 lines": 35,
     "modules above 500 lines": 3,
     "docstrings, lines in a thousand": 186,
     "pairs of dataclasses that share fields": 32,

@@ -26,7 +26,7 @@ from flinkish.engine.avro.state_avro import FORMAT_KEY, decompress, read_avro, r
 from flinkish.engine.errors import MissingStateFile, StateFormatError
 from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores import rocksdb_store
-from flinkish.engine.stores.canonical_counts import read_counts
+from flinkish.engine.stores.canonical_families import read_counts
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.codecs import decompressed
 from flinkish.engine.stores.files import (

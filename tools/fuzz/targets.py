@@ -42,8 +42,8 @@ from flinkish.checkpoint.format.schema_files import parse_schema_file
 from flinkish.client import planfile
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.encodings import BadEncoding, family_shape
-from flinkish.engine.stores.canonical import families_of, read_canonical, write_canonical
-from flinkish.engine.stores.canonical_counts import read_counts
+from flinkish.engine.stores.canonical import read_canonical, write_canonical
+from flinkish.engine.stores.canonical_families import families_of, read_counts
 from flinkish.engine.stores.checkpoints import (
     OperatorState,
     StoreState,

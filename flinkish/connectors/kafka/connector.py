@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from flinkish.connectors.base import NO_OFFSETS, Connector
-from flinkish.connectors.kafka.new_offsets import kafka_offsets
-from flinkish.connectors.kafka.offset_checks import judge, reset_cost, rows_waiting
+from flinkish.connectors.kafka.new_offsets import kafka_offsets, reset_cost
+from flinkish.connectors.kafka.offset_checks import judge, rows_waiting
 from flinkish.connectors.kafka.reading import (
     STRATEGIES,
     BrokerAnswer,

@@ -21,10 +21,10 @@ leave gaps.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from flinkish.connectors.kafka.new_offsets import rows_text
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
@@ -116,7 +116,7 @@ def _gone(
     where = _words(names)
     if any((topic, n) not in places for topic in names for n in position[topic]):
         where = _listed("partition", [f"{topic}-{n}" for topic, n in places])
-    waiting = f" ({_rows(rows)} there were not read)" if here else ""
+    waiting = f" ({rows_text(rows)} there were not read)" if here else ""
     lost_rows = rows if len(here) == len(places) else None
     text = f"the position is in {where}, which is no longer read{waiting}"
     cure = "subscribe to it as well, or"
@@ -139,7 +139,7 @@ def _moved_bounds(
         yield _loss(
             "topic-recreated",
             f"topic {topic} was recreated or truncated: {_bounds(beyond, saved, has)}; "
-            f"its rows ({_rows(rows)}) count as read",
+            f"its rows ({rows_text(rows)}) count as read",
             rows,
             reading,
             consent,
@@ -149,7 +149,7 @@ def _moved_bounds(
         rows = sum(has[n].begin - saved[n] for n in before)
         yield _loss(
             "rows-expired",
-            f"{_rows(rows)} of topic {topic} were deleted by retention before they were "
+            f"{rows_text(rows)} of topic {topic} were deleted by retention before they were "
             f"read: {_bounds(before, saved, has)}",
             rows,
             reading,
@@ -169,7 +169,7 @@ def _unnoticed(
     rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
     text = (
         f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "
-        f"and {_rows(rows)} before the position would count as read, without Spark "
+        f"and {rows_text(rows)} before the position would count as read, without Spark "
         "noticing"
     )
     advice = (
@@ -197,7 +197,7 @@ def _added(
         yield _loss(
             "rows-expired",
             f"{names} of topic {topic} {_is(new)} new, and retention has deleted the "
-            f"first {_rows(rows)} there",
+            f"first {rows_text(rows)} there",
             rows,
             reading,
             consent,
@@ -206,7 +206,7 @@ def _added(
         yield Finding(
             "new-topic-starts-late",
             RestoreOutcome.CONSENT if reading.fail_on_data_loss else RestoreOutcome.WARNING,
-            f"{what} is new to it and does not begin at offset 0 ({_rows(rows)} were "
+            f"{what} is new to it and does not begin at offset 0 ({rows_text(rows)} were "
             "deleted there): Spark treats this as lost data, and fails unless "
             "failOnDataLoss is false",
             "set failOnDataLoss to false, or start it from scratch and keep the state: "
@@ -217,7 +217,7 @@ def _added(
         "partitions-new" if was_read else "topic-new",
         RestoreOutcome.NOTE,
         f"{what} {_is(new if was_read else [0])} new to it and read from the beginning, "
-        f"regardless of startingOffsets: {_rows(waiting)}",
+        f"regardless of startingOffsets: {rows_text(waiting)}",
     )
 
 
@@ -263,75 +263,6 @@ def _waiting(partition: int, saved: Mapping[int, int], has: Available) -> int:
     return max(0, has.end - max(has.begin, saved.get(partition, has.begin)))
 
 
-def reset_cost(
-    reading: KafkaReading,
-    position: Position,
-    topics: Topics | None,
-    starting: str,
-    recreated: Collection[str] = (),
-) -> str:
-    """Return what a source that starts from scratch skips or reads again, as a sentence.
-
-    What was not read is skipped too where the position says nothing of it: in partitions that are
-    new to it, and in recreated topics.
-
-    ``topics`` are the broker's, None if it was not asked. ``starting`` is where the source starts
-    without a position, empty if unknown. ``recreated`` are the topics that are known to have been
-    recreated.
-    """
-    if not starting:
-        return ""
-    word = starting.strip()
-    begins = {"latest": "at the end", "earliest": "at the beginning"}.get(
-        word.lower(), f"at {word}"
-    )
-    starts = None if topics is None else _starts(reading, topics, word)
-    if topics is None or starts is None:
-        return f"it starts {begins}; the number of rows skipped or read again is unknown"
-    skipped = again = 0
-    for (topic, n), start in starts.items():
-        has = topics[topic][n]
-        saved = position.get(topic, {}).get(n)
-        if topic in recreated or (saved is not None and saved > has.end):
-            saved = None
-        skipped += max(0, start - max(has.begin, has.begin if saved is None else saved))
-        again += 0 if saved is None else max(0, saved - max(has.begin, start))
-    said = [f"skips {_rows(skipped)}" if skipped else ""]
-    said += [f"reads {_rows(again)} again" if again else ""]
-    cost = " and ".join(filter(None, said)) or "continues at its position"
-    until = ", and skips what arrives before it runs" if word.lower() == "latest" else ""
-    return f"it starts {begins}: it {cost}{until}"
-
-
-def _starts(
-    reading: KafkaReading, topics: Topics, starting: str
-) -> dict[tuple[str, int], int] | None:
-    """Return the first offset that is read, by partition; None if it cannot be determined."""
-    places = {
-        (topic, n): has
-        for topic, partitions in topics.items()
-        for n, has in partitions.items()
-        if reading.reads(topic, n)
-    }
-    word = starting.lower()
-    if word in ("latest", "earliest"):
-        return {place: has.end if word == "latest" else has.begin for place, has in places.items()}
-    try:
-        parsed = json.loads(starting)
-        offsets = {
-            (t, int(n)): int(at) for t, numbers in parsed.items() for n, at in numbers.items()
-        }
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        return None
-    if not places.keys() <= offsets.keys():
-        return None  # Spark refuses that
-    ends = {-1: "end", -2: "begin"}
-    return {
-        place: getattr(has, ends[offsets[place]]) if offsets[place] in ends else offsets[place]
-        for place, has in places.items()
-    }
-
-
 def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, Available]) -> str:
     texts = [
         f"partition {n} was read up to {saved[n]} and has {has[n].begin} to {has[n].end}"
@@ -339,10 +270,6 @@ def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, A
     ]
     more = [f"and {len(partitions) - 3} more"] if len(partitions) > 3 else []
     return ", ".join([*texts, *more])
-
-
-def _rows(count: int) -> str:
-    return "no rows" if count == 0 else "1 row" if count == 1 else f"up to {count:,} rows"
 
 
 def _is(many: list[int]) -> str:

@@ -31,13 +31,8 @@ from flinkish.engine.migration.row_blocks import (
 )
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import delimited
-from flinkish.engine.stores.canonical import (
-    CanonicalFamily,
-    list_families,
-    read_canonical,
-    read_rows,
-    write_canonical,
-)
+from flinkish.engine.stores.canonical import read_canonical, read_rows, write_canonical
+from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.stores.files import StateSource, StateTarget, StoreFiles
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES

@@ -28,8 +28,8 @@ from flinkish.engine.rows.arrow_parts import build
 from flinkish.engine.rows.encodings import BadEncoding, split_value
 from flinkish.engine.rows.row_codec import codec_of, compile_key
 from flinkish.engine.rows.types import Array, DataType, Struct, arrow_type
-from flinkish.engine.stores.canonical import families_of
 from flinkish.engine.stores.canonical import read_rows as every_row
+from flinkish.engine.stores.canonical_families import families_of
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.stores.files import StateSource
 from flinkish.engine.stores.partitioning import is_internal, key_encoder

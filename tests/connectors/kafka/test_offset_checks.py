@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.connectors.kafka.offset_checks import judge, reset_cost, rows_waiting
+from flinkish.connectors.kafka.new_offsets import reset_cost
+from flinkish.connectors.kafka.offset_checks import judge, rows_waiting
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer, reading_of
 from flinkish.connectors.sources import Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
