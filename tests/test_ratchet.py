@@ -21,7 +21,7 @@ RECORD = {
     "modules": 480,
     "modules above 350 lines": 35,
     "modules above 500 lines": 3,
-    "docstrings, lines in a thousand": 186,
+    "docstrings, lines in a thousand": 184,
     "pairs of dataclasses that share fields": 32,
     "local names that name an act": 18,
 }

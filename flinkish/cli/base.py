@@ -229,14 +229,8 @@ def _well_spelt(command: click.Command, word: str) -> bool:
 class Session(Context):
     """One call of a command: the context for the use cases of :mod:`flinkish.client`.
 
-    Parameters
-    ----------
-    out
-        Receives results, notices and progress.
-    dynamic
-        The ``-D`` options in order.
-    flags
-        Configuration keys set by the command's own options.
+    ``out``: receives results, notices and progress. ``dynamic``: the ``-D`` options in order.
+    ``flags``: configuration keys set by the command's own options.
     """
 
     def __init__(

@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 class Imported:
     """The result of an import: the savepoints found, and those that were new to the registry.
 
-    Attributes
-    ----------
-    entries
-        All savepoints that were found.
-    new
-        Locations of those that were added to the registry.
-    failed
-        Paths whose savepoint cannot be read, or that have none.
+    ``entries``: all savepoints that were found. ``new``: locations of those that were added to the
+    registry. ``failed``: paths whose savepoint cannot be read, or that have none.
     """
 
     entries: tuple[CatalogEntry, ...]
@@ -50,18 +44,10 @@ class Imported:
 class Listed:
     """The savepoints of a directory, or of the registry.
 
-    Attributes
-    ----------
-    location
-        The directory; empty for the registry.
-    catalog
-        What was found, newest first.
-    damage
-        Paths of those that are not whole, as far as a look at the sizes of their files shows.
-    gone
-        Records of the registry whose savepoints are gone.
-    warnings
-        Sentences about savepoints with times in the future.
+    ``location``: the directory; empty for the registry. ``catalog``: what was found, newest first.
+    ``damage``: paths of those that are not whole, as far as a look at the sizes of their files
+    shows. ``gone``: records of the registry whose savepoints are gone. ``warnings``: sentences
+    about savepoints with times in the future.
     """
 
     location: str

@@ -19,10 +19,7 @@ _POLL_LOCAL, _POLL_REMOTE = 0.1, 1.0
 class Committed:
     """A job's queries, each with its newest committed batch.
 
-    Attributes
-    ----------
-    job
-        The job as it was then.
+    ``job``: the job as it was then.
     """
 
     job: JobRecord

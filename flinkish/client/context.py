@@ -24,12 +24,8 @@ Agree = Callable[[str], bool]
 class Context:
     """The configuration and the registry of a client; a context manager.
 
-    Attributes
-    ----------
-    config
-        The effective configuration; it names the registry.
-    reporter
-        Receives notices, warnings and progress. Default: they are dropped.
+    ``config``: the effective configuration; it names the registry. ``reporter``: receives notices,
+    warnings and progress. Default: they are dropped.
     """
 
     def __init__(self, config: Config, reporter: Reporter | None = None) -> None:
@@ -199,20 +195,9 @@ REWRITING = "rewriting state"
 class Progress:
     """The progress of long-running work; None means not known or not counted.
 
-    Parameters
-    ----------
-    phase : str
-        The current activity, in a word or two.
-    files, files_total : int or None
-        Files in place, and their final number.
-    bytes, bytes_total : int or None
-        Bytes in place, and their final number.
-    rows : int or None
-        State rows written.
-    rate : float or None
-        Bytes per second.
-    remaining : float or None
-        Seconds until the work is done.
+    ``phase``: the current activity, in a word or two. ``files``, ``files_total``: files in place,
+    and their final number. ``bytes``, ``bytes_total``: bytes in place, and their final number.
+    ``remaining``: seconds until the work is done.
     """
 
     phase: str

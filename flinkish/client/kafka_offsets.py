@@ -14,21 +14,11 @@ from flinkish.errors import UsageError
 class PartitionOffset:
     """The saved offset of one partition.
 
-    Attributes
-    ----------
-    entry
-        The source's line in the offset log.
-    source
-        Its uid, or what it reads; None if unknown.
-    offset
-        The row to read next; None for a partition that the savepoint does not know.
-    begin, end
-        The first offset that the broker has, and the next one it gives; None when it was not asked,
-        or has no such partition.
-    lag
-        The rows that wait, at most.
-    note
-        What is wrong or new with it; empty otherwise.
+    ``entry``: the source's line in the offset log. ``source``: its uid, or what it reads; None if
+    unknown. ``offset``: the row to read next; None for a partition that the savepoint does not
+    know. ``begin``, ``end``: the first offset that the broker has, and the next one it gives; None
+    when it was not asked, or has no such partition. ``lag``: the rows that wait, at most. ``note``:
+    what is wrong or new with it; empty otherwise.
     """
 
     entry: int

@@ -25,16 +25,9 @@ from flinkish.registry.statements import name_matches
 class JobFilter:
     """Which jobs are wanted; the conditions add up.
 
-    Attributes
-    ----------
-    states
-        Only jobs in these states; None means all.
-    name
-        Only jobs whose name matches; ``*`` and ``?`` are wildcards.
-    since
-        Only jobs that were started then or later, in seconds since the epoch.
-    failed
-        Only jobs that ran and failed, and that nobody has acknowledged.
+    ``states``: only jobs in these states; None means all. ``name``: only jobs whose name matches;
+    ``*`` and ``?`` are wildcards. ``since``: only jobs that were started then or later, in seconds
+    since the epoch. ``failed``: only jobs that ran and failed, and that nobody has acknowledged.
     """
 
     states: Collection[JobState] | None = None
@@ -88,12 +81,8 @@ def unacknowledged(context: Context, pattern: str | None = None) -> list[JobReco
 class Troubles:
     """Jobs that do not run though they should.
 
-    Attributes
-    ----------
-    failed
-        Jobs that ran and have failed, which nobody has acknowledged.
-    missing
-        Names of jobs that were expected to run.
+    ``failed``: jobs that ran and have failed, which nobody has acknowledged. ``missing``: names of
+    jobs that were expected to run.
     """
 
     failed: tuple[JobRecord, ...] = ()
@@ -149,18 +138,10 @@ def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> Jo
 class JobDescription:
     """A job and all that belongs to it, each in the order of its time.
 
-    Attributes
-    ----------
-    history
-        Its states; the last one is its state now, even if a read-only registry could not record it.
-    restarts
-        The recorded restarts, with their reasons.
-    queries
-        What its driver last reported of each query.
-    requests
-        What was asked of it.
-    upgrades
-        The upgrades that it was part of.
+    ``history``: its states; the last one is its state now, even if a read-only registry could not
+    record it. ``restarts``: the recorded restarts, with their reasons. ``queries``: what its driver
+    last reported of each query. ``requests``: what was asked of it. ``upgrades``: the upgrades that
+    it was part of.
     """
 
     job: JobRecord

@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 class Locks:
     """The locks of a directory, and which of them were removed, or would be.
 
-    Attributes
-    ----------
-    stale
-        Names of the locks that no process refreshes any more.
-    chosen
-        The locks that were removed, or would be.
+    ``stale``: names of the locks that no process refreshes any more. ``chosen``: the locks that
+    were removed, or would be.
     """
 
     directory: str

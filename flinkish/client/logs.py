@@ -21,10 +21,7 @@ _BLOCK = 64 * 1024
 class LogReader:
     """Reads a job's log from its beginning, in blocks: it may be larger than the memory.
 
-    Attributes
-    ----------
-    choice
-        Which lines are wanted. Default: all.
+    ``choice``: which lines are wanted. Default: all.
     """
 
     def __init__(self, job: JobRecord, choice: LogChoice | None = None) -> None:

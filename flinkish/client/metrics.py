@@ -30,10 +30,7 @@ _NO_WATERMARK = 0.0
 class Sample:
     """One number of a metric, for one job, query or state.
 
-    Attributes
-    ----------
-    labels
-        What the number is about.
+    ``labels``: what the number is about.
     """
 
     labels: Mapping[str, str]
@@ -44,12 +41,8 @@ class Sample:
 class Metric:
     """A metric with its numbers.
 
-    Attributes
-    ----------
-    name
-        Its name in Prometheus, with its unit.
-    samples
-        Its numbers; none where nothing is known.
+    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; none where nothing is
+    known.
     """
 
     name: str
@@ -62,10 +55,7 @@ class Metric:
 class JobFacts:
     """What the registry knows of a job that has not ended.
 
-    Attributes
-    ----------
-    queries
-        Its queries as its driver last reported them.
+    ``queries``: its queries as its driver last reported them.
     """
 
     job: JobRecord

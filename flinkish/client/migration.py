@@ -76,14 +76,8 @@ class Changes:
 class MigrationPlan:
     """What a migration would do.
 
-    Attributes
-    ----------
-    savepoint
-        Location of the old savepoint.
-    migration
-        The migration, in the form that the driver receives.
-    operators
-        What would be done with the state of each operator.
+    ``savepoint``: location of the old savepoint. ``migration``: the migration, in the form that the
+    driver receives. ``operators``: what would be done with the state of each operator.
     """
 
     savepoint: str

@@ -34,12 +34,8 @@ _MAX_BYTES = 64 << 20
 class PlanFile:
     """A saved plan.
 
-    Attributes
-    ----------
-    options
-        How the savepoint is restored.
-    parallelism
-        The requested number of state partitions.
+    ``options``: how the savepoint is restored. ``parallelism``: the requested number of state
+    partitions.
     """
 
     savepoint: str

@@ -45,12 +45,8 @@ _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 class PurgeOutcome:
     """What became of one ended job.
 
-    Attributes
-    ----------
-    plan
-        Its parts, and the reasons why they stay or it stays as a whole.
-    removed
-        Whether all is gone that was to go.
+    ``plan``: its parts, and the reasons why they stay or it stays as a whole. ``removed``: whether
+    all is gone that was to go.
     """
 
     plan: JobPlan

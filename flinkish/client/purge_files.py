@@ -29,12 +29,8 @@ LINK = "it is a link to another place"
 class Leftover:
     """The directory of a rehearsal.
 
-    Attributes
-    ----------
-    written
-        When something was last written there, in seconds since the epoch.
-    stays
-        Why it is not removed.
+    ``written``: when something was last written there, in seconds since the epoch. ``stays``: why
+    it is not removed.
     """
 
     location: str

@@ -218,14 +218,9 @@ INCOMPLETE = (
 class Removal:
     """The old savepoints that were removed after a new one was taken.
 
-    Attributes
-    ----------
-    removed
-        Locations of the savepoints that are gone.
-    error
-        Why some of the savepoints to be removed are still there.
-    warnings
-        Sentences about savepoints of these jobs that are not what they should be.
+    ``removed``: locations of the savepoints that are gone. ``error``: why some of the savepoints to
+    be removed are still there. ``warnings``: sentences about savepoints of these jobs that are not
+    what they should be.
     """
 
     removed: tuple[str, ...] = ()
@@ -237,22 +232,12 @@ class Removal:
 class Outcome:
     """How a savepoint, a stop or a cancel went.
 
-    Attributes
-    ----------
-    job_id
-        The job; for checkpoints without a job the id that stands in their savepoint.
-    target
-        The directory of savepoints; None for a cancel without one.
-    request_id
-        The request in the job's history; None for a dry run, and for checkpoints without a job.
-    state
-        COMPLETED; PENDING if its result was not waited for; None for a dry run.
-    job_state
-        The job's state afterwards; None if it was not waited for, or there is no job.
-    result
-        None if it was not waited for.
-    removal
-        The old savepoints that the retention policy did not keep.
+    ``job_id``: the job; for checkpoints without a job the id that stands in their savepoint.
+    ``target``: the directory of savepoints; None for a cancel without one. ``request_id``: the
+    request in the job's history; None for a dry run, and for checkpoints without a job. ``state``:
+    COMPLETED; PENDING if its result was not waited for; None for a dry run. ``job_state``: the
+    job's state afterwards; None if it was not waited for, or there is no job. ``result``: None if
+    it was not waited for. ``removal``: the old savepoints that the retention policy did not keep.
     """
 
     job_id: str

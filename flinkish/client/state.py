@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 class StateRows:
     """Rows of a state.
 
-    Attributes
-    ----------
-    state
-        The description of the state.
-    rows
-        ``partition``, ``key`` and ``value`` of each, as plain JSON data.
-    more
-        Whether there are more rows than requested.
+    ``state``: the description of the state. ``rows``: ``partition``, ``key`` and ``value`` of each,
+    as plain JSON data. ``more``: whether there are more rows than requested.
     """
 
     state: Mapping[str, Any]
@@ -43,16 +37,8 @@ class StateRows:
 class Export:
     """The export of a state to files.
 
-    Attributes
-    ----------
-    state
-        The description of the state.
-    path
-        The new directory, an absolute path or a URL.
-    format
-        The format of its files.
-    rows
-        The number of rows; None if nothing was written.
+    ``state``: the description of the state. ``path``: the new directory, an absolute path or a URL.
+    ``format``: the format of its files. ``rows``: the number of rows; None if nothing was written.
     """
 
     state: Mapping[str, Any]

@@ -46,22 +46,12 @@ if TYPE_CHECKING:
 class RunRequest:
     """The job that ``run`` is to start.
 
-    Attributes
-    ----------
-    savepoint
-        The savepoint to start from.
-    parallelism
-        Requested number of state partitions.
-    plan
-        The saved plan that the restore must match; see :func:`planned`.
-    name
-        The job's name, which no other job that has not ended may have. Default: the program's,
-        which others may have.
-    if_not_running
-        Whether a job of the name, also of the program's, that has not ended is the result instead.
-    resume
-        Whether it continues from where the job of the name stands, if any run of it has committed a
-        batch.
+    ``savepoint``: the savepoint to start from. ``parallelism``: requested number of state
+    partitions. ``plan``: the saved plan that the restore must match; see :func:`planned`. ``name``:
+    the job's name, which no other job that has not ended may have. Default: the program's, which
+    others may have. ``if_not_running``: whether a job of the name, also of the program's, that has
+    not ended is the result instead. ``resume``: whether it continues from where the job of the name
+    stands, if any run of it has committed a batch.
     """
 
     program: Program
@@ -82,14 +72,9 @@ class RunRequest:
 class Submitted:
     """The outcome of a request to run a job.
 
-    Attributes
-    ----------
-    job
-        The job; None in a dry run.
-    is_new
-        Whether it was started; otherwise it has the name and has not ended.
-    command
-        The ``spark-submit`` command line of a new job, without secrets.
+    ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it has the
+    name and has not ended. ``command``: the ``spark-submit`` command line of a new job, without
+    secrets.
     """
 
     name: str
@@ -102,12 +87,8 @@ class Submitted:
 class Submission:
     """A job that has been checked and can be launched (:func:`launch`).
 
-    Attributes
-    ----------
-    installation
-        The Spark that runs it.
-    unique_name
-        Whether no other job that has not ended may have its name.
+    ``installation``: the Spark that runs it. ``unique_name``: whether no other job that has not
+    ended may have its name.
     """
 
     name: str

@@ -35,16 +35,11 @@ class GoalKind(Enum):
 class Goal:
     """What is waited for.
 
-    Attributes
-    ----------
-    kind
-        ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later one;
-        with ``more``, that many more than when the wait began. ``IDLE``: every query has committed
-        what its sources had. ``ENDED``: the job has ended.
-    query
-        Only this query counts, for ``BATCH`` and ``IDLE``; None means every query.
-    quiet
-        Seconds without a batch, for ``IDLE``.
+    ``kind``: ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later
+    one; with ``more``, that many more than when the wait began. ``IDLE``: every query has committed
+    what its sources had. ``ENDED``: the job has ended. ``query``: only this query counts, for
+    ``BATCH`` and ``IDLE``; None means every query. ``quiet``: seconds without a batch, for
+    ``IDLE``.
     """
 
     kind: GoalKind
@@ -84,11 +79,8 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
 class Watch:
     """Compares what a job's driver reports with a goal, one look after the other.
 
-    Attributes
-    ----------
-    began
-        When the wait began, in seconds since the epoch by the registry's clock: what a driver
-        reported before may not know of input that was there by then.
+    ``began``: when the wait began, in seconds since the epoch by the registry's clock: what a
+    driver reported before may not know of input that was there by then.
     """
 
     def __init__(self, goal: Goal, began: float) -> None:

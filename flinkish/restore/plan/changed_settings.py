@@ -67,13 +67,8 @@ def refuse_in_place(
 ) -> ConsentNeeded | None:
     """Return the refusal of a query that continues in its own checkpoint, or None.
 
-    Parameters
-    ----------
-    name
-        The query.
-    operators
-        The name of each operator, the meaning of its state in the checkpoint, None if it is not
-        known, and in the program.
+    ``name``: the query. ``operators``: the name of each operator, the meaning of its state in the
+    checkpoint, None if it is not known, and in the program.
     """
     changes = [
         (operator, change)
