@@ -19,7 +19,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
     "modules": 480,
-    "modules above 350 lines": 35,
+    "modules above 350 lines": 34,
     "modules above 500 lines": 3,
     "docstrings, lines in a thousand": 184,
     "pairs of dataclasses that share fields": 32,

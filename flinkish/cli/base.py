@@ -1,7 +1,4 @@
-"""The base of all commands: their common options, Flink's option spelling, exit codes.
-
-The context of every command: its output, the configuration, the registry.
-"""
+"""The base of all commands: options, Flink's option spelling, exit codes, and the session."""
 
 from __future__ import annotations
 

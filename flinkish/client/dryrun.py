@@ -1,7 +1,4 @@
-"""The complete restore check: the version check, then the plan of a driver that starts no query.
-
-Describe a program's operators without running its queries.
-"""
+"""What a driver that starts no query tells: a program's operators, and the plan of a restore."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The filtered list of the registry's jobs.
-
-Unacknowledged failures of jobs: they are reported until someone acknowledges them.
-
-One job in full, as the registry has recorded it.
-"""
+"""The registry's jobs: the filtered list, those that failed, and one in full."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Requests to a job's driver (savepoint, stop, cancel): submit one, wait for its result.
-
-How a savepoint, a stop or a cancel went: the result of each of these use cases.
-"""
+"""Requests to a job's driver (savepoint, stop, cancel): submit one, wait; the outcomes."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> Vers
 def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use]) -> Judgement:
     """Return the verdict for resuming, with one version, a savepoint that another created.
 
-    ``uses`` is what the savepoint contains, see :func:`flinkish.compat.lookup.uses_of`.
+    ``uses`` is what the savepoint contains, see :func:`uses_of`.
     """
     cells = _cells(matrix, created, resumed)
     same_line = created.line == resumed.line

@@ -32,7 +32,7 @@ def directory(place: Place) -> StateTarget:
     ----------
     place : path, URL or directory
         A local path or ``file:`` URL, which the executors reach by the same path; another URL; or
-        an object with the methods of :class:`~.directories.StateTarget`, which is returned
+        an object with the methods of :class:`~.files.StateTarget`, which is returned
         unchanged.
     """
     if not isinstance(place, str | os.PathLike):

@@ -1,11 +1,9 @@
-"""Claims of running queries: on their query ids, checkpoints and outputs.
+"""The queries of jobs as their drivers report them, and their claims on checkpoints and outputs.
 
 A Spark query id runs once, and a file sink has one writer. A query claims both here before Spark
 starts it; the checkpoint too, because a new one has no query id yet. A claim needs no release: it
 holds as long as its job has not ended, and its query runs. Claims are not inherited by the next
 driver of the job.
-
-The queries of jobs, as their drivers report them: a part of the registry.
 
 A query has a status, which every heartbeat replaces, and facts, which only its driver knows and a
 savepoint needs; they are written when the query starts.

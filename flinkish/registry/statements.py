@@ -1,7 +1,4 @@
-"""Statements on jobs that the registry's transactions share. Each runs inside a transaction.
-
-Resolve ids, prefixes of ids, and names to a job or a request. Pure decisions.
-"""
+"""Statements on jobs that the registry's transactions share, and how names and ids are resolved."""
 
 from __future__ import annotations
 

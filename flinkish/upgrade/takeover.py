@@ -1,12 +1,8 @@
-"""Begin an upgrade, or continue one whose process has ended.
-
-An upgrade in place: stop with a savepoint, start the new program from it, roll back if it fails.
+"""Upgrades in place and by a shadow: begin one, or continue one whose process has ended.
 
 In a handover the driver of the new program is started first, and waits at its first query.
 
-A shadow: the new program runs alongside the old job, on a copy of its state, until a decision.
-
-Flink calls it the shadow copy. The new program is restored from a savepoint of the job as another
+Of a shadow (Flink's shadow copy) the new program is restored from a savepoint of the job as another
 job, with its own query ids and checkpoints, while the old job continues; its arguments make it
 write elsewhere. When it has caught up it is promoted, which stops the old job with a savepoint, or
 abandoned.

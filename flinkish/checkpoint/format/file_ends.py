@@ -1,4 +1,4 @@
-r"""Whether a checkpoint's files are whole, judged by their ends. Pure.
+r"""Whether a checkpoint's files are whole: by their ends, and by Hadoop's checksums. Pure.
 
 Spark writes a file under a temporary name and renames it, so a file that is empty or cut off was
 damaged later: a full disk, an interrupted copy, a crash before the data reached the disk. The end
@@ -9,8 +9,6 @@ of most files shows it, without reading the rest:
 - archives end with zip's end of the central directory, which Spark writes without a comment;
 - SSTs end with the magic number of RocksDB's block-based tables;
 - Spark's logs of file sources consist of JSON objects, one a line, below a version.
-
-Hadoop's checksum files: ``.<name>.crc`` beside every file of a checkpoint on a local disk.
 
 ``ChecksumFileSystem`` writes ``b"crc\0"``, the bytes per checksum, and the CRC-32 of every so many
 bytes, all integers big-endian. Spark reads no file that its checksum file contradicts.

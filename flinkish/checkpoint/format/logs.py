@@ -1,17 +1,12 @@
-"""Parse entries of the offset log and the commit log, and the file ``metadata``.
+"""Parse entries of the offset, commit and file source logs, and the file ``metadata``.
 
-Spark's ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``) and ``StreamMetadata``.
+Spark's ``OffsetSeqLog`` (``v1``, ``v2``), ``CommitLog`` (``v1``, ``v2``), ``StreamMetadata``,
+and of file sources ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
 
-The batch that drains a query: the same offsets again, with the watermark at its maximum. Pure.
-
-Spark runs a batch that is in the offset log and not in the commit log first, from the log alone.
-One that repeats the offsets of the batch before has no input; with the greatest watermark it emits
-and removes all that waits for the watermark: windows, sessions, rows of outer joins, event-time
-timers.
-
-Names and positions in the log of a file source: ``sources/<i>/<n>`` and ``<n>.compact``.
-
-Spark's ``FileStreamSourceLog`` and ``CompactibleFileStreamLog``.
+A query is drained by a batch that repeats offsets: Spark runs a batch that is in the offset log and
+not in the commit log first, from the log alone. One that repeats the offsets of the batch before
+has no input; with the greatest watermark it emits and removes all that waits for the watermark:
+windows, sessions, rows of outer joins, event-time timers.
 """
 
 from __future__ import annotations

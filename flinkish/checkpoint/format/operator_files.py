@@ -1,9 +1,7 @@
-"""Metadata of a stateful operator: ``state/<operator>/_metadata/metadata`` and ``v2/<batch>``.
+"""Metadata of a stateful operator, and what counts in its directory ``state/<ordinal>``. Pure.
 
 A first line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``). Version 2
 has the paths of schema files, which are absolute, and the operator's own properties.
-
-What counts in ``state/<ordinal>`` at a batch: metadata, stores, schemas, partitions. Pure.
 
 As Spark has it: the stores are those of the operator's metadata (Spark 4), else the four of a join,
 or one. A schema is where the metadata says, else in partition 0; Spark never looks for another in

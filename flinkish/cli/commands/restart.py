@@ -1,7 +1,4 @@
-"""``flinkish restart JOB``: start an ended job again with its recorded program and settings.
-
-``flinkish recover``: after a reboot, start again every job that ran and asks for it.
-"""
+"""``flinkish restart JOB`` and ``flinkish recover``: start ended jobs again as recorded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``flinkish stop JOB``: savepoint and stop as one action.
-
-``flinkish cancel JOB`` and ``flinkish cancel -s [TARGET] JOB``.
-"""
+"""``flinkish stop JOB`` and ``flinkish cancel JOB``: end a job, with a savepoint or without."""
 
 from __future__ import annotations
 

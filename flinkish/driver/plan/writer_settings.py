@@ -1,7 +1,4 @@
-"""Recorded settings of a ``DataStreamWriter``, and the reasons not to savepoint its query.
-
-The place that a query writes to, under one name for all jobs that write there.
-"""
+"""The settings of a ``DataStreamWriter``: where it writes, and why not to savepoint its query."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The savepoint of a job's queries for a request: its contents, its writer, its progress.
-
-Queries that have nothing to save, as opposed to those whose checkpoint is gone.
+"""The savepoint of a job's queries for a request, and the queries that have nothing to save.
 
 A savepoint covers the whole job. A query that ended before it committed a batch, or has found no
 input for its first one, has no state, and the others are saved without it. If a query did commit

@@ -1,11 +1,9 @@
-"""Conversion between UnsafeRows and columns, compiled from the JSON of a schema.
+"""Conversion between UnsafeRows or keys and columns, compiled from the JSON of a schema.
 
 Rows that :meth:`RowCodec.decode` decodes and :meth:`RowCodec.encode` encodes again are bit for bit
 the rows that ``UnsafeRowWriter`` wrote, including word alignment, zeroed padding, NaNs and negative
 zeros. There is one exception: for a null calendar interval Spark reserves 16 bytes and leaves the
 previous content in them; here they are zeros.
-
-Conversion between the keys of a store and columns, for each of Spark's key encodings.
 
 HDFS-backed stores have bare rows. RocksDB has the encodings of
 :mod:`flinkish.engine.rows.encodings` (Spark's ``RocksDBStateEncoder``). Columns that these

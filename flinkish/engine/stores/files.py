@@ -1,15 +1,9 @@
-"""A state store's files for the engine: their names, and a way to open them on any storage.
+"""A state store's files for the engine: directories, names, checksum sidecars, opened anywhere.
 
-The files that make up the requested version of a store.
+Sidecars are not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) are JSON with
+the CRC-32C and the size of the whole file. A file without a sidecar is read unchecked, as in Spark.
 
-Spark's checksum sidecars of checkpoint format 2: ``<file>.crc`` beside a state file.
-
-They are not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) are JSON with the
-CRC-32C and the size of the whole file. A file without a sidecar is read unchecked, as in Spark.
-
-Directory trees on any storage, which state is read from and written to.
-
-Spark's workers receive such objects, so they must be picklable. They must not hold credentials that
+Spark's workers receive directories, so these must be picklable. They must not hold credentials that
 the workers do not have anyway.
 """
 

@@ -1,20 +1,16 @@
-"""Writing of state files as Spark writes them: deltas, snapshots and changelogs.
+"""Writing of state files as Spark writes them: deltas, snapshots, changelogs, and their codecs.
 
 For the same records in the same order, they are the same bytes as Spark's, as far as the compressor
-gives the same bytes (:mod:`flinkish.engine.stores.writers`).
-:mod:`flinkish.engine.stores.records` reads them and documents their formats.
+gives the same bytes. :mod:`flinkish.engine.stores.records` reads them and documents their formats,
+:mod:`flinkish.engine.stores.codecs` decompresses them.
 
-Compressed streams as Spark's ``CompressionCodec`` classes write them.
-
-:mod:`flinkish.engine.stores.codecs` reads them.
-
-The framing is Spark's, byte for byte: lz4-java's ``LZ4BlockOutputStream`` and snappy-java's
-``SnappyOutputStream`` with blocks of 32 KiB, compress-lzf's ``LZFOutputStream`` with chunks of
-65,535 bytes, and a zstd frame of level 1 that is flushed before its end. The bytes in a block
-depend on the compressor's version. Compared with Spark 4.3.0: lz4 and zstd give the same bytes, and
-so does snappy with pyarrow 19 (newer ones choose other matches in large blocks). LZF chunks are
-written uncompressed, which every reader of the format accepts: no LZF compressor is available in
-Python.
+The framing of a codec is Spark's, byte for byte: lz4-java's ``LZ4BlockOutputStream`` and
+snappy-java's ``SnappyOutputStream`` with blocks of 32 KiB, compress-lzf's ``LZFOutputStream`` with
+chunks of 65,535 bytes, and a zstd frame of level 1 that is flushed before its end. The bytes in a
+block depend on the compressor's version. Compared with Spark 4.3.0: lz4 and zstd give the same
+bytes, and so does snappy with pyarrow 19 (newer ones choose other matches in large blocks). LZF
+chunks are written uncompressed, which every reader of the format accepts: no LZF compressor is
+available in Python.
 """
 
 from __future__ import annotations

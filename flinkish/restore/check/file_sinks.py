@@ -1,6 +1,4 @@
-"""The newest batch of a file sink, which its log has: ``_spark_metadata`` below its path.
-
-The entries that the log of a file sink lacks for the batches that a query continues with. Pure.
+"""The log of a file sink, ``_spark_metadata``: its newest batch, and the entries that it lacks.
 
 A file sink keeps the files of each batch in ``_spark_metadata/<batch>`` below its path. Each
 ``interval``-th entry (``spark.sql.streaming.fileSink.log.compactInterval``, by default batches 9,

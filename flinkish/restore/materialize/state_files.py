@@ -1,10 +1,8 @@
-"""The files of one operator's state, under another ordinal and at another version. Pure.
+"""The files of an operator's state: moved to another ordinal and version, or without rows. Pure.
 
 Renaming the files turns state of version V into version V + shift: no delta, snapshot or RocksDB
 archive contains its version. Only the changelogs of checkpoint format 2 (Spark 4.x) do, in the
 lineage at their beginning.
-
-State stores without rows, as bytes that Spark loads. Pure.
 
 A new stateful operator of a query that continues at batch B must find state of version B + 1, or
 Spark fails. An empty snapshot of that version is what Spark would have after emptying its state.

@@ -1,7 +1,4 @@
-"""The restorable contents of a path: the queries of a savepoint, or plain Spark checkpoints.
-
-The restorable contents of a job: its checkpoints as a savepoint taken now would have them.
-"""
+"""What a restore continues from: a savepoint, plain Spark checkpoints, or those of a job."""
 
 from __future__ import annotations
 

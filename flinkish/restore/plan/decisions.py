@@ -1,11 +1,9 @@
-"""Restore decisions: what each starting query takes from the savepoint. Pure.
+"""What each starting query takes from the savepoint, and the recipe that follows. Pure.
 
 Queries are planned one after the other, in the order in which the program starts them. Operators
 are matched by their ids (:mod:`.operator_matching`), sources by what they read
 (:mod:`.source_matching`). A query continues with the logs of the saved query of its name; if there
 is none, with the logs of the one that gives most of its state.
-
-From the plan of a query's restore to the recipe of its checkpoint. Pure.
 """
 
 from __future__ import annotations

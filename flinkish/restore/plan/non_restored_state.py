@@ -1,10 +1,8 @@
-"""Non-restored state: the parts of a savepoint that no query of the program takes. Pure.
-
-Queries of the program that a savepoint leaves out: said, and only started empty with consent.
+"""Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
 
 A savepoint is of a whole job, and names the queries that it does not have
 (``Header.left_out``). A query that it lacks for this reason is not a new one: started empty, it
-processes its input from the beginning again. Pure.
+processes its input from the beginning again.
 """
 
 from __future__ import annotations

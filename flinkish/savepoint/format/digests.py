@@ -1,4 +1,4 @@
-"""Digests of a savepoint's files, and ways to get one without reading the file.
+"""Digests of a savepoint's files, and the packed table of their sizes and digests.
 
 The prefix names the form:
 
@@ -9,8 +9,6 @@ The prefix names the form:
   of any size is read from a small sidecar;
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
-
-The recorded sizes and digests of a query's files, packed: a savepoint may have a million files.
 
 A path, a size and a digest take some 300 bytes as Python objects. Here a directory's files are one
 compressed text, which is also what Spark's workers get.

@@ -1,12 +1,11 @@
-"""Savepoints as directories from which the engine reads state.
+"""Directories of state for the engine: a savepoint's, and a temporary one next to savepoints.
 
 See :class:`flinkish.engine.stores.files.StateSource`. Objects are sent to Spark's workers,
 which access the storage with their own environment.
 
-A temporary directory next to savepoints, in which state is rewritten before it is saved.
-
-It is named like a savepoint and has no ``_metadata``. Other processes see an unfinished savepoint,
-and the remains of a killed process are removed like one (``savepoint prune --garbage``).
+The temporary one is named like a savepoint, without ``_metadata``. Other processes see an
+unfinished savepoint, and the remains of a killed process are removed like one (``savepoint prune
+--garbage``).
 """
 
 from __future__ import annotations
