@@ -10,7 +10,7 @@
         job = client.run("app_v2.py", from_savepoint=savepoint)
 
 This package never prints and never asks the user: notices, warnings and progress go to a
-:class:`~flinkish.client.context.Reporter`, errors are those of :mod:`flinkish.errors`. Names are
+:class:`~flinkish.client.reporter.Reporter`, errors are those of :mod:`flinkish.errors`. Names are
 imported when they are first used, so that importing this package costs nothing.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from flinkish.client.all_jobs import JobOutcome
     from flinkish.client.checking import OperatorPlan, Plan
     from flinkish.client.client import Client, prune
-    from flinkish.client.context import Progress, Reporter, SilentReporter
     from flinkish.client.job import Job
     from flinkish.client.migration import Changes
     from flinkish.client.purge import PurgeResult
+    from flinkish.client.reporter import Progress, Reporter, SilentReporter
     from flinkish.client.retention import PruneResult
     from flinkish.client.savepoints import Savepoint
     from flinkish.client.waiting import Start
@@ -58,13 +58,13 @@ _HOMES = {
     "JobOutcome": "client.all_jobs",
     "Plan": "client.checking",
     "Program": "messages.launch",
-    "Progress": "client.context",
+    "Progress": "client.reporter",
     "PruneResult": "client.retention",
     "PurgeResult": "client.purge",
-    "Reporter": "client.context",
+    "Reporter": "client.reporter",
     "RestoreOptions": "messages.restore_options",
     "Savepoint": "client.savepoints",
-    "SilentReporter": "client.context",
+    "SilentReporter": "client.reporter",
     "Start": "client.waiting",
     "prune": "client.client",
 }

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client import all_jobs, migration, offline
 from flinkish.client.all_jobs import JobOutcome
-from flinkish.client.context import Reporter, accept, refuse
+from flinkish.client.context import accept, refuse
 from flinkish.client.job import Job, opened
+from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.messages.launch import Program

@@ -1,16 +1,12 @@
-"""The context of every use case: configuration, registry, reporter; and what interrupts a wait.
-
-The receiver of what a use case reports: notices, warnings, progress, a driver's output.
-"""
+"""The context of every use case: configuration, registry, reporter; and what interrupts a wait."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
 
+from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config, sqlite_path
 from flinkish.errors import JobNotFound
 from flinkish.registry.job_registry import Registry
@@ -185,58 +181,3 @@ def _limit_transfers(config: Config) -> None:
         from flinkish.storage import set_connections
 
         set_connections(config.integer(key) or 1)
-
-
-#: The phase in which a separate driver rewrites state: rows and bytes are counted.
-REWRITING = "rewriting state"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of long-running work; None means not known or not counted.
-
-    ``phase``: the current activity, in a word or two. ``files``, ``files_total``: files in place,
-    and their final number. ``bytes``, ``bytes_total``: bytes in place, and their final number.
-    ``remaining``: seconds until the work is done.
-    """
-
-    phase: str
-    files: int | None = None
-    files_total: int | None = None
-    bytes: int | None = None
-    bytes_total: int | None = None
-    rows: int | None = None
-    rate: float | None = None
-    remaining: float | None = None
-
-
-class Reporter(Protocol):
-    """Receives reports. Called from the thread that called the client; must not block for long."""
-
-    def note(self, text: str) -> None:
-        """Take one line about the current activity."""
-
-    def warning(self, text: str) -> None:
-        """Take one line that the user should know although nothing failed."""
-
-    def progress(self, progress: Progress) -> None:
-        """Take the progress of the current work."""
-
-    def log(self, text: str) -> None:
-        """Take the output of a driver that did not succeed."""
-
-
-class SilentReporter:
-    """A reporter that drops everything; the default."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
-
-    def warning(self, text: str) -> None:
-        """Do nothing."""
-
-    def progress(self, progress: Progress) -> None:
-        """Do nothing."""
-
-    def log(self, text: str) -> None:
-        """Do nothing."""

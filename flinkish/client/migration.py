@@ -12,8 +12,9 @@ from flinkish.checkpoint.format.pins import (
     PIN_GROUP_FORMAT,
     PIN_JOIN_FORMAT,
 )
-from flinkish.client.context import REWRITING, Context, Progress, requester
+from flinkish.client.context import Context, requester
 from flinkish.client.program import DEFAULT_SPARK, own_application
+from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import RegistryError, UsageError
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.spark_submit import Installation

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from flinkish.checkpoint.cut import committed_batches, newest_committed_batch
 from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_id_of
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
-from flinkish.client.context import Agree, Context, Progress, Reporter, refuse, requester
+from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
+from flinkish.client.reporter import Progress, Reporter
 from flinkish.client.requests import Outcome, reported, savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory

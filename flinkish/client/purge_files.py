@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from flinkish import storage
-from flinkish.client.context import Reporter
+from flinkish.client.reporter import Reporter
 from flinkish.errors import FlinkishError, StorageError
 from flinkish.registry.purge_plan import Found
 from flinkish.savepoint.directory.leases import STALE, FoundLease, find_leases

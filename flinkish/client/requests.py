@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flinkish.client.context import Context, Progress, Reporter, requester
+from flinkish.client.context import Context, requester
+from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import (
     FlinkishError,
     Locked,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from flinkish.client import submission
 from flinkish.client.check_origin import find_origin
 from flinkish.client.checking import Plan, check
-from flinkish.client.context import Context, Reporter
+from flinkish.client.context import Context
 from flinkish.client.job import Job
+from flinkish.client.reporter import Reporter
 from flinkish.client.restoring import settings
 from flinkish.client.savepoints import Savepoint
 from flinkish.client.submission import RunRequest

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.client.context import Agree, Context, SilentReporter
+from flinkish.client.context import Agree, Context
+from flinkish.client.reporter import SilentReporter
 from flinkish.client.state import first_rows, open_state
 from flinkish.config import Config
 from flinkish.errors import (

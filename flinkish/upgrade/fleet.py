@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from flinkish.client.context import Context, Progress, Reporter, interruptible
+from flinkish.client.context import Context, interruptible
+from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record, quoted_path
 from flinkish.launch import spark_submit
 from flinkish.messages.launch import Launch

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flinkish import Client
-from flinkish.client.context import Progress
+from flinkish.client.reporter import Progress
 from tests.cli.conftest import Command
 from tests.cli.conftest import cli as cli
 from tests.cli.conftest import private as private

@@ -13,8 +13,9 @@ import click
 
 from flinkish.cli.base import Call, Command, command, first_argument
 from flinkish.cli.options.arguments import complete_file
+from flinkish.cli.options.origin import OriginOptions
 from flinkish.cli.options.program import named_by, parallelism_option, program_options
-from flinkish.cli.options.restore import OriginOptions, restore_options
+from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import exporting

@@ -9,14 +9,9 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import parse_seconds, words_of
+from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
-from flinkish.cli.options.restore import (
-    OriginFirst,
-    OriginOptions,
-    origin_and_program,
-    origin_of,
-    restore_options,
-)
+from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output import upgrades_text
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import rehearsal

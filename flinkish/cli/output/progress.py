@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.cli.output.printer import Output, copy_log, is_terminal
-from flinkish.client.context import REWRITING, Progress
+from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import FlinkishError
 from flinkish.units import size_text, visible
 
 
 class OutputReporter:
-    """A :class:`~flinkish.client.context.Reporter` that writes to one command's output.
+    """A :class:`~flinkish.client.reporter.Reporter` that writes to one command's output.
 
     Progress is drawn only inside :meth:`live`, and only on a terminal.
     """
@@ -39,17 +39,17 @@ class OutputReporter:
             self.stop()
 
     def note(self, text: str) -> None:
-        """See :class:`~flinkish.client.context.Reporter`."""
+        """See :class:`~flinkish.client.reporter.Reporter`."""
         self.stop()
         self._out.note(text)
 
     def warning(self, text: str) -> None:
-        """See :class:`~flinkish.client.context.Reporter`."""
+        """See :class:`~flinkish.client.reporter.Reporter`."""
         self.stop()
         self._out.warning(text)
 
     def progress(self, progress: Progress) -> None:
-        """See :class:`~flinkish.client.context.Reporter`."""
+        """See :class:`~flinkish.client.reporter.Reporter`."""
         if not self._is_live:
             return
         from rich.console import Console  # only on a terminal: its import is slow
@@ -62,7 +62,7 @@ class OutputReporter:
         self._status.update(text)
 
     def log(self, text: str) -> None:
-        """See :class:`~flinkish.client.context.Reporter`; only with ``--debug``."""
+        """See :class:`~flinkish.client.reporter.Reporter`; only with ``--debug``."""
         if self._out.debug:
             self.stop()
             copy_log(text, sys.stderr)

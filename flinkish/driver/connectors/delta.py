@@ -24,7 +24,8 @@ from typing import Any
 
 from flinkish.connectors.delta import DeltaAnswer, DeltaPosition, parse_delta_position
 from flinkish.connectors.table_commits import TableCommit, TableReading
-from flinkish.driver.connectors.table import SinkPlace, SourceQuestion, Table, table_errors
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 
 #: Operations that leave the rows, the schema and the properties of a table as they are.
 _MAINTENANCE = frozenset({"COMPUTE STATS", "OPTIMIZE", "VACUUM END", "VACUUM START"})

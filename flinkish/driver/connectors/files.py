@@ -8,7 +8,7 @@ from flinkish.connectors.files.ages import archive_to_list
 from flinkish.connectors.files.offset_checks import without_pattern
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.sources import normal_path
-from flinkish.driver.connectors.table import SourceQuestion
+from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.restore.check.file_places import file_reading
 
 

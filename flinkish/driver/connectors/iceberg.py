@@ -34,7 +34,8 @@ from flinkish.connectors.iceberg import (
     parse_iceberg_position,
 )
 from flinkish.connectors.table_commits import TableCommit, TableReading
-from flinkish.driver.connectors.table import SinkPlace, SourceQuestion, Table, table_errors
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.table import SinkPlace, Table, table_errors
 from flinkish.errors import TableError
 
 #: Snapshots that are read of a history, at most; each is two calls to the JVM.

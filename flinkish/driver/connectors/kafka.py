@@ -35,7 +35,8 @@ from flinkish.connectors.kafka.reading import (
     reading_of,
 )
 from flinkish.connectors.sources import NewSource
-from flinkish.driver.connectors.table import SourceQuestion, first_line
+from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.table import first_line
 from flinkish.driver.log import log
 from flinkish.errors import BrokerError
 

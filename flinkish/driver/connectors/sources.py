@@ -8,7 +8,7 @@ from typing import Any
 from flinkish.connectors.registry import source_connector
 from flinkish.connectors.sources import NewSource, SourceAnswer
 from flinkish.driver.connectors import delta, files, iceberg, kafka
-from flinkish.driver.connectors.table import SourceQuestion
+from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError
 

@@ -1,19 +1,14 @@
-"""The interface of tables (Delta, Iceberg), and the conversion of their errors.
-
-What a connector is asked in the driver about a source.
-"""
+"""The interface of tables (Delta, Iceberg), and the conversion of their errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.connectors.table_commits import TableCommit, TableReading
 from flinkish.errors import TableError
-from flinkish.restore.origin.restore_origin import RestorableQuery
 
 
 @dataclass(frozen=True)
@@ -86,20 +81,3 @@ def table_errors(table: str, product: str) -> Iterator[None]:
 def first_line(error: object) -> str:
     """Return the first line of an error that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
-
-
-@dataclass(frozen=True)
-class SourceQuestion:
-    """A source, and the position from which it is to continue.
-
-    ``session`` is the query's; ``offer`` is the saved query that the position is from, and
-    ``gone_on`` looks up the newest batch of other runs of it, if it is later than the saved one.
-    ``at_ms`` is a time whose offsets are wanted too, in milliseconds since the epoch.
-    """
-
-    session: Any
-    source: NewSource
-    saved: SavedSource
-    offer: RestorableQuery
-    gone_on: Callable[[], int | None]
-    at_ms: int | None = None

@@ -20,9 +20,10 @@ from flinkish.connectors.table_commits import (
     drift,
     rollback_target,
 )
+from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
-from flinkish.driver.connectors.table import SinkPlace, SourceQuestion, Table
+from flinkish.driver.connectors.table import SinkPlace, Table
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import output_of
 from flinkish.errors import (

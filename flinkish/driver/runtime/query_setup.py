@@ -34,7 +34,7 @@ from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.changed_settings import refuse_in_place
-from flinkish.restore.plan.non_restored_state import LostOrigin
+from flinkish.restore.plan.left_out import LostOrigin
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flinkish.connectors.sources import QueryKey, SavedSource, within
-from flinkish.errors import ConsentNeeded, NonRestoredState
-from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan, StateVerdict
-from flinkish.messages.requests import LeftOut
+from flinkish.errors import NonRestoredState
+from flinkish.messages.plan import RestorePlan, StateVerdict
 from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.operator_matching import named_operators
@@ -199,61 +198,3 @@ def find_non_restored(
             s for q in rest for s in q.sources or () if (s.query, s.entry) not in sources
         ),
     )
-
-
-_CONSENT = "use -n to start it from the beginning, or restore a later savepoint"
-
-
-def check_left_out(
-    name: str, left_out: Sequence[LeftOut], *, complete: bool, agreed: bool
-) -> Check | None:
-    """Check a query of the program that the savepoint does not have.
-
-    ``left_out`` are the queries that the savepoint says it leaves out; ``complete`` says whether
-    the job had started all its queries when the savepoint was taken, ``agreed`` whether ``-n`` was
-    given. The outcome is consent-needed for a query that the job was starting or may have been, and
-    a note for one that had ended before it committed anything; None for a new query.
-    """
-    outcome = RestoreOutcome.NOTE if agreed else RestoreOutcome.CONSENT
-    advice = "" if agreed else _CONSENT
-    query = next((each for each in left_out if each.query == name), None)
-    if query is not None:
-        text = f"query '{name}' of the saved job is not in the savepoint: "
-        text += f"{query.reason}; it starts empty"
-        if not query.pending:
-            return Check("left-out", RestoreOutcome.NOTE, text)
-        return Check("left-out", outcome, text, advice)
-    if complete:
-        return None
-    return Check(
-        "left-out",
-        outcome,
-        f"the savepoint was taken before its job had started all its queries: '{name}' may have "
-        "been one of them, and would start empty",
-        advice,
-    )
-
-
-@dataclass(frozen=True)
-class LostOrigin:
-    """What a job began with, which is gone though not all of its queries had been started.
-
-    Attributes
-    ----------
-    path
-        The savepoint, or the checkpoints of the job before.
-    """
-
-    job_id: str
-    path: str
-
-    def refusal(self, name: str) -> ConsentNeeded:
-        """Return the refusal to start a query that the job has not started before."""
-        return ConsentNeeded(
-            f"job {self.job_id} was started from {self.path}, which no longer exists, and "
-            f"ended before it had started all its queries: '{name}' may be one of them, "
-            "and would start empty",
-            hint=f"restart from a savepoint that has it with: flinkish restart {self.job_id} "
-            "--from SAVEPOINT",
-            reasons=["left-out"],
-        )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from flinkish.client.context import Context, SilentReporter
+from flinkish.client.context import Context
 from flinkish.client.listing import unacknowledged
+from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
 from flinkish.messages.launch import Launch
 from flinkish.registry.jobs import JobRecord, JobState

@@ -7,8 +7,8 @@ import pytest
 from flinkish.connectors.kafka.connector import KafkaAnswer
 from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.driver.connectors.iceberg import table_of
+from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.connectors.sources import ask
-from flinkish.driver.connectors.table import SourceQuestion
 from flinkish.restore.origin.restore_inputs import SavedQueryFacts
 from flinkish.restore.origin.restore_origin import RestorableQuery
 from flinkish.restore.recipe import OriginCheckpoint

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.client import restoring
-from flinkish.client.restoring import offsets_of, pair_of
+from flinkish.client import set_offsets
+from flinkish.client.set_offsets import offsets_of, pair_of
 from flinkish.errors import UsageError
 
 
@@ -57,7 +57,7 @@ def test_files_that_hold_no_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             offsets_of([("in", str(file))])
     with pytest.raises(UsageError, match="cannot read"):
         offsets_of([("in", str(tmp_path))])
-    monkeypatch.setattr(restoring, "_MAX_BYTES", 20)
+    monkeypatch.setattr(set_offsets, "_MAX_BYTES", 20)
     file.write_text(json.dumps({"a": {str(n): n for n in range(5)}}))
     with pytest.raises(UsageError, match="larger than 20 bytes"):
         offsets_of([("in", str(file))])

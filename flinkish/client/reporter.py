@@ -1,0 +1,71 @@
+"""The receiver of what a use case reports: notices, warnings, progress, a driver's output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+#: The phase in which a separate driver rewrites state: rows and bytes are counted.
+REWRITING = "rewriting state"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of long-running work; None means not known or not counted.
+
+    Parameters
+    ----------
+    phase : str
+        The current activity, in a word or two.
+    files, files_total : int or None
+        Files in place, and their final number.
+    bytes, bytes_total : int or None
+        Bytes in place, and their final number.
+    rows : int or None
+        State rows written.
+    rate : float or None
+        Bytes per second.
+    remaining : float or None
+        Seconds until the work is done.
+    """
+
+    phase: str
+    files: int | None = None
+    files_total: int | None = None
+    bytes: int | None = None
+    bytes_total: int | None = None
+    rows: int | None = None
+    rate: float | None = None
+    remaining: float | None = None
+
+
+class Reporter(Protocol):
+    """Receives reports. Called from the thread that called the client; must not block for long."""
+
+    def note(self, text: str) -> None:
+        """Take one line about the current activity."""
+
+    def warning(self, text: str) -> None:
+        """Take one line that the user should know although nothing failed."""
+
+    def progress(self, progress: Progress) -> None:
+        """Take the progress of the current work."""
+
+    def log(self, text: str) -> None:
+        """Take the output of a driver that did not succeed."""
+
+
+class SilentReporter:
+    """A reporter that drops everything; the default."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def warning(self, text: str) -> None:
+        """Do nothing."""
+
+    def progress(self, progress: Progress) -> None:
+        """Do nothing."""
+
+    def log(self, text: str) -> None:
+        """Do nothing."""
