@@ -93,14 +93,10 @@ STARTUP = (
         f"registry/{name}.py"
         for name in (
             *("__init__", "database", "fast_list", "job_registry", "job_table", "jobs"),
-            *("liveness", "lookup", "requests", "rows", "schema", "sqlite"),
-            "sqlite_file",
+            *("liveness", "requests", "rows", "schema", "sqlite", "statements"),
         )
     ),
-    *(
-        f"messages/{name}.py"
-        for name in ("__init__", "codec", "launch", "queries", "requests", "savepoints")
-    ),
+    *(f"messages/{name}.py" for name in ("__init__", "codec", "launch", "queries", "requests")),
 )
 HEAVY = frozenset(
     {

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
-from flinkish.client.failures import Troubles, find_troubles
-from flinkish.client.outcomes import Removal, warnings_of
+from flinkish.client.listing import Troubles, find_troubles
+from flinkish.client.requests import Removal, warnings_of
 from flinkish.client.retention import remove_old
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
-from flinkish.messages.requests import LeftOut, RequestResult
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.lookup import name_matches
+from flinkish.registry.statements import name_matches
 from flinkish.registry.waiting import wait_request
 
 if TYPE_CHECKING:
@@ -115,16 +114,9 @@ def jobs_to_save(
 ) -> AllJobs:
     """Return the jobs that :func:`save_all` saves; nothing is requested yet.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    target : str or None
-        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    pattern : str, optional
-        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
-    expected : collection of str
-        Names of jobs that must be running.
+    ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``expected``: names
+    of jobs that must be running.
     """
     directory = requests.savepoint_target(context, target)
     jobs = running_jobs(context, pattern)
@@ -134,12 +126,7 @@ def jobs_to_save(
 def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord]:
     """Return the jobs that run according to the registry; one whose driver has died is FAILED.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    pattern : str, optional
-        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards.
     """
     registry = context.registry
     listed = registry.jobs(states={JobState.RUNNING})
@@ -160,28 +147,13 @@ def save_all(
 ) -> AllSaved:
     """Take a savepoint of each job, all at the same time.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    asked : AllJobs
-        As :func:`jobs_to_save` returns them.
-    timeout : float, optional
-        Seconds to wait for all of them together; what is not complete by then continues. Default:
-        ``client.timeout``.
-    full : bool
-        Whether they share no files with earlier savepoints.
-    format_ : str
-        ``native`` or ``canonical``.
-    keep : Policy, optional
-        Which savepoints stay of the jobs that have a new one. Default: all.
-    on_outcome : callable
-        Called with each outcome as soon as it is known.
+    ``asked``: as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all of them
+    together; what is not complete by then continues. Default: ``client.timeout``. ``full``: whether
+    they share no files with earlier savepoints. ``format_``: ``native`` or ``canonical``. ``keep``:
+    which savepoints stay of the jobs that have a new one. Default: all. ``on_outcome``: called with
+    each outcome as soon as it is known.
 
-    Returns
-    -------
-    AllSaved
-        Failures are part of it, not raised.
+    Failures are part of it, not raised.
     """
     target = asked.target
     deadline = time.monotonic() + context.timeout(timeout)

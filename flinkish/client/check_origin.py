@@ -30,26 +30,13 @@ def split_words(
     Without ``-s`` the first word is the origin. A configured savepoint is the origin where the
     first word is the program.
 
-    Parameters
-    ----------
-    words : sequence of str
-        The words after the options.
-    config : Config
-        May have a savepoint to restore.
-    named : bool
-        Whether ``-s`` names the savepoint.
-    has_program : bool
-        Whether an option names the program, so that it is not among the words.
+    ``words``: the words after the options. ``config``: may have a savepoint to restore. ``named``:
+    whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, so
+    that it is not among the words.
 
-    Returns
-    -------
-    tuple
-        The origin, None where it is not among the words; and the other words.
+    Returns the origin, None where it is not among the words; and the other words.
 
-    Raises
-    ------
-    UsageError
-        There is no origin.
+    Raises UsageError if there is no origin.
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():
@@ -73,22 +60,11 @@ def is_program(word: str) -> bool:
 def find_origin(context: Context, word: str) -> JobRecord | str:
     """Return the job that a word refers to, or the word itself if it is the place of a savepoint.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    word : str
-        A URL or a path that exists is a savepoint; else it is a job's id, a prefix of one, or a
-        name, also that of a job that has ended.
+    ``word``: a URL or a path that exists is a savepoint; else it is a job's id, a prefix of one, or
+    a name, also that of a job that has ended.
 
-    Raises
-    ------
-    UsageError
-        It is a job and a path.
-    AmbiguousJob, JobNotFound
-        It means several jobs, or nothing.
-    SavepointNotFound
-        It can only be a path, and there is nothing.
+    Raises UsageError if it is a job and a path; AmbiguousJob or JobNotFound if it means several
+    jobs, or nothing; SavepointNotFound if it can only be a path, and there is nothing.
     """
     if "://" in word or word.startswith("file:"):
         return word

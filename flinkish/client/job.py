@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from flinkish.client import lifecycle
 from flinkish.client.context import Context
-from flinkish.client.outcomes import Outcome
+from flinkish.client.requests import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState
 
 

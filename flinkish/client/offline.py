@@ -17,10 +17,9 @@ from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
-from flinkish.client.outcomes import Outcome, reported
 from flinkish.client.program import pinned
 from flinkish.client.reporter import Progress, Reporter
-from flinkish.client.requests import savepoint_target
+from flinkish.client.requests import Outcome, reported, savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
@@ -34,8 +33,13 @@ from flinkish.launch.offline import (
 )
 from flinkish.messages.launch import Launch
 from flinkish.messages.migration import Migration
-from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointSummary
+from flinkish.messages.requests import (
+    TRIGGER_OFFLINE,
+    LeftOut,
+    RequestResult,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
 from flinkish.registry.resumed_runs import ever_ran
@@ -45,7 +49,7 @@ from flinkish.savepoint.format.contents import (
     QuerySource,
     SavepointJob,
 )
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage import base_name, join, locate
@@ -74,12 +78,8 @@ def save_dead_job(
     :func:`save_checkpoints`. The request is in the job's history, also if it fails, but not after
     a dry run.
 
-    Raises
-    ------
-    WrongState, NoCommittedBatch, NotSavepointable
-        No savepoint can be taken.
-    Corrupt, StorageError, Locked
-        The savepoint cannot be written.
+    Raises WrongState, NoCommittedBatch or NotSavepointable if no savepoint can be taken; Corrupt,
+    StorageError or Locked if the savepoint cannot be written.
     """
     registry = context.registry
     queries = registry.queries(job.job_id)
@@ -166,32 +166,16 @@ def save_checkpoints(
 ) -> Outcome:
     """Take a savepoint of checkpoints that were not written by flinkish.
 
-    Parameters
-    ----------
-    url : str
-        One checkpoint, or a directory of several.
-    target : str or None
-        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    name : str, optional
-        The job's name in the savepoint. Default: the directory's name.
-    agree : callable
-        Called when the checkpoint was written to a moment ago: its query may be running.
-    batch : int or str, optional
-        The committed batch of each checkpoint: its number, or :data:`NEWEST_WHOLE` for the newest
-        whose files are whole. Default: the newest, which must be whole.
-    keep, on_taken : optional
-        As for :func:`.lifecycle.save_job`.
+    ``url``: one checkpoint, or a directory of several. ``target``: the directory of savepoints.
+    Default: ``execution.checkpointing.savepoint-dir``. ``name``: the job's name in the savepoint.
+    Default: the directory's name. ``agree``: called when the checkpoint was written to a moment
+    ago: its query may be running. ``batch``: the committed batch of each checkpoint: its number, or
+    :data:`NEWEST_WHOLE` for the newest whose files are whole. Default: the newest, which must be
+    whole. ``keep``, ``on_taken``: as for :func:`.lifecycle.save_job`.
 
-    Raises
-    ------
-    SavepointNotFound, NoCommittedBatch
-        There is no checkpoint, or nothing to save.
-    WrongState
-        The checkpoint belongs to a job that is not dead.
-    ConsentNeeded
-        ``agree`` returned False.
-    Corrupt, StorageError, Locked
-        The savepoint cannot be written.
+    Raises SavepointNotFound or NoCommittedBatch if there is no checkpoint, or nothing to save;
+    WrongState if the checkpoint belongs to a job that is not dead; ConsentNeeded if ``agree``
+    returned False; Corrupt, StorageError or Locked if the savepoint cannot be written.
     """
     directory = savepoint_target(context, target)
     root = locate(url)
@@ -268,10 +252,7 @@ def _naming_whole_batches(
 ) -> Iterator[None]:
     """Let the error for a damaged newest batch of a checkpoint name the newest whole one.
 
-    Parameters
-    ----------
-    places, batches
-        The checkpoints, and the batches to be saved of them, by query.
+    ``places``, ``batches``: the checkpoints, and the batches to be saved of them, by query.
     """
     try:
         yield

@@ -23,24 +23,10 @@ _T = TypeVar("_T", Program, RestoreOptions)
 def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """Return the launch that a program and the configuration describe, without a restore.
 
-    Parameters
-    ----------
-    program : Program
-        Names a file or a module.
-    config : Config
-        ``parallelism.default`` and the keys ``spark.*`` are used.
-    cwd : str
-        The directory at which relative paths start.
+    ``program``: names a file or a module. ``config``: ``parallelism.default`` and the keys
+    ``spark.*`` are used. ``cwd``: the directory at which relative paths start.
 
-    Returns
-    -------
-    Launch
-        Its paths are absolute.
-
-    Raises
-    ------
-    UsageError
-        No program is named, two are, or there is no such file.
+    Raises UsageError if no program is named, two are, or there is no such file.
     """
     file, home = _path(program.application), _path(program.spark_home)
     program = well_typed(replace(program, application=file, spark_home=home))
@@ -82,10 +68,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 def absolute(program: Program, cwd: str) -> Program:
     """Return a program with absolute paths, and single items in its lists of files.
 
-    Raises
-    ------
-    UsageError
-        There is no such file.
+    Raises UsageError if there is no such file.
     """
     file, home = program.application, program.spark_home
     return replace(
@@ -102,10 +85,7 @@ def absolute(program: Program, cwd: str) -> Program:
 def find_spark(launch: Launch) -> Installation:
     """Return the Spark and the interpreters that run a launch.
 
-    Raises
-    ------
-    LaunchFailed
-        Something is missing; the error says what to install.
+    Raises LaunchFailed if something is missing; the error says what to install.
     """
     return programs.resolve(launch, os.environ)
 
@@ -123,17 +103,10 @@ DEFAULT_SPARK = Program()
 def own_application(program: Program, config: Config) -> tuple[Launch, Installation]:
     """Return the launch of an application of flinkish itself, and its Spark.
 
-    Parameters
-    ----------
-    program : Program
-        Only its Spark settings are used; relative paths are not converted.
-    config : Config
-        Its options are passed to the application.
+    ``program``: only its Spark settings are used; relative paths are not converted. ``config``: its
+    options are passed to the application.
 
-    Raises
-    ------
-    LaunchFailed
-        See :func:`find_spark`.
+    Raises LaunchFailed as :func:`find_spark` does.
     """
     where = working_directory(instead="/")
     complete = {**vars(program), "options": config.to_options(), "working_directory": where}
@@ -159,12 +132,7 @@ def asked_partitions(launch: Launch) -> int | None:
 def program_file(application: str, cwd: str) -> str:
     """Return the absolute path of a program.
 
-    Raises
-    ------
-    UsageError
-        There is no such file.
-    StorageError
-        Nobody may look there.
+    Raises UsageError if there is no such file; StorageError if nobody may look there.
     """
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")

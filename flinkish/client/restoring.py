@@ -17,7 +17,9 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
 
 if TYPE_CHECKING:
-    from flinkish.restore.source.restore_source import RestoreSource
+    from flinkish.messages.calls import JobOrigin
+    from flinkish.restore.origin.restore_origin import RestoreOrigin
+
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -65,24 +67,14 @@ def restore_spec(
 ) -> RestoreSpec | None:
     """Return the requested restore, or None without a savepoint.
 
-    Parameters
-    ----------
-    savepoint : str or None
-        The savepoint, or a plain Spark checkpoint; None uses the configuration.
-    options : RestoreOptions
-        How it is restored.
-    config : Config
-        Loaded with :func:`settings`.
-    parallelism : int, optional
-        Requested number of state partitions.
-    checkpoints : str, optional
-        The checkpoints of a job, which stand for a savepoint.
+    ``savepoint``: the savepoint, or a plain Spark checkpoint; None uses the configuration.
+    ``options``: how it is restored. ``config``: loaded with :func:`settings`. ``parallelism``:
+    requested number of state partitions. ``checkpoints``: the checkpoints of a job, which stand for
+    a savepoint.
 
-    Raises
-    ------
-    UsageError
-        Options of a restore are given without a savepoint, or contradict each other. What to do
-        with a sink that has batches needs no savepoint, unless a table is to be rolled back.
+    Raises UsageError if options of a restore are given without a savepoint, or contradict each
+    other. What to do with a sink that has batches needs no savepoint, unless a table is to be
+    rolled back.
     """
     path = checkpoints or savepoint or config.get(RECOVERY_PATH)
     if path is None:
@@ -107,45 +99,39 @@ def restore_spec(
     return RestoreSpec(locate(path), options, parallelism)
 
 
-def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
+def check_restorable(
+    context: Context, spec: RestoreSpec, spark: str | None, *, job: JobOrigin | None = None
+) -> None:
     """Check before the launch that a version of Spark can restore a savepoint.
 
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives the warnings and notes of the version matrix.
-    spec : RestoreSpec
-        The savepoint, or a plain checkpoint, and how its files are checked.
-    spark : str or None
-        Version of the Spark that will run, None if unknown.
+    ``context``: its reporter receives the warnings and notes of the version matrix. ``spec``: the
+    savepoint, or a plain checkpoint, and how its files are checked. ``spark``: version of the Spark
+    that will run, None if unknown. ``job``: the job whose checkpoints are restored instead.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete, damaged or not readable.
-    Incompatible
-        According to the version matrix, this Spark cannot resume the savepoint.
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete,
+    damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
+    resume the savepoint.
     """
-    from flinkish.restore.source.restore_source import open_restore_source
+    from flinkish.restore.origin.restore_origin import open_origin
 
-    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
+    check_open_origin(context, open_origin(spec, job, verify=spec.verify), spark)
 
 
-def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
+def check_open_origin(context: Context, origin: RestoreOrigin, spark: str | None) -> None:
     """Check before the launch that a version of Spark can restore what is open already.
 
     Parameters and errors are those of :func:`check_restorable`.
     """
     from flinkish.messages.plan import RestoreOutcome
-    from flinkish.restore.check.version_check import version_gate
+    from flinkish.restore.check.version_check import check_spark_version
 
-    gate = version_gate(source, spark)
-    if gate.error is not None:
-        raise gate.error
-    if gate.check.outcome is RestoreOutcome.WARNING:
-        context.reporter.warning(gate.check.text)
-    elif gate.check.outcome is not RestoreOutcome.OK:
-        context.reporter.note(gate.check.text)
+    versions = check_spark_version(origin, spark)
+    if versions.error is not None:
+        raise versions.error
+    if versions.check.outcome is RestoreOutcome.WARNING:
+        context.reporter.warning(versions.check.text)
+    elif versions.check.outcome is not RestoreOutcome.OK:
+        context.reporter.note(versions.check.text)
 
 
 def checked(options: RestoreOptions) -> RestoreOptions:
@@ -161,10 +147,7 @@ def checked(options: RestoreOptions) -> RestoreOptions:
 def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs (old, new) of a uid map, checked.
 
-    Raises
-    ------
-    UsageError
-        A pair lacks a side, or one state or one uid appears in the map twice.
+    Raises UsageError if a pair lacks a side, or one state or one uid appears in the map twice.
     """
     checked_pairs = []
     states: dict[str, str] = {}

@@ -267,7 +267,8 @@ class ProgramRunner:
         FlinkishError
             Those of :meth:`check`, and:
         UsageError
-            There is no such query, or an option needs the program.
+            Neither ``directory`` nor ``in_place_of`` is named, or both; there is no such query; an
+            option needs the program; or a table would have to be rolled back.
         StorageError
             The directory is not empty, or cannot be written.
         WrongState

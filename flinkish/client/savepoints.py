@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,13 @@ from flinkish.client.context import Agree, Context
 from flinkish.client.reporter import SilentReporter
 from flinkish.client.state import first_rows, open_state
 from flinkish.config import Config
-from flinkish.errors import ConsentNeeded, RegistryError
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    FlinkishError,
+    PartialFailure,
+    RegistryError,
+)
 from flinkish.units import size_text
 
 if TYPE_CHECKING:
@@ -106,7 +112,10 @@ class Savepoint:
         UnsupportedFormat, StorageError
             The savepoint cannot be read.
         """
-        return verify_savepoint(self._opened, level)
+        from flinkish.savepoint import reporter
+        from flinkish.savepoint.manage.verify import verify
+
+        return verify(self._opened, level, reporter.SilentSavepointReporter())
 
     def dispose(self, *, dry_run: bool = False) -> Disposed:
         """Delete the savepoint; files that other savepoints use are kept.
@@ -192,26 +201,53 @@ def open_savepoint(
     )
 
 
-def verify_savepoint(opened: reader.OpenSavepoint, level: str) -> Verification:
-    """Verify an opened savepoint; see :meth:`Savepoint.verify`."""
-    from flinkish.savepoint import reporter
-    from flinkish.savepoint.manage.verify import verify
+@dataclass(frozen=True)
+class Verified:
+    """A savepoint that was verified; without ``verification`` it could not be read (``error``)."""
 
-    return verify(opened, level, reporter.SilentSavepointReporter())
+    path: str
+    verification: Verification | None
+    error: FlinkishError | None
+
+
+def verify_savepoints(
+    paths: Sequence[str], level: str, on_verified: Callable[[Verified], object]
+) -> FlinkishError | None:
+    """Verify several savepoints, as :meth:`Savepoint.verify` does; return one error for all.
+
+    ``on_verified`` is called with each outcome. The error is Corrupt if any savepoint is damaged,
+    else PartialFailure; that of the only savepoint is returned as it is.
+    """
+    errors = []
+    for path in paths:
+        verification: Verification | None = None
+        error: FlinkishError | None = None
+        try:
+            verification = Savepoint.open(path).verify(level)
+            if not verification.ok:
+                error = verification.error()
+        except FlinkishError as unreadable:
+            error = unreadable
+        on_verified(Verified(path, verification, error))
+        if error is not None:
+            errors.append(error)
+    if len(paths) == 1 or not errors:
+        return errors[0] if errors else None
+    damaged = [error for error in errors if isinstance(error, Corrupt)]
+    words = f"{len(errors)} of {len(paths)} savepoints are damaged or could not be read"
+    hint = "each is named above; --json names every bad file"
+    if damaged:
+        return Corrupt(f"{words}: {damaged[0].message}", hint=hint)
+    return PartialFailure(f"{words}: {errors[0].message}", hint=hint)
 
 
 def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     """Return the differences of two savepoints as plain data; nothing is changed.
 
-    Parameters
-    ----------
-    first, second : str
-        The savepoints ``a`` and ``b``, whose locations are in the result under these names.
+    ``first``, ``second``: the savepoints ``a`` and ``b``, whose locations are in the result under
+    these names.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        One of them cannot be read.
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if one of them cannot be read.
     """
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.manage.diff import compare
@@ -231,23 +267,11 @@ def dispose_savepoint(
 ) -> Disposed:
     """Delete a savepoint and record that in the registry; see :meth:`Savepoint.dispose`.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    path : str
-        The savepoint.
-    agree : callable, optional
-        Asked, with the number and size of the files, before anything is deleted.
-    dry_run : bool
-        Touch nothing, and do not ask.
-    tell : callable, optional
-        Called with the location of each file or directory that is deleted.
+    ``agree``: asked, with the number and size of the files, before anything is deleted.
+    ``dry_run``: touch nothing, and do not ask. ``tell``: called with the location of each file or
+    directory that is deleted.
 
-    Raises
-    ------
-    ConsentNeeded
-        ``agree`` returned False.
+    Raises ConsentNeeded if ``agree`` returned False.
     """
     from flinkish.savepoint.directory.dispose import dispose
 

@@ -18,7 +18,6 @@ from flinkish.client.program import (
 from flinkish.client.restoring import (
     RECOVERY_PATH,
     check_restorable,
-    check_source,
     given,
     restore_spec,
     settings,
@@ -48,26 +47,12 @@ if TYPE_CHECKING:
 class RunRequest:
     """The job that ``run`` is to start.
 
-    Parameters
-    ----------
-    program : Program
-        The program to run.
-    savepoint : str or None
-        The savepoint to start from.
-    restore : RestoreOptions
-        How it is restored.
-    parallelism : int or None
-        Requested number of state partitions.
-    plan : PlanFile, optional
-        The saved plan that the restore must match; see :func:`planned`.
-    name : str, optional
-        The job's name, which no other job that has not ended may have. Default: the program's,
-        which others may have.
-    if_not_running : bool
-        Whether a job of the name, also of the program's, that has not ended is the result instead.
-    resume : bool
-        Whether it continues from where the job of the name stands, if any run of it has committed a
-        batch.
+    ``savepoint``: the savepoint to start from. ``parallelism``: requested number of state
+    partitions. ``plan``: the saved plan that the restore must match; see :func:`planned`. ``name``:
+    the job's name, which no other job that has not ended may have. Default: the program's, which
+    others may have. ``if_not_running``: whether a job of the name, also of the program's, that has
+    not ended is the result instead. ``resume``: whether it continues from where the job of the name
+    stands, if any run of it has committed a batch.
     """
 
     program: Program
@@ -88,16 +73,9 @@ class RunRequest:
 class Submitted:
     """The outcome of a request to run a job.
 
-    Parameters
-    ----------
-    name : str
-        The job's name.
-    job : JobRecord or None
-        The job; None in a dry run.
-    is_new : bool
-        Whether it was started; otherwise it has the name and has not ended.
-    command : sequence of str
-        The ``spark-submit`` command line of a new job, without secrets.
+    ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it has the
+    name and has not ended. ``command``: the ``spark-submit`` command line of a new job, without
+    secrets.
     """
 
     name: str
@@ -110,16 +88,8 @@ class Submitted:
 class Submission:
     """A job that has been checked and can be launched (:func:`launch`).
 
-    Parameters
-    ----------
-    name : str
-        The job's name.
-    launch : Launch
-        The launch.
-    installation : Installation
-        The Spark that runs it.
-    unique_name : bool
-        Whether no other job that has not ended may have its name.
+    ``installation``: the Spark that runs it. ``unique_name``: whether no other job that has not
+    ended may have its name.
     """
 
     name: str
@@ -140,36 +110,17 @@ class Submission:
 def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Submitted:
     """Check a job, register it and start its driver, without waiting for it.
 
-    Parameters
-    ----------
-    context : Context
-        Its configuration was loaded with :meth:`RunRequest.settings`.
-    request : RunRequest
-        The job.
-    dry_run : bool
-        Only check it.
+    ``context``: its configuration was loaded with :meth:`RunRequest.settings`. ``dry_run``: only
+    check it.
 
-    Raises
-    ------
-    NameTaken
-        Another job has the name.
-    Locked
-        An upgrade that is not finished has it.
-    UsageError
-        There is no such program, no savepoint to restore from, or no such deploy mode; or options
-        contradict ``resume``.
-    Superseded
-        A job of another name has gone on from the one to resume.
-    LaunchFailed
-        Spark, Java or a Python is missing, or no process can be started.
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete or not readable.
-    Incompatible
-        This Spark cannot resume the savepoint, or something has changed since the plan.
-    ConsentNeeded
-        The plan needs a consent that it was made without.
-    StorageError
-        The job's log cannot be written.
+    Raises NameTaken if another job has the name; Locked if an upgrade that is not finished has it;
+    UsageError if there is no such program, no savepoint to restore from, or no such deploy mode; or
+    options contradict ``resume``; Superseded if a job of another name has gone on from the one to
+    resume; LaunchFailed if Spark, Java or a Python is missing, or no process can be started;
+    SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete or not
+    readable; Incompatible if this Spark cannot resume the savepoint, or something has changed since
+    the plan; ConsentNeeded if the plan needs a consent that it was made without; StorageError if
+    the job's log cannot be written.
     """
     try:
         submission = prepare(context, request)
@@ -211,14 +162,10 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     launch = replace(launch, named=name is not None)
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
-    elif spec.job is None:
-        check_restorable(context, spec, spark)
     else:
-        from flinkish.restore.source.job_source import open_job
-
-        origin = resumed_origin(context.registry, context.registry.job(spec.job))
-        source = open_job(origin, drops=spec.options.allow_non_restored)
-        check_source(context, source, spark)
+        resumed = None if spec.job is None else context.registry.job(spec.job)
+        origin = None if resumed is None else resumed_origin(context.registry, resumed)
+        check_restorable(context, spec, spark, job=origin)
     return Submission(chosen, launch, installation, unique)
 
 
@@ -293,19 +240,12 @@ def _check_name(context: Context, name: str) -> None:
 def planned(request: RunRequest, plan: Plan | str | os.PathLike[str] | None) -> RunRequest:
     """Return a request with what a plan says: the savepoint, the parallelism, the program.
 
-    Parameters
-    ----------
-    request : RunRequest
-        Without a savepoint, a parallelism and options of the restore other than the claim mode. Its
-        program, if it names one, replaces the plan's.
-    plan : Plan or path or None
-        A plan, or the file it was saved to.
+    ``request``: without a savepoint, a parallelism and options of the restore other than the claim
+    mode. Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file it was
+    saved to.
 
-    Raises
-    ------
-    UsageError
-        The file is not a plan, other options are given with it, or it masks secret arguments of
-        its program, and the request names none.
+    Raises UsageError if the file is not a plan, other options are given with it, or it masks secret
+    arguments of its program, and the request names none.
     """
     if plan is None:
         return request

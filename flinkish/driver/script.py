@@ -29,12 +29,7 @@ _TAIL_LINES = 12
 class ProgramOutcome:
     """How the user's program ended.
 
-    Attributes
-    ----------
-    status
-        Its exit status.
-    error
-        The exception that ended it; None for an exit with status 0.
+    ``error``: the exception that ended it; None for an exit with status 0.
     """
 
     status: int
@@ -89,10 +84,7 @@ _NO_INPUT = "a job has no standard input: give it what it needs as arguments or 
 def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishError:
     """Return the error for a program that ended with a status other than 0.
 
-    Parameters
-    ----------
-    query_error
-        The error of a query that failed, with its root cause; empty if none did.
+    ``query_error``: the error of a query that failed, with its root cause; empty if none did.
     """
     if isinstance(outcome.error, FlinkishError):
         return outcome.error

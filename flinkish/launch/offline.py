@@ -8,9 +8,9 @@ flinkish there is only the checkpoint itself.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from flinkish import storage
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.job_registry import Registry
@@ -89,7 +89,7 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
     share the id with a query whose old checkpoint still exists.
     """
     for job, query in registry.find_query(query_id):
-        if _place(query.checkpoint_dir) != _place(checkpoint):
+        if not storage.same_place(query.checkpoint_dir, checkpoint):
             continue
         (owner,) = reconcile(registry, [job])
         if not owner.state.is_final:
@@ -100,11 +100,6 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
                 job_id=owner.job_id,
                 state=owner.state.value,
             )
-
-
-def _place(location: str) -> str:
-    """Return the normalised name of a local directory, with links resolved."""
-    return os.path.realpath(location) if location.startswith("/") else location
 
 
 def job_id_of(query_ids: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from flinkish.errors import JobNotFound
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import OperatorRow, RestorePlan, SourceRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 

@@ -11,14 +11,19 @@ from flinkish.cli.commands import request_result
 from flinkish.cli.commands.savepoint_all import _tell, document
 from flinkish.cli.output.printer import Output
 from flinkish.client.all_jobs import AllSaved, JobOutcome
-from flinkish.client.failures import Troubles
-from flinkish.client.outcomes import Outcome, Removal
+from flinkish.client.listing import Troubles
+from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import (
+    CancelArguments,
+    LeftOut,
+    RequestResult,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command

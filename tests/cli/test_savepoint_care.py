@@ -17,8 +17,12 @@ from flinkish.cli import command_index
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import (
+    RequestResult,
+    SavedQuery,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -65,7 +65,7 @@ def test_dispose_needs_consent(cli: Command, saved: SavepointSummary) -> None:
 def test_dispose_keeps_foreign_files_and_tells_the_registry(
     cli: Command, saved: SavepointSummary
 ) -> None:
-    from flinkish.messages.savepoints import SavepointSummary
+    from flinkish.messages.requests import SavepointSummary
 
     cli.ok("list")
     with cli.registry() as registry:

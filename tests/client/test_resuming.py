@@ -43,8 +43,8 @@ from flinkish.messages.plan import (
     SourceRow,
 )
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import SavedQuery, SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import NonRestoredState
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions

@@ -18,7 +18,7 @@ from flinkish.driver.restore.start_judge import StartJudge
 from flinkish.driver.spark.settings import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState

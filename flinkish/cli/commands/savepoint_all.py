@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flinkish.cli.base import Session
 from flinkish.cli.commands.request_result import summary_document
 from flinkish.cli.output.printer import Output
-from flinkish.cli.session import Session
 from flinkish.client import all_jobs
 from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome
-from flinkish.client.failures import Troubles
-from flinkish.client.outcomes import Removal
+from flinkish.client.listing import Troubles
+from flinkish.client.requests import Removal
 from flinkish.client.retention import not_pruned
 from flinkish.errors import Locked
 from flinkish.messages.codec import encode_fields

@@ -15,14 +15,14 @@ from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
 from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
 from flinkish.cli.output.upgrades_text import document, upgrade_row
-from flinkish.client.job_description import JobDescription, describe_job
+from flinkish.client.listing import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of

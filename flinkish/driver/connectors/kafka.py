@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.connectors.kafka.connector import CLIENT_OPTIONS, KafkaAnswer, kafka_answer
-from flinkish.connectors.kafka.identity import FirstRow, TopicIdentity
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
+    FirstRow,
     Position,
+    TopicIdentity,
     parse_position,
     reading_of,
 )

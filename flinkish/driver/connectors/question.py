@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flinkish.connectors.sources import NewSource, SavedSource
-from flinkish.restore.source.restore_source import RestorableQuery
+from flinkish.restore.origin.restore_origin import RestorableQuery
 
 _T = TypeVar("_T")
 

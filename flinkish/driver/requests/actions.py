@@ -16,15 +16,13 @@ from flinkish.driver.requests.drain import check_drainable, drain
 from flinkish.driver.requests.job_savepoint import (
     RequestReporter,
     check_writable,
-    write_job_savepoint,
-)
-from flinkish.driver.requests.time_limit import TimeLimit, limit_of
-from flinkish.driver.requests.unsavable import (
     ended_without_commit,
     has_committed,
     left_out,
     waits_for_input,
+    write_job_savepoint,
 )
+from flinkish.driver.requests.time_limit import TimeLimit, limit_of
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery
@@ -38,8 +36,7 @@ from flinkish.errors import (
     from_record,
     quoted_path,
 )
-from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,

@@ -20,7 +20,6 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.query_restores import (
     check_names,
     make_restored,
-    new_query_id,
     offers_here,
     plan_start,
     planning_settings,
@@ -40,18 +39,13 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
 from flinkish.restore.materialize.new_checkpoint import remove_unused
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.non_restored_state import (
-    NOTHING_TAKEN,
-    NonRestored,
-    Taken,
-    taken_before,
-)
+from flinkish.restore.plan.non_restored_state import NOTHING_TAKEN, NonRestored, Taken, taken_before
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.savepoint.directory.dispose import dispose
 
 
@@ -179,8 +173,7 @@ class Restorer:
                 for note in plan.notes:
                     log(note)
                 return Restored(None, plan.notes, part)
-            keep = plan.identity.keep
-            recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
+            recipe = plan.recipe.with_query_id(keep=plan.identity.keep)
             self._take(new, plan, recipe.query_id)
             if plan.history is not None and plan.plan is not None and plan.plan.base is not None:
                 kept_id = self._offers.by_key[plan.plan.base.key].query_id
@@ -194,7 +187,7 @@ class Restorer:
         notes = (
             *plan.notes,
             f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
-            f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
+            f"{'same' if plan.identity.keep else 'new'} query id ({plan.identity.reason})",
         )
         for note in notes:
             log(note)

@@ -16,8 +16,7 @@ from flinkish.driver.log import log
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import StorageError
-from flinkish.restore.check.file_sinks import keeps_log
-from flinkish.restore.plan.file_sink_log import batch_of, missing_entries
+from flinkish.restore.check.file_sinks import batch_of, keeps_log, missing_entries
 
 
 @contextmanager

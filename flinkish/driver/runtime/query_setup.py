@@ -11,7 +11,6 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import log
-from flinkish.driver.plan.outputs import one_name, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.uid_rules import Planning
@@ -30,7 +29,7 @@ from flinkish.driver.runtime.earlier_runs import EarlierRun
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
@@ -144,7 +143,7 @@ class Preparer:
         """
         place = own
         if own is not None and not self._names.knows(own):
-            place = one_name(str(qualified(own, session)))
+            place = storage.one_name(str(qualified(own, session)))
         name = self._names.generate(place, self._retried())
         run = self._earlier.get(name)
         if run is not None and own is not None and place is not None:
@@ -307,7 +306,7 @@ class Preparer:
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
     """Return the refusal of another query under the name of one that resumes elsewhere."""
-    if first is not None and (first == own or same_place(first, own)):
+    if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(
         f"query '{name}' starts with the checkpointLocation {own}; under this name the job has "

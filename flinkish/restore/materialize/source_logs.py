@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flinkish.checkpoint.format.errors import CheckpointFormatError
-from flinkish.checkpoint.format.logs import NO_OFFSET
-from flinkish.checkpoint.format.source_logs import (
+from flinkish.checkpoint.format.logs import (
     COMPACT_SUFFIX,
+    NO_OFFSET,
     compacted_number,
     is_file_source_log,
     is_readable,

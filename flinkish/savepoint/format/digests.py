@@ -1,22 +1,28 @@
-"""Digests of a savepoint's files, and ways to get one without reading the file.
+"""Digests of a savepoint's files, and the packed table of their sizes and digests.
 
 The prefix names the form:
 
 - ``sha256:<hex>``: SHA-256 of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
   Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` next to every
-  checkpoint file (:mod:`flinkish.checkpoint.format.checksum_files`), so the digest of a linked file
+  checkpoint file (:mod:`flinkish.checkpoint.format.file_ends`), so the digest of a linked file
   of any size is read from a small sidecar;
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
+
+A path, a size and a digest take some 300 bytes as Python objects. Here a directory's files are one
+compressed text, which is also what Spark's workers get.
 """
 
 from __future__ import annotations
 
 import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import IO
 
-from flinkish.checkpoint.format.checksum_files import (
+from flinkish.checkpoint.format.file_ends import (
     blocks_of,
     checksum_file_of,
     checksums_of,
@@ -95,3 +101,64 @@ def matches(path: str, digest: str) -> bool:
 def stream_matches(file: IO[bytes], digest: str) -> bool:
     """Return whether the rest of an open file has the digest; raise UnknownDigest."""
     return of_stream(file, algorithm_of(digest)) == digest
+
+
+#: Number of files whose directories are packed together.
+_PIECE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """The recorded size (in bytes) and digest of a file."""
+
+    size: int
+    digest: str
+
+
+@dataclass
+class FileTable:
+    """The recorded files of one query by their paths; without entries nothing is compared."""
+
+    _packed: dict[str, list[bytes]] = field(default_factory=dict, repr=False)
+    #: The directory unpacked last: files are looked up one directory after the other.
+    _last: tuple[str, dict[str, RecordedFile]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @staticmethod
+    def of(files: Iterable[tuple[str, int, str]]) -> FileTable:
+        """Return the table of files given as (path, size in bytes, digest)."""
+        table = FileTable()
+        waiting: dict[str, list[str]] = {}
+        count = 0
+        for path, size, digest in files:
+            directory, _, name = path.rpartition("/")
+            waiting.setdefault(directory, []).append(f"{size} {digest} {name}")
+            count += 1
+            if count == _PIECE:
+                table._pack(waiting)
+                waiting, count = {}, 0
+        table._pack(waiting)
+        return table
+
+    def _pack(self, waiting: dict[str, list[str]]) -> None:
+        for directory, lines in waiting.items():
+            data = zlib.compress("\0".join(lines).encode("utf-8", "surrogatepass"), 1)
+            self._packed.setdefault(directory, []).append(data)
+
+    def get(self, path: str) -> RecordedFile | None:
+        """Return the record of the file at ``path``, or None."""
+        directory, _, name = path.rpartition("/")
+        last = self._last  # one read: threads may share the table
+        if last is None or last[0] != directory:
+            if directory not in self._packed:
+                return None
+            last = directory, dict(self._files(directory))
+            self._last = last
+        return last[1].get(name)
+
+    def _files(self, directory: str) -> Iterator[tuple[str, RecordedFile]]:
+        for data in self._packed[directory]:
+            for line in zlib.decompress(data).decode("utf-8", "surrogatepass").split("\0"):
+                size, digest, name = line.split(" ", 2)
+                yield name, RecordedFile(int(size), digest)

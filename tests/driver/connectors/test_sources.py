@@ -12,9 +12,9 @@ from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.driver.connectors.iceberg import table_of
 from flinkish.driver.connectors.question import SourceQuestion, within
 from flinkish.driver.connectors.sources import ask
-from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_inputs import SavedQueryFacts
-from flinkish.restore.source.restore_source import RestorableQuery
+from flinkish.restore.origin.restore_inputs import SavedQueryFacts
+from flinkish.restore.origin.restore_origin import RestorableQuery
+from flinkish.restore.recipe import OriginCheckpoint
 from tests.support.restore.query_builders import reads, source
 
 
@@ -34,7 +34,7 @@ def test_the_table_of_a_source(signature: str, table: str | None) -> None:
 
 
 def question(read: NewSource, saved: SavedSource) -> SourceQuestion:
-    origin = SourceCheckpoint("/c", (), 0)
+    origin = OriginCheckpoint("/c", (), 0)
     offer = RestorableQuery(SavedQueryFacts("q", 0), origin, "id")
     return SourceQuestion(None, read, saved, offer, lambda: None)
 
