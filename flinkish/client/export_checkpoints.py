@@ -1,6 +1,6 @@
 """Build the checkpoints of an export: with the state as it is, or as a program needs it.
 
-Where an export puts checkpoints: in a new directory, or in place of a program's own.
+They are put into a new directory, or in place of a program's own checkpoint.
 """
 
 from __future__ import annotations

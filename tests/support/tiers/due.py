@@ -19,12 +19,8 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 from tests.support.tiers import sources
 from tests.support.tiers.graph import Graph, module_of
@@ -39,6 +35,7 @@ OLDEST = 150
 
 def _packages(pyproject: bytes) -> str:
     """Return the required packages, whichever list names them; other settings change no test."""
+    tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     project = tomllib.loads(pyproject.decode())["project"]
     lists = [project.get("dependencies", []), *project.get("optional-dependencies", {}).values()]
     return str(sorted({each for of in lists for each in of if not each.startswith("flinkish[")}))
