@@ -36,7 +36,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Take a savepoint of a job, or dispose of one.",
     ),
     "stop": CommandEntry("flinkish.cli.commands.stop", "stop", "Stop a job with a savepoint."),
-    "cancel": CommandEntry("flinkish.cli.commands.stop", "cancel", "Cancel a job."),
+    "cancel": CommandEntry("flinkish.cli.commands.cancel", "cancel", "Cancel a job."),
     "wait": CommandEntry(
         "flinkish.cli.commands.wait", "wait", "Wait until a job runs, is idle or has ended."
     ),
@@ -60,7 +60,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "flinkish.cli.commands.restart", "restart", "Restart a job that has ended."
     ),
     "recover": CommandEntry(
-        "flinkish.cli.commands.restart", "recover", "Restart lost jobs, after a reboot."
+        "flinkish.cli.commands.recover", "recover", "Restart lost jobs, after a reboot."
     ),
     "purge": CommandEntry(
         "flinkish.cli.commands.purge", "purge", "Remove jobs that ended long ago."

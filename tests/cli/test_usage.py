@@ -14,8 +14,8 @@ from flinkish.cli import command_index
 from flinkish.cli.app import common_options_behind, root
 from flinkish.cli.base import Command as FlinkishCommand
 from flinkish.cli.base import scan
+from flinkish.cli.commands.cancel import resolve_words
 from flinkish.cli.commands.savepoint import refusal
-from flinkish.cli.commands.stop import resolve_words
 from flinkish.client.context import Interrupted, interruptible
 from flinkish.errors import FlinkishError, UsageError, quoted, quoted_path
 from tests.cli.conftest import ROOT, Command
