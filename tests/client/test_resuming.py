@@ -18,7 +18,7 @@ from flinkish.client.resuming import run_to_resume
 from flinkish.config import Config
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import lost_origin
+from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import begun_run
 from flinkish.driver.runtime.earlier_runs import run_of
 from flinkish.driver.runtime.job_runtime import Runtime
@@ -58,6 +58,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.liveness import process_ref
 from flinkish.registry.resumed_runs import newest_first, offered_names, taken_by
 from flinkish.savepoint.format.reader import open_savepoint
+from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -457,6 +458,21 @@ def test_a_query_whose_savepoint_is_lost_when_its_job_is_started_again(
     first = preparer._resumed(new, earlier["q"], {})
     again_at = preparer._placed(replace(first, location="file:///own"), WriterFacts(), None)
     assert again_at.location == first.location
+
+
+def test_a_restorer_names_the_queries_that_are_not_started(cli: Command, tmp_path: Path) -> None:
+    """For a savepoint of the running job, which has no state of them."""
+    cli.ok("list")
+    path = save(tmp_path, "hdfs-agg", "rocksdb-dedup")
+    with cli.registry() as registry:
+        restorer = Restorer(registry, "a" * 32, RestoreSpec(path), Planning({}))
+        names = [(left.query, left.pending) for left in restorer.not_started()]
+        assert names == [("query hdfs-agg", True), ("query rocksdb-dedup", True)]
+        dropped = RestoreOptions(allow_non_restored=True)
+        restorer = Restorer(registry, "a" * 32, RestoreSpec(path, dropped), Planning({}))
+        assert len(restorer.not_started()) == 2, "the program may still start them"
+        assert restorer.check(more_to_come=False)
+        assert restorer.not_started() == (), "dropped by consent"
 
 
 def test_a_job_that_never_began_is_not_started_again_without_its_savepoint(

@@ -500,6 +500,7 @@ def test_queries_one_after_the_other_are_restored(
     assert again.wait().state is JobState.CANCELED
 
 
+@pytest.mark.deep
 def test_a_savepoint_before_the_second_query_is_started_names_it(
     spark: Any, new_job: NewJob, saved: Saved, tmp_path: Path
 ) -> None:
