@@ -50,7 +50,10 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
             hint="name the program only once: APP.py, -py or -pym",
         )
     if not (program.application or program.module):
-        raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
+        jar = ": a jar is not a program here" if program.jars else ""
+        raise UsageError(
+            f"no program was specified{jar}", hint="flinkish run [OPTIONS] APP.py [ARGS...]"
+        )
     conf = {**config.extra("spark."), **program.conf}
     partitions = config.integer("parallelism.default")
     if partitions is not None:
@@ -169,6 +172,12 @@ def program_file(application: str, cwd: str) -> str:
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")
     path = os.path.join(cwd, os.path.expanduser(application))
+    if application.endswith(".jar"):
+        raise UsageError(
+            f"the program {application} is a jar, and jobs are PySpark programs",
+            hint="save the checkpoint of an application in a jar with: "
+            "flinkish savepoint --from-checkpoint URL",
+        )
     if storage.is_directory(path) or not storage.exists(path) or not os.path.isfile(path):
         what = "is a directory" if os.path.isdir(path) else "does not exist"
         raise UsageError(

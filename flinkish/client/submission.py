@@ -28,7 +28,8 @@ from flinkish.config.secrets import MASK
 from flinkish.errors import Locked, NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
-from flinkish.launch.deploy_mode import check_deploy_mode
+from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
+from flinkish.launch.job_logs import state_directory
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
@@ -97,12 +98,15 @@ class Submitted:
         Whether it was started; otherwise it has the name and has not ended.
     command : sequence of str
         The ``spark-submit`` command line of a new job, without secrets.
+    carried : str or None
+        In cluster mode the file that brings the job to its driver, as its launch would write it.
     """
 
     name: str
     job: JobRecord | None
     is_new: bool = True
     command: Sequence[str] = ()
+    carried: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,17 @@ class Submission:
     installation: Installation
     unique_name: bool = False
 
-    def command(self) -> list[str]:
-        """Return the ``spark-submit`` command line, without secrets."""
+    def command(self, carried: str | None = None) -> list[str]:
+        """Return the ``spark-submit`` command line, without secrets.
+
+        ``carried`` is the file that brings the job to its driver in cluster mode.
+        """
         return programs.build_command(
             without_secrets(self.launch),
             self.installation,
             name=self.name,
             driver_main=programs.driver_main(),
+            carried=carried,
         )
 
 
@@ -178,7 +186,18 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
             raise
         holder = context.registry.job(str(taken.data["job_id"]))
         return Submitted(holder.name, holder, is_new=False)
-    return Submitted(submission.name, job, command=submission.command())
+    carried = _carried(context, submission.launch)
+    return Submitted(submission.name, job, command=submission.command(carried), carried=carried)
+
+
+def _carried(context: Context, launch: Launch) -> str | None:
+    """Return the file that brings a job to its driver in cluster mode; None in client mode."""
+    if not is_cluster_mode(launch):
+        return None
+    from flinkish.launch.carried_job import example_of
+
+    logs = os.path.join(state_directory(os.environ), "logs")
+    return example_of(launch, checkpoint_directory(context.config), logs)
 
 
 def prepare(context: Context, request: RunRequest) -> Submission:
