@@ -143,6 +143,27 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     return pinned(Launch(**complete))
 
 
+def with_spark(launch: Launch, program: Program) -> Launch:
+    """Return a recorded launch with another Spark, master or Python, where a program names one.
+
+    If it names a Python but no Spark, that Python's own pyspark is used: the recorded Spark belongs
+    to the old Python. Settings of the program are added.
+    """
+    launch = replace(launch, conf={**launch.conf, **program.conf})
+    if program.master is not None:
+        launch = replace(launch, master=program.master)
+    python = program.client_python or program.python
+    if python is not None:
+        launch = replace(
+            launch, python=program.python or python, client_python=python, spark_home=None
+        )
+    if program.spark_home is not None:
+        launch = replace(launch, spark_home=program.spark_home)
+        if python is None:
+            launch = replace(launch, client_python=None)
+    return launch
+
+
 def checkpoint_directory(config: Config) -> str:
     """Return the directory below which jobs get their checkpoints, a path or a URL."""
     directory = config.get("execution.checkpointing.dir") or ""

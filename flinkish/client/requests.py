@@ -57,6 +57,7 @@ def submit(
     full: bool = False,
     format_: str = "native",
     drain: bool = False,
+    together: str | None = None,
 ) -> Request:
     """Put a request into the job's mailbox.
 
@@ -82,6 +83,8 @@ def submit(
         ``native`` or ``canonical``.
     drain : bool
         Whether a stop emits first what waits for the watermark.
+    together : str, optional
+        The id of the ``stop --all`` that a stop is a part of.
 
     Returns
     -------
@@ -95,7 +98,9 @@ def submit(
     WrongState
         The job has ended.
     """
-    arguments = arguments_for(kind, target, format=format_, timeout=limit, full=full, drain=drain)
+    arguments = arguments_for(
+        kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
+    )
     return context.registry.submit(job.job_id, kind, arguments, requester())
 
 
