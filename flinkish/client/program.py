@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from flinkish import storage
 from flinkish.config import Config, working_directory
@@ -16,6 +16,10 @@ from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, Program
 from flinkish.messages.restore_options import RestoreOptions
 
+if TYPE_CHECKING:
+    from flinkish.client.context import Context
+
+_HASHER = "execution.stream-graph-hasher.version"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _T = TypeVar("_T", Program, RestoreOptions)
 
@@ -162,6 +166,15 @@ def with_spark(launch: Launch, program: Program) -> Launch:
         if python is None:
             launch = replace(launch, client_python=None)
     return launch
+
+
+def note_old_hasher(context: Context) -> None:
+    """Say once per command that the program's ids are those of the older hasher."""
+    if context.config.get(_HASHER) == "v2":
+        context.reporter.note(
+            f"{_HASHER} is v2: ids of operators without a uid depend on chaining and parallelism. "
+            "A savepoint has the ids of both hashers: change to v3, the default, at any restore"
+        )
 
 
 def checkpoint_directory(config: Config) -> str:

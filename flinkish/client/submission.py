@@ -14,6 +14,7 @@ from flinkish.client.program import (
     checkpoint_directory,
     find_spark,
     launch_of,
+    note_old_hasher,
 )
 from flinkish.client.restoring import (
     check_restorable,
@@ -131,10 +132,7 @@ class Submission:
     unique_name: bool = False
 
     def command(self, carried: str | None = None) -> list[str]:
-        """Return the ``spark-submit`` command line, without secrets.
-
-        ``carried`` is the file that brings the job to its driver in cluster mode.
-        """
+        """Return the ``spark-submit`` command line, without secrets; see :class:`Submitted`."""
         return programs.build_command(
             without_secrets(self.launch),
             self.installation,
@@ -207,6 +205,7 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     if resume:
         check_resume(savepoint, options, name, has_plan=plan is not None)
     launch = launch_of(request.program, context.config, working_directory())
+    note_old_hasher(context)
     chosen = name or launch.default_name
     unique = name is not None or request.if_not_running
     if unique:
