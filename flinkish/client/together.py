@@ -16,7 +16,7 @@ from flinkish.client import requests, restarts
 from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, all_answers, ended, why_skip
 from flinkish.client.context import Context, interruptible
 from flinkish.client.outcomes import Removal
-from flinkish.client.restarts import SAME_SPARK
+from flinkish.client.restarts import SAME_SPARK, has_run_since
 from flinkish.client.waiting import STARTING, wait_until_started
 from flinkish.errors import (
     ConsentNeeded,
@@ -54,8 +54,8 @@ def stop_all(
 ) -> AllSaved:
     """Stop each job with a savepoint, all at the same time, and wait until they have ended.
 
-    If an earlier call has stopped only a part of its jobs, this one continues it: what both have
-    stopped is started together.
+    If the newest earlier call has stopped only a part of its jobs, and none of them has been
+    started again, this one continues it: what both have stopped is started together.
 
     Parameters
     ----------
@@ -77,7 +77,10 @@ def stop_all(
         Failures are part of it, not raised.
     """
     earlier = newest_together(context.registry)
-    together = (is_in_part(earlier) and together_of(earlier[0])) or new_request_id()
+    if earlier and is_in_part(earlier) and not _has_begun_again(context.registry, earlier):
+        together = together_of(earlier[0]) or new_request_id()
+    else:
+        together = new_request_id()
     outcomes = all_answers(
         context,
         asked.jobs,
@@ -123,8 +126,21 @@ def newest_together(registry: Registry) -> list[Request]:
 
 
 def is_in_part(stops: Sequence[Request]) -> bool:
-    """Return whether a ``stop --all`` is to be continued, as it has not stopped all its jobs."""
+    """Return whether a ``stop --all`` has not stopped all its jobs. Pure."""
     return any(request.state is not RequestState.COMPLETED for request in stops)
+
+
+def _has_begun_again(registry: Registry, stops: Sequence[Request]) -> bool:
+    """Return whether any job of a ``stop --all`` has been started again since."""
+    for stop in stops:
+        if stop.state is RequestState.COMPLETED:
+            try:
+                job = registry.job(stop.job_id)
+            except JobNotFound:  # purged
+                continue
+            if has_run_since(registry, stop) or registry.successor(job) is not None:
+                return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -238,7 +254,7 @@ def _begun(
             return replace(outcome, skipped=f"it is {job.state.value}")
         if outcome.savepoint is None:
             raise _not_stopped(job, stop)
-        if restarts.has_run_since(registry, stop):
+        if has_run_since(registry, stop):
             return replace(outcome, skipped=f"it was restarted since, and is {job.state.value}")
         successor = registry.successor(job)
         if successor is not None:

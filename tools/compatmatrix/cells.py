@@ -169,7 +169,7 @@ def write_table(path: Path, found: Found, versions: Sequence[str]) -> None:
         "measured": datetime.now(timezone.utc).date().isoformat(),
         "scope": SCOPE,
     }
-    lists = {
+    lists: dict[str, list[dict[str, Any]]] = {
         "versions": [
             {"line": name, "measured": newest, **({"also": also} if also else {})}
             for name, newest in standing(versions).items()

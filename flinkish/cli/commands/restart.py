@@ -11,6 +11,7 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.run import show_submitted
 from flinkish.cli.commands.savepoint_all import complain
 from flinkish.cli.options.arguments import (
+    F,
     check_one_or_all,
     complete_job,
     dry_run_option,
@@ -36,7 +37,7 @@ def _spark_of(options: dict[str, Any]) -> Program:
     return absolute(take(Program, options), working_directory(instead="/"))
 
 
-def _spark_changes(function: Any) -> Any:
+def _spark_changes(function: F) -> F:
     """Add the options for another Spark and for secrets, as the argument ``spark``."""
     return spark_options(secret_args_option(packed(function, "spark", _spark_of)))
 

@@ -74,6 +74,9 @@ def test_a_job_that_cannot_be_stopped_is_stopped_by_the_next_call(cli: Command) 
     (failed,) = document["failed"]
     assert "it was not stopped with a savepoint" in failed["error"]["message"]
     assert f"flinkish restart {bad}" in failed["error"]["hint"]
+    # What was started again is stopped anew, without what the earlier calls could not stop.
+    assert names(cli.ok(*STOP).json()["savepoints"]) == ["good", "late"]
+    assert names(cli.ok(*RESTART).json()["restarted"]) == ["good", "late"]
 
 
 def test_only_what_was_stopped_together_is_started(cli: Command) -> None:
