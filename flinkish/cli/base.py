@@ -15,7 +15,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import OutputReporter
 from flinkish.client.context import Context
 from flinkish.config import Config, environment_warnings
-from flinkish.errors import error_classes
+from flinkish.errors import UsageError, error_classes
 
 HELP_NAMES = ["-h", "--help"]
 
@@ -44,6 +44,8 @@ class Command(click.Command):
         """Check the spelling of options, and that no value is empty, then parse them."""
         if not ctx.resilient_parsing:
             for kind, word in scan(self, args):
+                if kind == "option":
+                    _check_not_only_flinks(self, word)
                 if kind == "option" and not _well_spelt(self, word):
                     near = did_you_mean(word, _options(self))
                     raise click.UsageError(f"No such option {word!r}.{near}", ctx=ctx)
@@ -58,6 +60,18 @@ class Command(click.Command):
         lines = textwrap.wrap(f"Exit codes: {text}", width=formatter.width, break_on_hyphens=False)
         formatter.write_paragraph()
         formatter.write("\n".join(lines) + "\n")
+
+
+def _check_not_only_flinks(command: click.Command, word: str) -> None:
+    """Refuse an option that only Flink has, and say what to use instead."""
+    name = word.partition("=")[0]
+    if name in _options(command):
+        return
+    from flinkish.cli.flink_options import instead_of
+
+    instead = instead_of(command.name, word)
+    if instead is not None:
+        raise UsageError(f"no such option {name!r}: {instead}")
 
 
 def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
@@ -216,9 +230,10 @@ def _well_spelt(command: click.Command, word: str) -> bool:
     if first is None:
         return False
     if not first.is_flag:
-        return word[:2] == "-D" or isinstance(
-            first.type, (click.types.IntParamType, click.IntRange)
-        )
+        if word[:2] == "-D":
+            return True
+        is_number = isinstance(first.type, (click.types.IntParamType, click.IntRange))
+        return is_number and word[2:].isascii() and word[2:].isdigit()
     letters = [options.get("-" + letter) for letter in word[1:]]
     return all(option is not None and option.is_flag for option in letters)
 

@@ -111,25 +111,31 @@ def jobs_to_save(
     target: str | None,
     pattern: str | None = None,
     expected: Collection[str] = (),
+    states: Collection[JobState] = (JobState.RUNNING,),
 ) -> AllJobs:
     """Return the jobs that :func:`save_all` saves; nothing is requested yet.
 
     ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``expected``: names
-    of jobs that must be running.
+    of jobs that must be running. ``states``: the states of the jobs.
     """
     directory = requests.savepoint_target(context, target)
-    jobs = running_jobs(context, pattern)
+    jobs = running_jobs(context, pattern, states)
     return AllJobs(directory, jobs, find_troubles(context, jobs, pattern, expected))
 
 
-def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord]:
+def running_jobs(
+    context: Context,
+    pattern: str | None = None,
+    states: Collection[JobState] = (JobState.RUNNING,),
+) -> list[JobRecord]:
     """Return the jobs that run according to the registry; one whose driver has died is FAILED.
 
-    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``states``: the
+    states that count.
     """
     registry = context.registry
-    listed = registry.jobs(states={JobState.RUNNING})
+    listed = registry.jobs(states=states)
     return reconcile(
         registry, [job for job in listed if pattern is None or name_matches(job.name, pattern)]
     )
@@ -156,18 +162,40 @@ def save_all(
     Failures are part of it, not raised.
     """
     target = asked.target
-    deadline = time.monotonic() + context.timeout(timeout)
-    with interruptible("stopped waiting; the triggered savepoints continue", "flinkish list"):
-        outcomes = [_begin(context, job, target, full=full, format_=format_) for job in asked.jobs]
-        for index, outcome in enumerate(outcomes):
-            if outcome.request_id is not None:
-                outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
-            on_outcome(outcomes[index])
+    outcomes = all_answers(
+        context,
+        asked.jobs,
+        lambda job: _begin(context, job, target, full=full, format_=format_),
+        timeout=timeout,
+        on_outcome=on_outcome,
+    )
     taken = {each.job.job_id: each.savepoint.path for each in outcomes if each.savepoint}
     removal = Removal()
     if keep is not None:
         removal = remove_old(context, target, keep, taken.keys(), taken.values())
     return AllSaved(outcomes, asked.troubles, removal)
+
+
+def all_answers(
+    context: Context,
+    jobs: Sequence[JobRecord],
+    begin: Callable[[JobRecord], JobOutcome],
+    *,
+    timeout: float | None,
+    on_outcome: Callable[[JobOutcome], object],
+) -> list[JobOutcome]:
+    """Request something from each job by ``begin``, then wait for all; return the outcomes.
+
+    ``timeout`` and ``on_outcome`` are as for :func:`save_all`.
+    """
+    deadline = time.monotonic() + context.timeout(timeout)
+    with interruptible("stopped waiting; what was triggered continues", "flinkish list"):
+        outcomes = [begin(job) for job in jobs]
+        for index, outcome in enumerate(outcomes):
+            if outcome.request_id is not None:
+                outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
+            on_outcome(outcomes[index])
+    return outcomes
 
 
 def why_skip(history: Sequence[Request]) -> str | None:
@@ -191,7 +219,7 @@ def _begin(
 ) -> JobOutcome:
     """Request a savepoint from the job's driver, unless there is a reason not to."""
     if job.state.is_final:  # RUNNING in the registry, but its process is gone
-        return _ended(job)
+        return ended(job)
     reason = why_skip(context.registry.requests(job.job_id))
     if reason is not None:
         return JobOutcome(job, skipped=reason)
@@ -205,11 +233,11 @@ def _begin(
             format_=format_,
         )
     except WrongState:  # it ended after it was read
-        return _ended(context.registry.job(job.job_id))
+        return ended(context.registry.job(job.job_id))
     return JobOutcome(job, request.request_id)
 
 
-def _ended(job: JobRecord) -> JobOutcome:
+def ended(job: JobRecord) -> JobOutcome:
     """Return the outcome for a job that has ended; FAILED is an error, so that it is reported."""
     if job.state is JobState.FAILED:
         return JobOutcome(job, error=from_record(job.failure or {"message": "it has failed"}))
@@ -223,7 +251,14 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
     except FlinkishError as error:
         return replace(outcome, error=error)
     if request.state is RequestState.COMPLETED:
-        return replace(outcome, result=request.result)
+        outcome = replace(outcome, result=request.result)
+        if request.kind is RequestKind.SAVEPOINT:
+            return outcome
+        try:
+            requests.wait_end(context, request, timeout)
+        except FlinkishError as error:
+            return replace(outcome, error=error)
+        return outcome
     failure = requests.failure_of(request)
     if isinstance(failure, Locked):  # another host holds the target
         return replace(outcome, skipped=failure.message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
-from flinkish.client.program import asked_partitions, find_spark, launch_of
+from flinkish.client.program import asked_partitions, find_spark, launch_of, note_old_hasher
 from flinkish.client.restoring import restore_spec
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
@@ -153,6 +153,7 @@ def check(
     if to_save and job is not None:
         raise _not_carried_out()
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
+    note_old_hasher(context)
     return check_launch(context, launch, spec, job=job)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from flinkish import storage
 from flinkish.config import Config, working_directory
@@ -16,6 +16,10 @@ from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, Program
 from flinkish.messages.restore_options import RestoreOptions
 
+if TYPE_CHECKING:
+    from flinkish.client.context import Context
+
+_HASHER = "execution.stream-graph-hasher.version"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _T = TypeVar("_T", Program, RestoreOptions)
 
@@ -36,7 +40,10 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
             hint="name the program only once: APP.py, -py or -pym",
         )
     if not (program.application or program.module):
-        raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
+        jar = ": a jar is not a program here" if program.jars else ""
+        raise UsageError(
+            f"no program was specified{jar}", hint="flinkish run [OPTIONS] APP.py [ARGS...]"
+        )
     conf = {**config.extra("spark."), **program.conf}
     partitions = config.integer("parallelism.default")
     if partitions is not None:
@@ -113,6 +120,36 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     return pinned(Launch(**complete))
 
 
+def with_spark(launch: Launch, program: Program) -> Launch:
+    """Return a recorded launch with another Spark, master or Python, where a program names one.
+
+    If it names a Python but no Spark, that Python's own pyspark is used: the recorded Spark belongs
+    to the old Python. Settings of the program are added.
+    """
+    launch = replace(launch, conf={**launch.conf, **program.conf})
+    if program.master is not None:
+        launch = replace(launch, master=program.master)
+    python = program.client_python or program.python
+    if python is not None:
+        launch = replace(
+            launch, python=program.python or python, client_python=python, spark_home=None
+        )
+    if program.spark_home is not None:
+        launch = replace(launch, spark_home=program.spark_home)
+        if python is None:
+            launch = replace(launch, client_python=None)
+    return launch
+
+
+def note_old_hasher(context: Context) -> None:
+    """Say once per command that the program's ids are those of the older hasher."""
+    if context.config.get(_HASHER) == "v2":
+        context.reporter.note(
+            f"{_HASHER} is v2: ids of operators without a uid depend on chaining and parallelism. "
+            "A savepoint has the ids of both hashers: change to v3, the default, at any restore"
+        )
+
+
 def checkpoint_directory(config: Config) -> str:
     """Return the directory below which jobs get their checkpoints, a path or a URL."""
     directory = config.get("execution.checkpointing.dir") or ""
@@ -137,6 +174,12 @@ def program_file(application: str, cwd: str) -> str:
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")
     path = os.path.join(cwd, os.path.expanduser(application))
+    if application.endswith(".jar"):
+        raise UsageError(
+            f"the program {application} is a jar, and jobs are PySpark programs",
+            hint="save the checkpoint of an application in a jar with: "
+            "flinkish savepoint --from-checkpoint URL",
+        )
     if storage.is_directory(path) or not storage.exists(path) or not os.path.isfile(path):
         what = "is a directory" if os.path.isdir(path) else "does not exist"
         raise UsageError(

@@ -67,6 +67,7 @@ def submit(
     full: bool = False,
     format_: str = "native",
     drain: bool = False,
+    together: str | None = None,
 ) -> Request:
     """Put a request into the job's mailbox.
 
@@ -77,11 +78,14 @@ def submit(
     seconds that the driver waits for what the savepoint needs before the request fails; None: the
     job's ``execution.checkpointing.timeout``. Only for those who would not want its result later.
     ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
-    ``canonical``. ``drain``: whether a stop emits first what waits for the watermark.
+    ``canonical``. ``drain``: whether a stop emits first what waits for the watermark. ``together``:
+    the id of the ``stop --all`` that a stop is a part of.
 
     Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
     """
-    arguments = arguments_for(kind, target, format=format_, timeout=limit, full=full, drain=drain)
+    arguments = arguments_for(
+        kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
+    )
     return context.registry.submit(job.job_id, kind, arguments, requester())
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client.context import Context
+from flinkish.client.program import pinned, with_spark
 from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
@@ -22,14 +23,17 @@ from flinkish.errors import (
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.termination import wait_until_gone
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
 from flinkish.restore.plan.starts import with_options_of_run
+
+#: No change of Spark, master and Pythons.
+SAME_SPARK = Program()
 
 
 @dataclass(frozen=True)
@@ -60,14 +64,19 @@ def restart(
     secret_args: Sequence[str] | None = None,
     sink_ahead: str | None = None,
     accept_lost_rows: bool = False,
+    spark: Program = SAME_SPARK,
     dry_run: bool = False,
     wait: bool = True,
 ) -> Restart:
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
-    Parameters and errors are those of :func:`plan_restart` and :func:`restart_from`. With ``wait``
-    it returns once the job runs, see :func:`.waiting.wait_until_started`.
+    With another Spark, master or Python it is a new job, by default from the savepoint that the job
+    was stopped with. Parameters and errors are those of :func:`plan_restart` and
+    :func:`restart_from`. With ``wait`` it returns once the job runs, see
+    :func:`.waiting.wait_until_started`.
     """
+    if savepoint is None and _is_another(spark):
+        savepoint = _own_savepoint(context, _ended(context, job))
     if savepoint is None:
         begun = plan_restart(context, job, conf=conf, secret_args=secret_args)
     else:
@@ -85,6 +94,7 @@ def restart(
             secret_args=secret_args,
             sink_ahead=sink_ahead,
             accept_lost_rows=accept_lost_rows,
+            spark=spark,
         )
     if not wait:
         return replace(begun, job=started)
@@ -94,6 +104,46 @@ def restart(
         if savepoint is not None:
             with_options_of_run(refusal, savepoint)
         raise
+
+
+def ended_by(registry: Registry, job: JobRecord) -> Request | None:
+    """Return the stop, or the cancel with a savepoint, by which a job ended; None without one."""
+    ended = [
+        request
+        for request in registry.requests(job.job_id)
+        if request.kind is not RequestKind.SAVEPOINT and request.savepoint is not None
+    ]
+    if not ended or ended[-1].state is not RequestState.COMPLETED:
+        return None
+    return None if has_run_since(registry, ended[-1]) else ended[-1]
+
+
+def has_run_since(registry: Registry, request: Request) -> bool:
+    """Return whether the job of a completed stop has been restarted in place since."""
+    return any(
+        change.state is JobState.RESTARTING and change.time >= (request.finished or 0.0)
+        for change in registry.state_history(request.job_id)
+    )
+
+
+def _is_another(spark: Program) -> bool:
+    """Return whether a Spark, a master or a Python is named, not only settings."""
+    named = (spark.master, spark.spark_home, spark.python, spark.client_python)
+    return any(name is not None for name in named)
+
+
+def _own_savepoint(context: Context, job: JobRecord) -> str:
+    """Return the savepoint that a job was stopped with; WrongState without one."""
+    request = ended_by(context.registry, job)
+    if request is None or request.result is None or request.result.savepoint is None:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) did not end with a savepoint, and another Spark or "
+            "master starts only from one",
+            hint=f"take one with: flinkish savepoint {job.job_id} TARGET, and name it with --from",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    return request.result.savepoint.path
 
 
 def plan_restart(
@@ -263,11 +313,13 @@ def restart_from(
     secret_args: Sequence[str] | None = None,
     sink_ahead: str | None = None,
     accept_lost_rows: bool = False,
+    spark: Program = SAME_SPARK,
 ) -> JobRecord:
     """Start the program of an ended job as a new job that begins with a savepoint; return that.
 
-    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, and the others are
-    consents as in :class:`.RestoreOptions`: what ``run -s`` asks is asked here too.
+    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, ``spark`` names what
+    changes of Spark, master and Pythons (:func:`.program.with_spark`), and the others are consents
+    as in :class:`.RestoreOptions`: what ``run -s`` asks is asked here too.
 
     Raises
     ------
@@ -286,7 +338,9 @@ def restart_from(
 
     job = _ended(context, job)
     context.registry.check_not_in_upgrade(job=job)
-    launch = with_secrets(job.launch, conf or {}, secret_args)
+    launch = with_secrets(job.launch, {**spark.conf, **(conf or {})}, secret_args)
+    if _is_another(spark):
+        launch, _ = pinned(with_spark(launch, spark))
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
     options = RestoreOptions(
         sink_ahead=sink_ahead, accept_lost_rows=accept_lost_rows, accept_partial=agreed

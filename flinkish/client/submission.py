@@ -14,6 +14,7 @@ from flinkish.client.program import (
     checkpoint_directory,
     find_spark,
     launch_of,
+    note_old_hasher,
 )
 from flinkish.client.restoring import (
     RECOVERY_PATH,
@@ -28,7 +29,8 @@ from flinkish.config.secrets import MASK
 from flinkish.errors import Locked, NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
-from flinkish.launch.deploy_mode import check_deploy_mode
+from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
+from flinkish.launch.job_logs import state_directory
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.secret_settings import without_secrets
@@ -75,13 +77,15 @@ class Submitted:
 
     ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it has the
     name and has not ended. ``command``: the ``spark-submit`` command line of a new job, without
-    secrets.
+    secrets. ``carried``: in cluster mode the file that brings the job to its driver, as its launch
+    would write it.
     """
 
     name: str
     job: JobRecord | None
     is_new: bool = True
     command: Sequence[str] = ()
+    carried: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,14 @@ class Submission:
     installation: Installation
     unique_name: bool = False
 
-    def command(self) -> list[str]:
-        """Return the ``spark-submit`` command line, without secrets."""
+    def command(self, carried: str | None = None) -> list[str]:
+        """Return the ``spark-submit`` command line, without secrets; see :class:`Submitted`."""
         return programs.build_command(
             without_secrets(self.launch),
             self.installation,
             name=self.name,
             driver_main=programs.driver_main(),
+            carried=carried,
         )
 
 
@@ -130,7 +135,18 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
             raise
         holder = context.registry.job(str(taken.data["job_id"]))
         return Submitted(holder.name, holder, is_new=False)
-    return Submitted(submission.name, job, command=submission.command())
+    carried = _carried(context, submission.launch)
+    return Submitted(submission.name, job, command=submission.command(carried), carried=carried)
+
+
+def _carried(context: Context, launch: Launch) -> str | None:
+    """Return the file that brings a job to its driver in cluster mode; None in client mode."""
+    if not is_cluster_mode(launch):
+        return None
+    from flinkish.launch.carried_job import example_of
+
+    logs = os.path.join(state_directory(os.environ), "logs")
+    return example_of(launch, checkpoint_directory(context.config), logs)
 
 
 def prepare(context: Context, request: RunRequest) -> Submission:
@@ -140,6 +156,7 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     if resume:
         check_resume(savepoint, options, name, has_plan=plan is not None)
     launch = launch_of(request.program, context.config, working_directory())
+    note_old_hasher(context)
     chosen = name or launch.default_name
     unique = name is not None or request.if_not_running
     if unique:

@@ -107,6 +107,7 @@ DATA_VERSION = 1
 BACKENDS = ("hdfs", "rocksdb")
 
 _LINE = re.compile(r"[0-9]+\.[0-9]+")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -143,7 +144,7 @@ def parse(text: str, place: str, framework: str) -> Matrix:
     limitations = [_limitation(node, framework) for node in root.at("limitations").items()]
     root.at("limitations").unique([one.id for one in limitations])
     preconditions = root.at("preconditions").items() if "preconditions" in own else ()
-    versions = [line.line for line in lines]
+    versions = [name for line in lines for name in (line.line, *line.also)]
     cells = [
         _cell(node, framework, versions, {one.id for one in limitations})
         for node in root.at("cells").items()
@@ -164,14 +165,24 @@ def parse(text: str, place: str, framework: str) -> Matrix:
 
 
 def _line(node: Node, framework: str) -> VersionLine:
-    node.keys(["line", "measured"] if framework == SPARK else ["line"])
+    node.keys(
+        ["line", "measured"] if framework == SPARK else ["line"],
+        ["also"] if framework == SPARK else [],
+    )
     line = node.at("line").text(_LINE)
     if framework != SPARK:
         return VersionLine(line)
     measured = node.at("measured").text()
-    if not measured.startswith(f"{line}."):
+    if not (_RELEASE.fullmatch(measured) and measured.startswith(f"{line}.")):
         node.at("measured").fail(f"{measured!r} is no release of {line}")
-    return VersionLine(line, measured)
+    releases = list(node.at("also").items()) if "also" in node.value else []
+    also = tuple(item.text(_RELEASE) for item in releases)
+    for item, release in zip(releases, also, strict=True):
+        if not release.startswith(f"{line}.") or release == measured:
+            item.fail(f"{release!r} is no other release of {line}")
+    if also:
+        node.at("also").unique(also)
+    return VersionLine(line, measured, also)
 
 
 def _limitation(node: Node, framework: str) -> Limitation:

@@ -254,7 +254,7 @@ def usual_verdict(cells: Sequence[Cell]) -> CompatVerdict:
 def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ...]:
     """Return the cells of a pair, without the limitations that do not concern these releases."""
     cells_of_pair = []
-    for cell in matrix.between(created.line, resumed.line):
+    for cell in _measured(matrix, created, resumed):
         kept = tuple(
             name for name in cell.limitations if matrix.limitations[name].concerns(created, resumed)
         )
@@ -263,6 +263,42 @@ def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ..
             verdict = CompatVerdict.OK
         cells_of_pair.append(replace(cell, verdict=verdict, limitations=kept))
     return tuple(cells_of_pair)
+
+
+def _measured(matrix: Matrix, created: Version, resumed: Version) -> Iterable[Cell]:
+    """Return the cells of a pair, of several releases that stand for a version the worst ones.
+
+    The cells of the lines hold, except where a release has another.
+    """
+    pair = created.line, resumed.line
+    own = {_kind(cell): cell for cell in matrix.between(*pair)}
+    tables = [
+        {**own, **{_kind(cell): cell for cell in matrix.between(old, new)}}
+        for old in _names(matrix, created)
+        for new in _names(matrix, resumed)
+        if (old, new) != pair
+    ]
+    if pair[0] in _names(matrix, created) and pair[1] in _names(matrix, resumed):
+        tables.insert(0, own)
+    worst_cells: dict[object, Cell] = {}
+    for kind, cell in (item for table in tables for item in table.items()):
+        first = worst_cells.setdefault(kind, cell)
+        if cell.verdict.badness > first.verdict.badness:
+            worst_cells[kind] = cell
+    return worst_cells.values()
+
+
+def _kind(cell: Cell) -> tuple[str | None, str | None, frozenset[str]]:
+    return cell.operator, cell.backend, cell.formats
+
+
+def _names(matrix: Matrix, version: Version) -> tuple[str, ...]:
+    """Return the names of the table's cells that answer for a version: its line, or releases."""
+    line = matrix.line_of(version)
+    if line is None or not line.also:
+        return (version.line,)
+    _, releases = matrix.evidence(version)
+    return tuple(line.line if name == line.measured else name for name in releases)
 
 
 def _limitations(matrix: Matrix, cells: Iterable[Cell]) -> tuple[Limitation, ...]:

@@ -62,28 +62,44 @@ def carried_job(
     UsageError if a file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
-    where = None
+    root = (job.checkpoint_dir or "").rstrip("/")
+    where = _location(
+        launch, storage.parent(root) if root else "", log_directory, secrets.token_hex(8)
+    )
     try:
+        data = archive(job, launch, url, secret, where if standalone else None)
         if standalone:
-            root = (job.checkpoint_dir or "").rstrip("/")
-            where = f"{storage.parent(root)}/.launch-{secrets.token_hex(8)}/{JAR}"
-            data = archive(job, launch, url, secret, where)
             _write_beside(where, data)
-            yield storage.for_spark(storage.to_uri(where))
         else:
-            data = archive(job, launch, url, secret, None)
-            handle, where = tempfile.mkstemp(prefix="flinkish-", suffix=".py", dir=log_directory)
-            with open(handle, "wb") as file:
+            with open(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
-            yield where
+        yield _for_submission(where)
     except (OSError, StorageError) as error:
         raise LaunchFailed(
             f"the file that brings the job to its driver could not be written: {error}",
             hint="see that the directory of the checkpoints and of the job's log can be written",
         ) from error
     finally:
-        if where is not None:
-            remove(where)
+        remove(where)
+
+
+def example_of(launch: Launch, checkpoints: str, log_directory: str) -> str:
+    """Return the path or URL of the file, with X for what is different at each launch.
+
+    ``checkpoints`` is the directory in which the job gets its own. Nothing is written.
+    """
+    return _for_submission(_location(launch, checkpoints, log_directory, "X" * 16))
+
+
+def _location(launch: Launch, checkpoints: str, log_directory: str | None, token: str) -> str:
+    if manager_of(launch) is ClusterManager.STANDALONE:
+        return f"{checkpoints.rstrip('/')}/.launch-{token}/{JAR}"
+    return os.path.join(log_directory or tempfile.gettempdir(), f"flinkish-{token}.py")
+
+
+def _for_submission(location: str) -> str:
+    is_jar = location.endswith(f"/{JAR}")
+    return storage.for_spark(storage.to_uri(location)) if is_jar else location
 
 
 def remove(location: str) -> None:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from flinkish.config import MASK
 from flinkish.errors import LaunchFailed, quoted
 from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of, master_of
 from flinkish.launch.secret_settings import (
@@ -123,7 +124,7 @@ def build_command(
         modules = _module_settings(launch, installation)
         conf = {**_cluster_settings(launch), **conf, **modules}
     for key, value in conf.items():
-        if key not in secret:
+        if key not in secret and not (brings_files and value == MASK):
             command += ["--conf", f"{key}={value}"]
     for option, values in (
         ("--py-files", () if brings_files else launch.py_files),

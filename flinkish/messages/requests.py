@@ -82,6 +82,8 @@ class SavepointArguments:
         Whether it shares no files with an earlier savepoint.
     drain
         Whether a stop emits first what waits for the watermark.
+    together
+        The id of the ``stop --all`` that a stop is a part of.
     """
 
     target: str
@@ -90,6 +92,7 @@ class SavepointArguments:
     offline: bool = field(default=False, metadata=OMIT_DEFAULT)
     full: bool = False
     drain: bool = field(default=False, metadata=OMIT_DEFAULT)
+    together: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,15 @@ class Mailbox:
         )
         return [request_of(row) for row in rows]
 
+    def stops_together(self) -> list[Request]:
+        """Return all requests of every ``stop --all``, oldest first."""
+        rows = self._read(
+            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "
+            "WHERE kind = 'stop' AND arguments LIKE :mark ORDER BY created, request_id",
+            mark='%"together"%',
+        )
+        return [request_of(row) for row in rows]
+
     def _read(self, sql: str, **parameters: Any) -> list[Row]:
         return self._database.read(sql, parameters)
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from flinkish.cli.commands import request_result
-from flinkish.cli.commands.savepoint_all import _tell, document
+from flinkish.cli.commands.savepoint_all import document, tell
 from flinkish.cli.output.printer import Output
 from flinkish.client.all_jobs import AllSaved, JobOutcome
 from flinkish.client.listing import Troubles
@@ -81,7 +81,7 @@ def test_request_show(cli: Command) -> None:
 
 def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = JobOutcome(JOB, "r", RESULT)
-    _tell(Output(quiet=True), outcome)
+    tell(Output(quiet=True), outcome)
     assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
     (entry,) = document(AllSaved([outcome], Troubles(), Removal()), Policy())["savepoints"]
     assert entry["left_out"] == LEFT

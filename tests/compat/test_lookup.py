@@ -271,3 +271,52 @@ def test_a_log_of_a_real_run(name: str, kind: str, use: Use, tmp_path: Path) -> 
         offset_log_version=entry.version,
     )
     assert found == (use,)
+
+
+@pytest.fixture(scope="module")
+def patched() -> Matrix:
+    """The sample with a second measured release, 4.0.1, whose dedupe is worse on 4.3."""
+    document = sample.document()
+    document["versions"][1]["also"] = ["4.0.1"]
+    document["cells"].append(sample.cell("4.0.1 4.3", "dedupe", "rocksdb", "", "fails", "new-log"))
+    return parse(json.dumps(document), "x", SPARK)
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "releases"),
+    [
+        ("4.0.1", "measured", ["4.0.1"]),
+        ("4.0.5", "measured", ["4.0.5"]),
+        ("4.0.3", "between", ["4.0.1", "4.0.5"]),
+        ("4.0.0", "line", ["4.0.1"]),
+        ("4.0.6", "line", ["4.0.5"]),
+        ("4.0", "line", ["4.0.1", "4.0.5"]),
+        ("3.5.1", "line", ["3.5.9"]),
+        ("9.9.1", "none", []),
+    ],
+)
+def test_how_an_answer_is_known(
+    patched: Matrix, version: str, level: str, releases: list[str]
+) -> None:
+    found = patched.evidence(parse_version(version, SPARK))
+    assert (found[0].value, list(found[1])) == (level, releases)
+
+
+@pytest.mark.parametrize(
+    ("created", "verdict"),
+    [
+        ("4.0.1", "fails"),
+        ("4.0.5", "ok"),
+        ("4.0.6", "ok"),
+        ("4.0.3", "fails"),
+        ("4.0.0", "fails"),
+        ("4.0", "fails"),
+    ],
+)
+def test_a_release_between_two_measured_ones_has_the_worse_answer(
+    patched: Matrix, created: str, verdict: str
+) -> None:
+    use = Use("dedupe", "rocksdb")
+    versions = parse_version(created, SPARK), parse_version("4.3.0", SPARK)
+    assert judge(patched, *versions, [use]).verdict.value == verdict
+    assert {cell.operator for cell in compare_versions(patched, *versions).cells} >= {"dedupe"}

@@ -49,6 +49,8 @@ ENVIRONMENTS: dict[str, Environment] = {
     "4.2.1": _SPARK_4,
     "4.3.0": _SPARK_4,
 }
+#: Older releases of lines, which are measured beside the newest one of each.
+PATCHES: dict[str, Environment] = {"4.1.0": _SPARK_4}
 
 
 def interpreter(spark: str) -> str:
@@ -56,7 +58,7 @@ def interpreter(spark: str) -> str:
 
     Raises Unavailable, saying what cannot be had.
     """
-    environment = ENVIRONMENTS[spark]
+    environment = {**ENVIRONMENTS, **PATCHES}[spark]
     directory = DIRECTORY / f"spark-{spark}"
     python, stamp = directory / "bin" / "python", directory / "installed.json"
     # With the directory, because an environment that was moved or copied does not work.

@@ -231,12 +231,17 @@ def _show_running(out: Output, job: JobRecord) -> int:
 def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str, str]]) -> int:
     words = list(mask_words(submitted.command))
     if out.json:
-        out.document(
-            {"dry_run": True, "name": submitted.name, "command": words, "uid_map": dict(uid_map)}
-        )
+        carried = {} if submitted.carried is None else {"carried": submitted.carried}
+        fields = {"dry_run": True, "name": submitted.name, "command": words, **carried}
+        out.document({**fields, "uid_map": dict(uid_map)})
         return 0
     out.line(shlex.join(words))
     if not out.quiet:
+        if submitted.carried is not None:
+            out.line(
+                f"# {submitted.carried} is written for the submission, with X replaced: "
+                "it carries flinkish, the program and its arguments"
+            )
         for old, new in uid_map:
             # Not part of the command line: a comment, so that a shell accepts the whole output.
             out.line(f"# the state of {old!r} goes to uid {new!r}")

@@ -10,7 +10,7 @@ from flinkish.units import table
 
 if TYPE_CHECKING:
     from flinkish.compat.lookup import VersionComparison
-    from flinkish.compat.model import Cell, Limitation, Matrix
+    from flinkish.compat.model import Cell, Limitation, Matrix, Version
 
 FRAMEWORKS = ("spark", "flink")
 #: For each verdict, its mark in the table and the mark's colour on a terminal.
@@ -43,6 +43,7 @@ def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
     lines = [
         f"{matrix.framework} {created} -> {resumed}: {comparison.verdict.value}",
         *_wrapped(_origin(matrix)),
+        *_wrapped(" ".join(_evidence_text(matrix, each) for each in (created, resumed)).strip()),
     ]
     if not comparison.cells:
         lines += ["", "The table says nothing about this pair."]
@@ -116,8 +117,26 @@ def _item(name: str, text: str, advice: str) -> list[str]:
 def _origin(matrix: Matrix) -> str:
     if matrix.measured is None:
         return f"Source: {matrix.source}. {matrix.scope}"
-    releases = ", ".join(str(line.measured) for line in matrix.versions)
+    releases = ", ".join(name for line in matrix.versions for name in line.releases)
     return f"Measured {matrix.measured} with {releases}. {matrix.scope}"
+
+
+def _evidence_text(matrix: Matrix, version: Version) -> str:
+    """Return from which releases the answer for a release comes that was not measured itself."""
+    from flinkish.compat.model import Evidence
+
+    level, releases = matrix.evidence(version)
+    if version.patch is None or level in (Evidence.MEASURED, Evidence.NONE):
+        return ""
+    if level is Evidence.BETWEEN:
+        older, newer = releases
+        return f"{version} was not measured: the answer is the worse of {older} and {newer}."
+    return f"{version} was not measured: the answer is that of {releases[0]}."
+
+
+def _evidence_record(matrix: Matrix, version: Version) -> dict[str, Any]:
+    level, releases = matrix.evidence(version)
+    return {"level": level.value, "releases": list(releases)}
 
 
 def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list[str]:
@@ -157,6 +176,10 @@ def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, An
         "cells": [_cell_record(cell) for cell in comparison.cells],
         "steps": list(steps),
         "preconditions": _preconditions(matrix),
+        "evidence": {
+            "from": _evidence_record(matrix, comparison.created),
+            "to": _evidence_record(matrix, comparison.resumed),
+        },
         **_origin_record(matrix),
     }
 
@@ -209,5 +232,6 @@ def _origin_record(matrix: Matrix) -> dict[str, Any]:
     return {
         "measured": matrix.measured,
         "releases": {line.line: line.measured for line in matrix.versions},
+        "all_releases": {line.line: list(line.releases) for line in matrix.versions},
         "scope": matrix.scope,
     }

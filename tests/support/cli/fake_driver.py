@@ -61,7 +61,7 @@ def main() -> int:
         return 0
     query = QueryStatus(
         name="counts",
-        query_id=QUERY_ID,
+        query_id=job_id if mode == "saving" else QUERY_ID,  # so that such jobs are unrelated
         run_id="r",
         checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
         batch_id=None if mode == "stuck" else BATCH,
