@@ -37,7 +37,7 @@ from flinkish.registry.jobs import (
     RequestState,
 )
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.lookup import name_matches
+from flinkish.registry.statements import name_matches
 from flinkish.restore.plan.starts import with_options_of_run
 
 #: Jobs in these states are stopped: also those that start, as they would run on the cluster.
