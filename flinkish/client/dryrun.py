@@ -18,6 +18,7 @@ from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
 from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.mapped_paths import with_mapped_paths
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 
 
@@ -52,6 +53,7 @@ def check_restore(
         The error with which the submission of the program would end.
     """
     offers = open_restore_source(spec.path, verify=spec.verify) if job is None else open_job(job)
+    offers = with_mapped_paths(offers, spec.options.path_map)
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())

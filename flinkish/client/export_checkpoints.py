@@ -31,6 +31,7 @@ from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery,
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.sinks import SinkMode, SinkPosition
 from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.mapped_paths import with_mapped_paths
 from flinkish.restore.source.restore_source import (
     RestorableQuery,
     RestoreSource,
@@ -146,8 +147,10 @@ def build_unchanged(
 
 def _opened(spec: RestoreSpec, origin: JobOrigin | None) -> RestoreSource:
     if origin is None:
-        return open_restore_source(spec.path, verify=spec.verify)
-    return open_job(origin, drops=spec.options.allow_non_restored)
+        source = open_restore_source(spec.path, verify=spec.verify)
+    else:
+        source = open_job(origin, drops=spec.options.allow_non_restored)
+    return with_mapped_paths(source, spec.options.path_map)
 
 
 def _chosen(

@@ -22,6 +22,7 @@ from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQu
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.mapped_paths import with_mapped_paths
 from flinkish.restore.source.restore_source import open_restore_source
 
 
@@ -136,6 +137,7 @@ def rehearse_launch(
     offers = (
         open_restore_source(spec.path, verify=spec.verify) if origin is None else open_job(origin)
     )
+    offers = with_mapped_paths(offers, spec.options.path_map)
     check_source(context, offers, programs.spark_version(installation.spark_home))
     directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(

@@ -214,10 +214,11 @@ def prepare(context: Context, request: RunRequest) -> Submission:
         check_restorable(context, spec, spark)
     else:
         from flinkish.restore.source.job_source import open_job
+        from flinkish.restore.source.mapped_paths import with_mapped_paths
 
         origin = resumed_origin(context.registry, context.registry.job(spec.job))
         source = open_job(origin, drops=spec.options.allow_non_restored)
-        check_source(context, source, spark)
+        check_source(context, with_mapped_paths(source, spec.options.path_map), spark)
     return Submission(chosen, launch, installation, unique)
 
 

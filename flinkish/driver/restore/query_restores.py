@@ -35,6 +35,7 @@ from flinkish.restore.plan.source_matching import check_reset
 from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.job_source import open_job
+from flinkish.restore.source.mapped_paths import with_mapped_paths
 from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 
@@ -56,8 +57,10 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSourc
     from pyspark import __version__ as spark
 
     if job is None:
-        return fit_offers(open_restore_source(spec.path), spark)
-    return fit_offers(open_job(job, drops=spec.options.allow_non_restored), spark)
+        source = open_restore_source(spec.path)
+    else:
+        source = open_job(job, drops=spec.options.allow_non_restored)
+    return fit_offers(with_mapped_paths(source, spec.options.path_map), spark)
 
 
 def plan_start(

@@ -427,7 +427,7 @@ class _Assembly:
     def _own_sources(self) -> Iterator[_File]:
         for path in self._base.files:
             if path.startswith(f"{SOURCES}/"):
-                yield _linked(self._base, path)
+                yield from _source_file(self._base, path, path)
 
     def _sources(self, fresh: NewLogs) -> Iterator[_File]:
         if self._recipe.sources is None:
@@ -446,6 +446,14 @@ class _Assembly:
                 raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 
+def _source_file(origin: SourceCheckpoint, path: str, new: str) -> Iterator[_File]:
+    """Yield a file of a source as it is, or with mapped paths and so without its checksums."""
+    if not origin.paths:
+        yield _linked(origin, path, new)
+    elif not path.endswith(".crc"):
+        yield _File(new, origin, content=read_file(origin, path))
+
+
 def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
     """Yield the files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
@@ -459,7 +467,7 @@ def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Ite
         raise damaged(origin, old, error) from error
     for name in chosen.kept:
         if source.move is None:
-            yield _linked(origin, old + name, new + name)
+            yield from _source_file(origin, old + name, new + name)
         else:
             change = partial(source_logs.with_moved_files, move=source.move)
             yield _File(new + name, origin, content=parsed(origin, old + name, change))

@@ -8,12 +8,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO, TypeVar
 
 from flinkish import storage
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import CommitEntry, OffsetEntry, parse_commit, parse_offsets
-from flinkish.checkpoint.format.names import COMMITS, OFFSETS
+from flinkish.checkpoint.format.names import COMMITS, OFFSETS, SOURCES
 from flinkish.checkpoint.format.pins import (
     PIN_AGGREGATION_FORMAT,
     PIN_CODEC,
@@ -30,8 +31,9 @@ from flinkish.checkpoint.format.pins import (
     pinned,
     pinned_partitions,
 )
+from flinkish.checkpoint.format.source_logs import is_file_source_log
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
-from flinkish.restore.materialize import empty_state
+from flinkish.restore.materialize import empty_state, source_logs
 from flinkish.restore.recipe import SourceCheckpoint
 from flinkish.savepoint.format import digests
 
@@ -81,8 +83,8 @@ class SourceCheckpointLogs:
 def read_file(origin: SourceCheckpoint, path: str) -> bytes:
     """Return the content of a file of the origin, which is the recorded one if there is a record.
 
-    Raises Corrupt if it is missing or not the recorded file, and UnsupportedFormat if its digest
-    has an unknown form.
+    Logs of file sources are mapped (:attr:`.SourceCheckpoint.paths`). Raises Corrupt if it is
+    missing or not the recorded file, and UnsupportedFormat if its digest has an unknown form.
     """
     location = origin.at(path)
     try:
@@ -90,6 +92,9 @@ def read_file(origin: SourceCheckpoint, path: str) -> bytes:
     except FileNotFoundError as error:
         raise missing_file(location) from error
     check_digest(origin, path, io.BytesIO(data))
+    if origin.paths and path.startswith(f"{SOURCES}/") and is_file_source_log(data):
+        change = partial(source_logs.with_other_files, other=origin.paths.url)
+        return parsed(origin, path, change, data)
     return data
 
 

@@ -40,6 +40,8 @@ class RestorableQuery:
     planned_fault: str = ""
     #: The rewrite for the Spark that will run; the other attributes are those after the rewrite.
     fit: SparkFit = field(default_factory=SparkFit)
+    #: The paths that are mapped, as sentences.
+    path_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
