@@ -262,7 +262,9 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     same = recipe.states is None and recipe.sources is None
     if same and recipe.batch_id == base.batch_id:
         for path in base.files:
-            if path != METADATA and not path.startswith(f"{STATE}/"):
+            if path.startswith(f"{SOURCES}/"):
+                yield from _source_file(base, path, path)
+            elif path != METADATA and not path.startswith(f"{STATE}/"):
                 yield _linked(base, path)
         for ordinal in state_files.ordinals(base.files):
             yield from _moved_state(base, ordinal, ordinal, 0, final, None)

@@ -12,11 +12,18 @@ from flinkish.connectors.path_map import PathMap
 from flinkish.errors import UsageError
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.source_files import missing_files
-from flinkish.restore.materialize.new_checkpoint import _source_file
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.materialize.source_checkpoints import read_file
 from flinkish.restore.materialize.source_logs import read_files, with_other_files
+from flinkish.restore.recipe import Recipe
 from flinkish.restore.source.mapped_paths import with_mapped_paths
-from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
+from flinkish.restore.source.restore_source import (
+    RestorableQuery,
+    RestoreSource,
+    open_restore_source,
+)
 from tests.restore.check.test_source_files import Saved, at
+from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.restore.query_builders import saved_query, source
 
 
@@ -38,7 +45,7 @@ def saved(tmp_path: Path) -> Saved:
 def offered(saved: Saved, **sink: Any) -> RestoreSource:
     reads = source(f"file[{saved.input}]", offset=at(3))
     archive = replace(reads, options={"sourcearchivedir": f"{saved.input}/old"})
-    query = replace(saved_query("q", sources=(archive,)), sink=sink)
+    query = replace(saved_query(sources=(archive,)), sink=sink)
     offer = RestorableQuery(query, saved.origin(), "id")
     return RestoreSource({"q": offer}, is_savepoint=True)
 
@@ -61,15 +68,26 @@ def test_the_log_and_all_that_is_judged_by_it_have_the_new_paths(saved: Saved) -
     (new / "1.json").unlink()
     (check,) = missing_files(offer.origin, offer.query.sources)
     assert check.planned_gone == (str(new / "1.json"),)
-    written = {
-        path: file.content
-        for path in offer.origin.files
-        if path.startswith("sources/")
-        for file in _source_file(offer.origin, path, path)
-    }
-    (entry,) = read_files(written["sources/0/3"] or b"", "3")
-    assert entry.path == (new / "0.json").as_uri()
-    assert written["sources/1/0"] == b'\x00v1\n{"in":{"0":1}}'
+    assert read_file(offer.origin, "sources/1/0") == b'\x00v1\n{"in":{"0":1}}'
+
+
+def test_a_checkpoint_that_is_made_has_the_new_paths(tmp_path: Path) -> None:
+    """Of a plain one, whose files are linked as they are; Hadoop would refuse stale checksums."""
+    root = CheckpointLikeness(tmp_path / "plain").run_to(2).root
+    (offer,) = with_mapped_paths(
+        open_restore_source(str(root)), (("/in", "/at b"),)
+    ).by_key.values()
+    for name, recipe in (
+        ("same", Recipe((offer.origin,))),
+        ("later", Recipe((offer.origin,), rebase_to=5)),
+    ):
+        made = tmp_path / name
+        make_checkpoint(recipe, str(made))
+        for entry in range(3):
+            (file,) = read_files((made / f"sources/0/{entry}").read_bytes(), str(entry))
+            assert file.path == f"file:///at%20b/{entry}.json"
+            assert not (made / f"sources/0/.{entry}.crc").exists()
+    assert b"/in/2.json" in (root / "sources/0/2").read_bytes()
 
 
 def test_one_that_fits_nothing_is_refused_with_what_there_is(saved: Saved) -> None:
