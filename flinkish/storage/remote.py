@@ -39,7 +39,12 @@ _ROOM = 150 << 20
 _BATCH = 16
 #: Stores without directories: slashes are only characters of a name.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
-_EXTRAS = {"s3": "s3", "hdfs": "hdfs"}
+_EXTRAS = {
+    "s3": "s3",
+    "hdfs": "hdfs",
+    "gs": "gcs",
+    **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
+}
 
 _stores: dict[tuple[str, str], RemoteStore] = {}
 _lock = threading.Lock()
