@@ -193,5 +193,6 @@ def _check_unchanged(options: RestoreOptions, parallelism: int | None) -> None:
             "another number of state partitions needs the program",
             hint="name it too; or rescale the savepoint: flinkish migrate -p N PATH TARGET",
         )
-    for name, flag in given(replace(options, fork=False, sink_ahead=None, verify=None)):
+    kept = replace(options, fork=False, path_map=(), sink_ahead=None, verify=None)
+    for name, flag in given(kept):
         raise UsageError(f"{name} needs the program", hint=f"name it too, or omit {flag}")

@@ -18,7 +18,7 @@ from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
-from flinkish.client.reporter import Progress, Reporter
+from flinkish.client.reporter import WriterProgress
 from flinkish.client.requests import Outcome, reported, savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
@@ -317,38 +317,10 @@ def _write_native(
         job,
         sources,
         trigger=TRIGGER_OFFLINE,
-        reporter=_WriterProgress(context.reporter),
+        reporter=WriterProgress(context.reporter),
         full=full,
         deadline=time.monotonic(),  # do not wait: a dead query never commits its first batch
     )
-
-
-class _WriterProgress:
-    """Forward the writer's progress to a reporter; see ``savepoint.reporter``."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._progress = Progress("Waiting for response")
-
-    def phase(self, name: str) -> None:
-        """Begin a phase."""
-        self._tell(replace(self._progress, phase=name))
-
-    def files(self, done: int, total: int) -> None:
-        """Report the number of files in place."""
-        self._tell(replace(self._progress, files=done, files_total=total))
-
-    def bytes(self, done: int, total: int) -> None:
-        """Report the number of bytes in place."""
-        self._tell(replace(self._progress, bytes=done, bytes_total=total))
-
-    def warning(self, text: str) -> None:
-        """Warn of what the user has to know."""
-        self._reporter.warning(text)
-
-    def _tell(self, progress: Progress) -> None:
-        self._progress = progress
-        self._reporter.progress(progress)
 
 
 def _record(

@@ -11,7 +11,7 @@ from flinkish.client.context import Context
 from flinkish.client.program import well_typed
 from flinkish.client.set_offsets import offsets_of
 from flinkish.config import Config
-from flinkish.errors import UsageError
+from flinkish.errors import StorageError, UsageError
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
@@ -25,6 +25,8 @@ _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
 #: The setting with the savepoint to start from.
 RECOVERY_PATH = _RECOVERY + "path"
+#: The beginning of an absolute path or a URL.
+_BEGINS_PATH = re.compile("/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def given(options: RestoreOptions) -> list[tuple[str, str]]:
@@ -33,6 +35,7 @@ def given(options: RestoreOptions) -> list[tuple[str, str]]:
         (options.allow_non_restored, "dropping non-restored state", "-n (--allowNonRestoredState)"),
         (options.fork, "a fork", "--fork"),
         (options.uid_map, "a uid map", "--uid-map"),
+        (options.path_map, "mapping paths", "--map-path"),
         (options.reset_sources, "a source that starts from scratch", "--reset-source"),
         (options.sink_ahead, "a choice for a sink that is ahead", "--sink-ahead"),
         (options.accept_lost_rows, "skipping lost rows", "--accept-lost-rows"),
@@ -140,6 +143,7 @@ def checked(options: RestoreOptions) -> RestoreOptions:
     return replace(
         options,
         uid_map=check_uid_map(options.uid_map),
+        path_map=check_path_map(options.path_map),
         set_offsets=offsets_of(options.set_offsets),
     )
 
@@ -167,6 +171,52 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
             taken[key] = value
         checked_pairs.append((old, new))
     return tuple(checked_pairs)
+
+
+def path_pair(value: str) -> tuple[str, str]:
+    """Return the two paths of ``OLD=NEW``; UsageError if it has another form.
+
+    Paths may contain ``=`` (directories ``key=value``): then one that a path or URL follows counts.
+    """
+    places = [i for i, character in enumerate(value) if character == "="]
+    if len(places) > 1:
+        places = [i for i in places if _BEGINS_PATH.match(value, i + 1)]
+    if len(places) != 1:
+        raise UsageError(
+            f"--map-path {value}: it is not OLD=NEW",
+            hint="write two absolute paths or URLs: --map-path /data/in=s3a://bucket/in",
+        )
+    return value[: places[0]], value[places[0] + 1 :]
+
+
+def check_path_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs (old, new) of mapped paths as locations, checked.
+
+    Raises
+    ------
+    UsageError
+        A side is empty or no path, both are the same, or two pairs overlap.
+    """
+    from flinkish.connectors.path_map import overlapping
+    from flinkish.storage import locate
+
+    located = []
+    for old, new in pairs:
+        try:
+            pair = locate(old), locate(new)
+        except StorageError as error:
+            raise UsageError(f"--map-path {old}={new}: {error.message}", hint=error.hint) from error
+        if pair[0] == pair[1]:
+            raise UsageError(
+                f"--map-path {old}={new}: both are the same place", hint="omit --map-path"
+            )
+        located.append(pair)
+    for one, other in overlapping(located):
+        raise UsageError(
+            f"--map-path: {one} and {other} overlap, so that paths in both have two places",
+            hint="map directories of which none is in another one",
+        )
+    return tuple(located)
 
 
 def not_a_pair(value: str) -> UsageError:

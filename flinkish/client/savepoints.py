@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.client.context import Agree, Context
-from flinkish.client.reporter import SilentReporter
+from flinkish.client.context import Agree, Context, requester
+from flinkish.client.reporter import SilentReporter, WriterProgress
 from flinkish.client.state import first_rows, open_state
 from flinkish.config import Config
 from flinkish.errors import (
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.format.contents import Header, QueryRecord
     from flinkish.savepoint.manage.verify import Verification
+    from flinkish.savepoint.write.copying import SavepointCopy
 
 
 @dataclass(frozen=True)
@@ -255,6 +256,43 @@ def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     a, b = reader.open_savepoint(first), reader.open_savepoint(second)
     differences = compare((a.header, a.queries), (b.header, b.queries))
     return {"a": a.path, "b": b.path, **differences}
+
+
+def copy_savepoint(
+    context: Context, path: str, directory: str, *, dry_run: bool = False
+) -> SavepointCopy:
+    """Copy a savepoint into a directory on any storage, where it is whole and has its own name.
+
+    Repeat a copy that was cut off: what is in place already is not sent again.
+
+    Parameters
+    ----------
+    context : Context
+        Its reporter receives the progress.
+    path : str
+        The savepoint.
+    directory : str
+        The parent of the copy's directory.
+    dry_run : bool
+        Only find out what would be sent.
+
+    Raises
+    ------
+    SavepointNotFound
+        There is no savepoint.
+    Corrupt, UnsupportedFormat
+        A file is missing, or does not have its recorded digest.
+    UsageError
+        The directory is that of the savepoint, or inside it.
+    StorageError
+        Another savepoint of that name is there, or a file cannot be read or written.
+    Locked
+        Another process writes a savepoint of the job there, or removes files.
+    """
+    from flinkish.savepoint.write.copying import copy_savepoint as copied
+
+    reporter = WriterProgress(context.reporter)
+    return copied(path, directory, owner=requester(), reporter=reporter, dry_run=dry_run)
 
 
 def dispose_savepoint(

@@ -28,6 +28,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
@@ -42,7 +43,14 @@ from flinkish.registry.jobs import JobRecord
 #: What a driver of flinkish needs that a node may lack, with all that it requires itself.
 DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary")
 #: The same for storages, by the schemes of the job's directories; the extras of pyproject.toml.
-OF_SCHEMES = {"s3": "s3fs", "hdfs": "hdfs-native", "viewfs": "hdfs-native"}
+OF_SCHEMES = {
+    "s3": "s3fs",
+    "hdfs": "hdfs-native",
+    "viewfs": "hdfs-native",
+    "gs": "gcsfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+}
 #: Name of the parameters in the file.
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
@@ -193,23 +201,38 @@ def _distributions(job: JobRecord, launch: Launch) -> list[str]:
     if launch.restore is not None:
         places.append(launch.restore.path)
     schemes = {storage.scheme_of(storage.locate(place)) for place in places if place}
-    wanted = [*DISTRIBUTIONS, *(name for key, name in OF_SCHEMES.items() if key in schemes)]
-    names: dict[str, None] = {}
+    wanted = [_Wanted(name) for name in DISTRIBUTIONS]
+    wanted += [_Wanted(name) for key, name in OF_SCHEMES.items() if key in schemes]
+    chosen: dict[_Wanted, None] = {}
     while wanted:
-        name = wanted.pop(0)
-        if name not in names and _distribution(name) is not None:
-            names[name] = None
-            wanted += _requirements(name)
-    return list(names)
+        each = wanted.pop(0)
+        if each not in chosen and _distribution(each.name) is not None:
+            chosen[each] = None
+            wanted += _requirements(each)
+    return list(dict.fromkeys(each.name for each in chosen))
 
 
-def _requirements(name: str) -> list[str]:
-    """Return the names that a distribution requires, without those of its extras."""
-    requirements = [
-        text for text in metadata.requires(name) or () if not re.search(r"\bextra\s*==", text)
-    ]
-    names = [re.match(r"[\w.-]+", text) for text in requirements]
-    return [_normal(match[0]) for match in names if match]
+@dataclass(frozen=True)
+class _Wanted:
+    """A distribution, and those of its extras that are wanted too."""
+
+    name: str
+    extras: frozenset[str] = frozenset()
+
+
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^\]]*)\])?")
+_OF_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)""")
+
+
+def _requirements(wanted: _Wanted) -> list[_Wanted]:
+    """Return what a distribution requires, without what is for other extras."""
+    required = []
+    for text in metadata.requires(wanted.name) or ():
+        extra, match = _OF_EXTRA.search(text), _REQUIREMENT.match(text)
+        if match is not None and (extra is None or extra[1] in wanted.extras):
+            extras = frozenset(each.strip() for each in (match[2] or "").split(",") if each.strip())
+            required.append(_Wanted(_normal(match[1]), extras))
+    return required
 
 
 def _distribution(name: str) -> metadata.Distribution | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from flinkish import storage
 from flinkish.checkpoint.format.names import OFFSETS
+from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.savepoint.format.digests import FileTable
 
 
@@ -33,6 +34,8 @@ class OriginCheckpoint:
     planned_state
         The files of the state that the planned batch has written, if it has written all: the query
         was killed before its commit. By path, and not among ``files``.
+    paths
+        How the paths in the logs of file sources are mapped: its files are read as mapped.
     """
 
     root: str
@@ -41,6 +44,7 @@ class OriginCheckpoint:
     held: Mapping[str, str] = field(default_factory=dict)
     recorded: FileTable = field(default_factory=FileTable, repr=False)
     planned_state: tuple[str, ...] = ()
+    paths: PathMap = NO_MAP
 
     def at(self, path: str) -> str:
         """Return the location of one of its files."""

@@ -25,6 +25,7 @@ from flinkish.storage.deletion import (
     remove_tree,
 )
 from flinkish.storage.errors import Replaced, storage_error
+from flinkish.storage.hashing import Hasher
 from flinkish.storage.limits import set_connections
 from flinkish.storage.listing import FileEntry, Listing
 from flinkish.storage.local import publish, sync_directory
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileEntry",
+    "Hasher",
     "Listing",
     "PlacedFile",
     "Placing",

@@ -15,7 +15,7 @@ from flinkish.errors import NoLocation, StorageError
 _LOCAL = frozenset({"file", "local"})
 _SAME = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 #: Schemes whose libraries parse ``?`` and ``#`` as a browser does.
-_NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs"})
+_NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az"})
 #: Schemes whose authority may be ``user@host``; in others the text before ``@`` would be a key.
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
 

@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from flinkish.cli.options.arguments import F, packed, take, words_of
-from flinkish.client.restoring import check_uid_map, not_a_pair
+from flinkish.client.restoring import check_path_map, check_uid_map, not_a_pair, path_pair
 from flinkish.client.set_offsets import pair_of
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
@@ -24,6 +24,13 @@ def _uid_map(
             raise not_a_pair(value)
         pairs.append((old, new))
     return check_uid_map(pairs)
+
+
+def _path_map(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Convert ``OLD=NEW`` options to pairs."""
+    return check_path_map(path_pair(value) for value in values)
 
 
 def _set_offsets(
@@ -60,6 +67,15 @@ _uid_map_option = click.option(
     callback=_uid_map,
     help="Assign the state of OLD (a uid or operator id of the savepoint) to uid NEW of the "
     "program; the first = separates (repeatable).",
+)
+_map_path_option = click.option(
+    "--map-path",
+    "path_map",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=_path_map,
+    help="What the savepoint names at the path or URL OLD, or below it, is at NEW now: files that "
+    "were read are not read again there (repeatable).",
 )
 _reset_source_option = click.option(
     "--reset-source",
@@ -129,6 +145,7 @@ _verify_option = click.option(
 _OPTIONS = (
     _allow_non_restored_option,
     _uid_map_option,
+    _map_path_option,
     _reset_source_option,
     _set_offsets_option,
     sink_ahead_option,

@@ -16,6 +16,7 @@ Facts used (``FileStreamSource``, proven on Spark 3.5.9 and 4.3.0):
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -88,7 +89,7 @@ def _placed(row: SourcePlan, reading: FileReading, target: Target | None) -> Sou
             text=f"{begins}: Spark asks for the files of the only batch again, and "
             f"{files_of(reading.outside)} of it {are(reading.outside)} not below "
             f"{reading.path}: it would fail (Wrong basePath)",
-            advice=f"{keep}; or {again}" if reading.moved else again,
+            advice=f"{keep}; or {again}" if reading.moved else f"{_elsewhere(reading)}{again}",
         )
     if reading.by_name:
         text = f"{begins}: files are identified by name (fileNameOnly): those of the "
@@ -136,9 +137,21 @@ def judge_unknown(
         text=f"{source.describe()}: Spark reads {files_of(outside)} of the checkpoint again, and "
         f"{'it is' if outside == 1 else 'they are'} not below {reading.path}: it would fail (Wrong "
         f"basePath) or skip {'it' if outside == 1 else 'them'}",
-        advice="run the program on the old path with flinkish (a symbolic link is enough), take a "
-        f"savepoint, and restore that with {moved_flag(source)}",
+        advice=_elsewhere(reading) + "run the program on the old path (a symbolic link is enough)",
     )
+
+
+def _elsewhere(reading: FileReading) -> str:
+    """Return the advice about files that are at another place now, as the beginning of more."""
+    if reading.move is None:
+        return ""
+    pair = shlex.quote(f"{_plain(reading.move.old)}={_plain(reading.move.new)}")
+    return f"if what was read there is at another place now, name both: --map-path {pair}; or "
+
+
+def _plain(url: str) -> str:
+    """Return the path or URL of a directory as people write it."""
+    return unquote(url).removeprefix("file://")
 
 
 _ALL_NEW = (

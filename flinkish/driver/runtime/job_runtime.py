@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
@@ -369,6 +370,10 @@ class Runtime:
         self._beat()
         return query.handle
 
+    def _paths(self) -> PathMap:
+        spec = self.launch.restore
+        return NO_MAP if spec is None else PathMap(spec.options.path_map)
+
     def _begun(
         self,
         name: str,
@@ -390,7 +395,7 @@ class Runtime:
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
-            file_sink_log_ready(session, prepared.name, facts.format, checkpoint),
+            file_sink_log_ready(session, prepared.name, facts.format, checkpoint, self._paths()),
         ):
             handle = begin()
             handles.append(handle)

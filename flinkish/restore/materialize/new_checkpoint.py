@@ -262,7 +262,9 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     same = recipe.states is None and recipe.sources is None
     if same and recipe.batch_id == base.batch_id:
         for path in base.files:
-            if path != METADATA and not path.startswith(f"{STATE}/"):
+            if path.startswith(f"{SOURCES}/"):
+                yield from _source_file(base, path, path)
+            elif path != METADATA and not path.startswith(f"{STATE}/"):
                 yield _linked(base, path)
         for ordinal in state_files.ordinals(base.files):
             yield from _moved_state(base, ordinal, ordinal, 0, final, None)
@@ -427,7 +429,7 @@ class _Assembly:
     def _own_sources(self) -> Iterator[_File]:
         for path in self._base.files:
             if path.startswith(f"{SOURCES}/"):
-                yield _linked(self._base, path)
+                yield from _source_file(self._base, path, path)
 
     def _sources(self, fresh: NewLogs) -> Iterator[_File]:
         if self._recipe.sources is None:
@@ -446,6 +448,14 @@ class _Assembly:
                 raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 
+def _source_file(origin: OriginCheckpoint, path: str, new: str) -> Iterator[_File]:
+    """Yield a file of a source as it is, or with mapped paths and so without its checksums."""
+    if not origin.paths:
+        yield _linked(origin, path, new)
+    elif not path.endswith(".crc"):
+        yield _File(new, origin, content=read_file(origin, path))
+
+
 def _source(origin: OriginCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
     """Yield the files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
@@ -459,7 +469,7 @@ def _source(origin: OriginCheckpoint, source: TakenSource, position: str) -> Ite
         raise damaged(origin, old, error) from error
     for name in chosen.kept:
         if source.move is None:
-            yield _linked(origin, old + name, new + name)
+            yield from _source_file(origin, old + name, new + name)
         else:
             change = partial(source_logs.with_moved_files, move=source.move)
             yield _File(new + name, origin, content=parsed(origin, old + name, change))

@@ -8,12 +8,19 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO, TypeVar
 
 from flinkish import storage
 from flinkish.checkpoint.format.errors import CheckpointFormatError
-from flinkish.checkpoint.format.logs import CommitEntry, OffsetEntry, parse_commit, parse_offsets
-from flinkish.checkpoint.format.names import COMMITS, OFFSETS
+from flinkish.checkpoint.format.logs import (
+    CommitEntry,
+    OffsetEntry,
+    is_file_source_log,
+    parse_commit,
+    parse_offsets,
+)
+from flinkish.checkpoint.format.names import COMMITS, OFFSETS, SOURCES
 from flinkish.checkpoint.format.pins import (
     PIN_AGGREGATION_FORMAT,
     PIN_CODEC,
@@ -31,7 +38,7 @@ from flinkish.checkpoint.format.pins import (
     pinned_partitions,
 )
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
-from flinkish.restore.materialize import state_files
+from flinkish.restore.materialize import source_logs, state_files
 from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.savepoint.format import digests
 
@@ -81,8 +88,8 @@ class SourceCheckpointLogs:
 def read_file(origin: OriginCheckpoint, path: str) -> bytes:
     """Return the content of a file of the origin, which is the recorded one if there is a record.
 
-    Raises Corrupt if it is missing or not the recorded file, and UnsupportedFormat if its digest
-    has an unknown form.
+    Logs of file sources are mapped (:attr:`.OriginCheckpoint.paths`). Raises Corrupt if it is
+    missing or not the recorded file, and UnsupportedFormat if its digest has an unknown form.
     """
     location = origin.at(path)
     try:
@@ -90,6 +97,9 @@ def read_file(origin: OriginCheckpoint, path: str) -> bytes:
     except FileNotFoundError as error:
         raise missing_file(location) from error
     check_digest(origin, path, io.BytesIO(data))
+    if origin.paths and path.startswith(f"{SOURCES}/") and is_file_source_log(data):
+        change = partial(source_logs.with_other_files, other=origin.paths.url)
+        return parsed(origin, path, change, data)
     return data
 
 

@@ -18,6 +18,7 @@ from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import OperatorFacts, identity_of
+from flinkish.restore.origin.mapped_paths import with_mapped_paths
 from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.recipe import OriginCheckpoint
@@ -46,6 +47,8 @@ class RestorableQuery:
     planned_fault: str = ""
     #: The rewrite for the Spark that will run; the other attributes are those after the rewrite.
     fit: SparkFit = field(default_factory=SparkFit)
+    #: The paths that are mapped, as sentences.
+    path_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,11 +221,14 @@ def open_origin(
 ) -> RestoreOrigin:
     """Open what a restore continues from: the checkpoints of ``job``, or else the path of ``spec``.
 
-    ``verify`` and errors are those of :func:`.open_path` and :func:`open_job`.
+    Its paths are mapped (``--map-path``). ``verify`` and errors are those of :func:`.open_path`,
+    :func:`open_job` and :func:`.with_mapped_paths`.
     """
     if job is None:
-        return open_path(spec.path, verify=verify)
-    return open_job(job, drops=spec.options.allow_non_restored)
+        origin = open_path(spec.path, verify=verify)
+    else:
+        origin = open_job(job, drops=spec.options.allow_non_restored)
+    return with_mapped_paths(origin, spec.options.path_map)
 
 
 def open_job(job: JobOrigin, *, drops: bool = False) -> RestoreOrigin:

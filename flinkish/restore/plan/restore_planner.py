@@ -194,6 +194,7 @@ class RestorePlanner:
             *self._environment.input_files(new, offer, plan, moved),
         ]
         checks += [check for row in rows for check in row.checks]
+        checks += [Check("path-mapped", RestoreOutcome.NOTE, text) for text in offer.path_notes]
         if offer.planned_fault:
             checks.append(Check("planned-batch", RestoreOutcome.WARNING, offer.planned_fault))
         restore = QueryRestore(

@@ -23,12 +23,13 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from flinkish.checkpoint.format.file_ends import (
+    CHUNK,
     blocks_of,
     checksum_file_of,
     checksums_of,
     recorded_checksums,
 )
-from flinkish.storage import is_local, open_file, read_bytes
+from flinkish.storage import Hasher, is_local, open_file, read_bytes
 
 SHA256 = "sha256"
 CRC32_512 = "crc32-512"
@@ -76,13 +77,42 @@ def compute(path: str, algorithm: str) -> str:
 
 def of_stream(file: IO[bytes], algorithm: str) -> str:
     """Compute the digest of the rest of an open file; raise UnknownDigest."""
-    if algorithm not in _DIGITS:
-        raise UnknownDigest(algorithm)
-    # MD5 detects damage; it is not relied on against manipulation.
-    digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
+    digest = hasher(algorithm)
     for block in blocks_of(file):
-        digest.update(checksums_of(block) if algorithm == CRC32_512 else block)
+        digest.update(block)
     return f"{algorithm}:{digest.hexdigest()}"
+
+
+def hasher(algorithm: str) -> Hasher:
+    """Return a new digest of an algorithm; raise UnknownDigest."""
+    if algorithm == CRC32_512:
+        return _Crc32Hasher()
+    if algorithm == MD5:  # detects damage; it is not relied on against manipulation
+        return hashlib.md5(usedforsecurity=False)
+    if algorithm == SHA256:
+        return hashlib.sha256()
+    raise UnknownDigest(algorithm)
+
+
+class _Crc32Hasher:
+    """SHA-256 over the CRC-32 of every 512 bytes, whatever the lengths of the updates."""
+
+    name = CRC32_512
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._rest = b""
+
+    def update(self, data: bytes, /) -> None:
+        data = self._rest + data if self._rest else data
+        whole = len(data) - len(data) % CHUNK
+        self._digest.update(checksums_of(data[:whole]))
+        self._rest = data[whole:]
+
+    def hexdigest(self) -> str:
+        digest = self._digest.copy()
+        digest.update(checksums_of(self._rest))
+        return digest.hexdigest()
 
 
 def algorithm_of(digest: str) -> str:

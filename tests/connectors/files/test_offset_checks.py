@@ -106,7 +106,8 @@ def test_the_files_of_an_only_batch_are_asked_for() -> None:
     )
     assert FLAG in found.advice
     elsewhere = judged(CHANGED, replace(READING, only_batch=True, moved=0))
-    assert elsewhere.advice.startswith("read everything that is there again: --reset-source")
+    assert elsewhere.advice.startswith("if what was read there is at another place now")
+    assert "--map-path /in/old=/in/new; or read everything that is there again" in elsewhere.advice
     assert not judged(CHANGED, replace(READING, only_batch=True, moved=0, pattern=True)).blocks
 
 
@@ -118,6 +119,7 @@ def test_a_checkpoint_that_does_not_describe_its_sources_is_refused_where_spark_
     found = judge_unknown(unknown, asked)
     assert (found.verdict, found.reason) == ("incompatible", "source-moved")
     assert "Spark reads 2 files of the checkpoint again, and they are not below" in found.text
+    assert "name both: --map-path /in/old=/in/new; or run the program on the old" in found.advice
     assert judge_unknown(unknown, None) == judge_unknown(unknown, READING) == unknown
     assert judge_unknown(unknown, replace(asked, pattern=True)) == unknown
 

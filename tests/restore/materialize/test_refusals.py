@@ -73,6 +73,7 @@ RAISED = {
     ("source_logs", "_parsed", "CheckpointFormatError"): PASSED_ON,
     ("source_logs", "_parsed", "the same"): PASSED_ON,
     ("source_logs", "files_at", "FileNotFoundError"): PASSED_ON,
+    ("source_logs", "with_other_files", "CheckpointFormatError"): PASSED_ON,
     ("state_files", "_check_movable", "Incompatible"): PLAN,
 }
 
