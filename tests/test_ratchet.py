@@ -18,8 +18,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 487,
-    "modules above 350 lines": 34,
+    "modules": 495,
+    "modules above 350 lines": 36,
     "modules above 500 lines": 3,
     "docstrings, lines in a thousand": 184,
     "pairs of dataclasses that share fields": 32,

@@ -282,7 +282,7 @@ MUTANTS = (
         "matrix-row-swapped",
         "the versions of writer and reader are swapped in the lookup",
         "compat.lookup:_cells",
-        Swap("created.line", "resumed.line"),
+        Swap("created", "resumed"),
         _GATE,
     ),
     Mutant(
