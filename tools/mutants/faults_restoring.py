@@ -281,8 +281,8 @@ MUTANTS = (
     Mutant(
         "matrix-row-swapped",
         "the versions of writer and reader are swapped in the lookup",
-        "compat.lookup:_cells",
-        Swap("created", "resumed"),
+        "compat.lookup:_measured",
+        Swap("created.line", "resumed.line"),
         _GATE,
     ),
     Mutant(
