@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.config import Config
@@ -14,8 +15,12 @@ from flinkish.errors import (
     UsageError,
     quoted_path,
 )
+from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobRecord
 from flinkish.storage.local import status_of
+
+if TYPE_CHECKING:
+    from flinkish.restore.source.restore_source import RestoreSource
 
 _CONFIGURED = "execution.state-recovery.path"
 _METADATA = "_metadata"
@@ -120,3 +125,44 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
         hint=f"for the savepoint, use -s {quoted_path(word)}; for the job, its id, or more "
         "digits of it",
     )
+
+
+def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore a savepoint.
+
+    Parameters
+    ----------
+    context : Context
+        Its reporter receives the warnings and notes of the version matrix.
+    spec : RestoreSpec
+        The savepoint, or a plain checkpoint, and how its files are checked.
+    spark : str or None
+        Version of the Spark that will run, None if unknown.
+
+    Raises
+    ------
+    SavepointNotFound, Corrupt, UnsupportedFormat
+        The savepoint is missing, incomplete, damaged or not readable.
+    Incompatible
+        According to the version matrix, this Spark cannot resume the savepoint.
+    """
+    from flinkish.restore.source.restore_source import open_restore_source
+
+    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
+
+
+def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore what is open already.
+
+    Parameters and errors are those of :func:`check_restorable`.
+    """
+    from flinkish.messages.plan import RestoreOutcome
+    from flinkish.restore.check.version_check import version_gate
+
+    gate = version_gate(source, spark)
+    if gate.error is not None:
+        raise gate.error
+    if gate.check.outcome is RestoreOutcome.WARNING:
+        context.reporter.warning(gate.check.text)
+    elif gate.check.outcome is not RestoreOutcome.OK:
+        context.reporter.note(gate.check.text)

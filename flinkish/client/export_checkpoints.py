@@ -10,12 +10,12 @@ from typing import cast
 
 from flinkish import storage
 from flinkish.checkpoint.discovery import directory_name
+from flinkish.client.check_origin import check_source
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
 from flinkish.client.export_place import ExportPlace
 from flinkish.client.program import find_spark
-from flinkish.client.restoring import check_source
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client.check_origin import check_restorable
 from flinkish.client.context import Context
-from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import (

@@ -12,10 +12,10 @@ from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
 from flinkish.client.requests import savepoint_target
 from flinkish.client.restarts import with_secrets
-from flinkish.client.restoring import checked
 from flinkish.config import MASK
 from flinkish.errors import StorageError, UsageError, WrongState
 from flinkish.launch.restart_strategy import strategy_of
+from flinkish.launch.restoring import checked
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import RestorePlan

@@ -8,8 +8,8 @@ from functools import partial
 import click
 
 from flinkish.cli.options.arguments import F, packed, take, words_of
-from flinkish.client.restoring import check_uid_map, not_a_pair
-from flinkish.client.set_offsets import pair_of
+from flinkish.launch.restoring import check_uid_map, not_a_pair
+from flinkish.launch.set_offsets import pair_of
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
 

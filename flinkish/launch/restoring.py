@@ -1,26 +1,23 @@
-"""The options of a restore, combined with the configuration, and the check of what is restored."""
+"""The options of a restore, combined with the configuration: one parse for all who ask for one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from flinkish.client.context import Context
-from flinkish.client.program import well_typed
-from flinkish.client.set_offsets import offsets_of
 from flinkish.config import Config
-from flinkish.errors import UsageError
-from flinkish.messages.launch import RestoreSpec
+from flinkish.errors import Corrupt, UsageError
+from flinkish.launch.set_offsets import offsets_of
+from flinkish.messages.codec import decode_fields, encode_fields
+from flinkish.messages.launch import Program, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
 
-if TYPE_CHECKING:
-    from flinkish.restore.source.restore_source import RestoreSource
-
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
+_T = TypeVar("_T", Program, RestoreOptions)
 
 
 def given(options: RestoreOptions) -> list[tuple[str, str]]:
@@ -105,45 +102,20 @@ def restore_spec(
     return RestoreSpec(locate(path), options, parallelism)
 
 
-def check_restorable(context: Context, spec: RestoreSpec, spark: str | None) -> None:
-    """Check before the launch that a version of Spark can restore a savepoint.
+def well_typed(value: _T) -> _T:
+    """Return a program or options as they are decoded again; raise UsageError for other types.
 
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives the warnings and notes of the version matrix.
-    spec : RestoreSpec
-        The savepoint, or a plain checkpoint, and how its files are checked.
-    spark : str or None
-        Version of the Spark that will run, None if unknown.
-
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete, damaged or not readable.
-    Incompatible
-        According to the version matrix, this Spark cannot resume the savepoint.
+    Python programs may give anything: a launch that cannot be decoded would make the registry
+    unreadable.
     """
-    from flinkish.restore.source.restore_source import open_restore_source
-
-    check_source(context, open_restore_source(spec.path, verify=spec.verify), spark)
-
-
-def check_source(context: Context, source: RestoreSource, spark: str | None) -> None:
-    """Check before the launch that a version of Spark can restore what is open already.
-
-    Parameters and errors are those of :func:`check_restorable`.
-    """
-    from flinkish.messages.plan import RestoreOutcome
-    from flinkish.restore.check.version_check import version_gate
-
-    gate = version_gate(source, spark)
-    if gate.error is not None:
-        raise gate.error
-    if gate.check.outcome is RestoreOutcome.WARNING:
-        context.reporter.warning(gate.check.text)
-    elif gate.check.outcome is not RestoreOutcome.OK:
-        context.reporter.note(gate.check.text)
+    try:
+        return decode_fields(type(value), encode_fields(value))
+    except Corrupt as error:
+        raise UsageError(
+            error.message,
+            hint="several values are a tuple, as in Program('app.py', ('in', 'out')) and "
+            "RestoreOptions(uid_map=(('old', 'new'),))",
+        ) from error
 
 
 def checked(options: RestoreOptions) -> RestoreOptions:
