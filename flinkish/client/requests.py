@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from flinkish import __version__
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress
 from flinkish.errors import (
@@ -95,6 +96,12 @@ def submit(
     WrongState
         The job has ended.
     """
+    agent = job.launch.external.agent if job.launch.external is not None else __version__
+    if agent != __version__:
+        context.reporter.warning(
+            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
+            f"{__version__}: if one does not understand the other, upgrade the older"
+        )
     arguments = arguments_for(kind, target, format=format_, timeout=limit, full=full, drain=drain)
     return context.registry.submit(job.job_id, kind, arguments, requester())
 

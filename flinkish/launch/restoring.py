@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar, get_type_hints
 
-from flinkish.config import Config
+from flinkish.config import Config, parse_boolean
 from flinkish.errors import Corrupt, UsageError
-from flinkish.launch.set_offsets import offsets_of
+from flinkish.launch.set_offsets import offsets_of, pair_of
 from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Program, RestoreSpec
-from flinkish.messages.restore_options import RestoreOptions
+from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
@@ -163,3 +164,54 @@ def not_a_pair(value: str) -> UsageError:
         hint="write --uid-map old=new; the first = separates: for an old uid that contains "
         "one, use its operator id",
     )
+
+
+#: The allowed values of the options that have a fixed set of them.
+_CHOICES = {"sink_ahead": SINK_MODES, "verify": VERIFY_LEVELS, "claim_mode": ("no_claim", "claim")}
+
+
+def options_from(texts: Mapping[str, str]) -> RestoreOptions:
+    """Return the options of a restore from text, by their names with dashes: ``sink-ahead``.
+
+    Several values are separated by commas, or a JSON list; pairs are ``OLD=NEW``. Raises UsageError
+    for an unknown option or a wrong value.
+    """
+    hints = get_type_hints(RestoreOptions)
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        option = name.replace("-", "_")
+        if option not in hints:
+            names = ", ".join(key.replace("_", "-") for key in hints)
+            raise UsageError(f"a restore has no option {name!r}", hint=f"it has {names}")
+        if option in _CHOICES and text not in _CHOICES[option]:
+            raise UsageError(
+                f"the option {name} of a restore is {text!r}",
+                hint=f"it takes {' or '.join(_CHOICES[option])}",
+            )
+        if hints[option] is bool:
+            values[option] = parse_boolean(text)
+        elif hints[option] == tuple[tuple[str, str], ...]:
+            make = pair_of if option == "set_offsets" else uid_pair
+            values[option] = tuple(make(word) for word in _words(text))
+        elif hints[option] == tuple[str, ...]:
+            values[option] = _words(text)
+        else:
+            values[option] = text
+    return RestoreOptions(**values)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    if text.lstrip().startswith("["):
+        try:
+            return tuple(str(word) for word in json.loads(text))
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not a JSON list: {error}") from error
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def uid_pair(value: str) -> tuple[str, str]:
+    """Return OLD and NEW of ``OLD=NEW``; the first ``=`` separates, so NEW may contain more."""
+    old, equals, new = value.partition("=")
+    if not equals:
+        raise not_a_pair(value)
+    return old, new
