@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish
+from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
+PROGRAM = PROGRAMS / "attached.py"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -45,7 +46,7 @@ class Launcher:
             process = subprocess.Popen(
                 [
                     python,
-                    str(PROGRAMS / "attached.py"),
+                    str(PROGRAM),
                     str(self.checkpoint),
                     str(self.out),
                     *words,
@@ -70,8 +71,6 @@ class Launcher:
         return (self.directory / f"log-{number}").read_text(errors="replace")
 
     def wait_for_batch(self, batch: int) -> None:
-        from tests.support.cli.command import wait_until
-
         path = self.out / f"{batch}.json"
         wait_until(lambda: path.exists() or self.processes[-1].poll() is not None)
         assert path.exists(), self.log()

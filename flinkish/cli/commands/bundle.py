@@ -61,9 +61,9 @@ def bundle(
     """Bundle a program with flinkish's agent, for launchers that are not flinkish.
 
     An operator for Kubernetes, Airflow or a script submits FILE.py as the program, with further
-    arguments. The job gets its registry and its name from the environment or from Spark's settings,
-    see docs/jobs-started-by-others.md. Without APP.py the first argument names the program. FILE has
-    flinkish and the packages that it needs, for this Python and platform, and no secrets.
+    arguments. The job gets its registry and its name from the environment or Spark's settings, see
+    docs/jobs-started-by-others.md. Without APP.py the first argument names the program. FILE
+    has flinkish and the packages that it needs, for this Python and platform, and no secrets.
     """
     application = words[0] if words and module is None else None
     rest = words if application is None else words[1:]

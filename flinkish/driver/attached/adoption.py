@@ -72,7 +72,6 @@ def adopt(runtime: Runtime, session: Any) -> Adoption:
             adopted.append(name)
         else:
             left[name] = why
-            runtime.not_served[name] = why
     return Adoption(tuple(adopted), left)
 
 

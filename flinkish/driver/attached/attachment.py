@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -21,15 +21,15 @@ from flinkish.config import mask_secrets, working_directory
 from flinkish.driver.attached.adoption import Adoption, adopt
 from flinkish.driver.attached.earlier import earlier_job
 from flinkish.driver.attached.patient_registry import PatientRegistry
-from flinkish.driver.attached.program_end import ProgramEnd, Terminated
+from flinkish.driver.attached.program_end import JvmTerminated, ProgramEnd, Terminated
 from flinkish.driver.attached.request import Arguments, AttachRequest, asks_restore, attach_request
 from flinkish.driver.job import assemble, conclude
 from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY, Agent
-from flinkish.driver.runtime.hook import Hook
+from flinkish.driver.runtime.hook import Hook, connect_refusal
 from flinkish.driver.runtime.job_runtime import Runtime
-from flinkish.driver.script import ProgramOutcome
-from flinkish.errors import FlinkishError, RegistryError, UnsupportedSession
+from flinkish.driver.script import ProgramOutcome, print_traceback, run_program
+from flinkish.errors import FlinkishError, Locked, RegistryError, UnsupportedSession
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
@@ -105,6 +105,14 @@ def attach(
     return attachment
 
 
+def run(argv: Sequence[str]) -> int:
+    """Run a bundled program, attached, and return its exit status."""
+    global _current
+    _current = attachment = Attachment(Arguments(), runs_program=True)
+    attachment.begin()
+    return attachment.conclude(run_program(argv))
+
+
 class Attachment:
     """A program that is served by flinkish without having been started by it.
 
@@ -116,14 +124,16 @@ class Attachment:
         Those that are not, with the reason.
     """
 
-    def __init__(self, arguments: Arguments, *, outcome_is_known: bool = False) -> None:
+    def __init__(self, arguments: Arguments, *, runs_program: bool = False) -> None:
         self._arguments = arguments
-        self._outcome_is_known = outcome_is_known
+        self._runs_program = runs_program
         self._lock = threading.RLock()
         self._served: tuple[Runtime, Agent, Hook] | None = None
         self._originals: list[tuple[type, str, Any]] = []
         self._end: ProgramEnd | None = None
         self._terminated: Terminated | None = None
+        self._jvm_terminated: JvmTerminated | None = None
+        self._is_terminating = False
         self._has_begun = False
         self.has_ended = False
         self.adopted: tuple[str, ...] = ()
@@ -157,7 +167,7 @@ class Attachment:
             return
         self._watch(SparkSession, "__init__", self._session_made)
         self._watch(SparkSession.Builder, "getOrCreate", self._session_got)
-        if not self._outcome_is_known and not is_interactive():
+        if not self._runs_program and not is_interactive():
             self._end = ProgramEnd(self._program_ended)
         session = SparkSession._instantiatedSession
         if session is not None and session._jvm is not None and not _is_stopped(session):
@@ -191,11 +201,7 @@ class Attachment:
             if self._has_begun:
                 return
             self._has_begun = True
-        error = UnsupportedSession(
-            "the session is one of Spark Connect: its queries run in the server, where flinkish "
-            "has no agent",
-            hint="save their checkpoints with: flinkish savepoint --from-checkpoint",
-        )
+        error = connect_refusal(os.environ.get("SPARK_REMOTE"))
         if asks_restore(self._arguments, os.environ, {}):
             self._refuse(error)
         log(f"the program is not under flinkish's control: {error.message}; {error.hint}")
@@ -231,13 +237,12 @@ class Attachment:
         if asked.parallelism is not None:
             session.conf.set(_PARTITIONS, str(asked.parallelism))
         runtime.session_created(session)
-        if job.state is JobState.INITIALIZING:
-            who = f"attached to {_launcher()} on {os.uname().nodename}"
-            registry.transition(job.job_id, JobState.CREATED, who)
+        who = f"attached to {_launcher()} on {os.uname().nodename}"
+        registry.transition(job.job_id, JobState.CREATED, who)
         hook.install()
         self._take(adopt(runtime, session))
         agent.start()
-        self._install_terminate(asked)
+        self._install_terminate(asked, session)
         log(f"job {job.name} ({job.job_id}) is under flinkish's control")
 
     def _registered(self, asked: AttachRequest, session: Any) -> tuple[PatientRegistry, JobRecord]:
@@ -291,7 +296,6 @@ class Attachment:
         log(f"error: {error.message}")
         if error.advice:
             log(f"hint: {error.advice}")
-        self._outcome_of_refusal = error
         raise SystemExit(error.code)
 
     # --- its end ------------------------------------------------------------------------------
@@ -302,7 +306,9 @@ class Attachment:
             return None
         self.has_ended = True
         runtime, agent, hook = self._served
-        status = conclude(runtime, agent, hook, outcome, stop_session=False, print_error=False)
+        status = conclude(
+            runtime, agent, hook, outcome, stop_session=False, print_error=self._runs_program
+        )
         self._close(runtime)
         error = runtime.fatal or outcome.error
         refused = isinstance(error, FlinkishError) and not runtime.is_guest
@@ -316,12 +322,16 @@ class Attachment:
 
     def conclude(self, outcome: ProgramOutcome) -> int:
         """Record how a program ended that this process has run; return its exit status."""
+        if self._served is None and outcome.error is not None:
+            print_traceback(outcome.error)
         status = self._program_ended(outcome)
         return outcome.status if status is None else status
 
     def _job_outlived(self) -> None:
         """Record the end of a job whose program runs on; called by its agent."""
         self._let_go("its queries have ended; the program runs on")
+        if self._is_terminating and self._terminated is not None:
+            self._terminated.go_on()
 
     def _let_go(self, reason: str) -> None:
         with self._lock:
@@ -331,7 +341,10 @@ class Attachment:
         runtime, agent, hook = self._served
         hook.remove()
         state = runtime.ending or JobState.FINISHED
-        runtime.registry.transition(runtime.job_id, state, reason)
+        try:
+            runtime.registry.transition(runtime.job_id, state, reason)
+        except FlinkishError as error:  # somebody else has recorded its end
+            log(error.message)
         agent.close()
         self._close(runtime)
         log(f"job {runtime.job_id} is {state.value}: {reason}")
@@ -349,45 +362,60 @@ class Attachment:
             setattr(cls, name, original)
         if self._end is not None:
             self._end.remove()
+        if self._jvm_terminated is not None:
+            self._jvm_terminated.remove()
         if self._terminated is not None and threading.current_thread() is threading.main_thread():
             self._terminated.remove()
 
     # --- SIGTERM ------------------------------------------------------------------------------
 
-    def _install_terminate(self, asked: AttachRequest) -> None:
+    def _install_terminate(self, asked: AttachRequest, session: Any) -> None:
         if not asked.config.boolean("execution.savepoint-on-terminate"):
             return
-        if asked.config.get(_SAVEPOINTS) is None:
+        directory = asked.config.get(_SAVEPOINTS)
+        if directory is None:
             log(f"SIGTERM takes no savepoint: {_SAVEPOINTS} is not set")
             return
         try:
-            self._terminated = Terminated(lambda: self._stop(str(asked.config.get(_SAVEPOINTS))))
+            self._terminated = Terminated(lambda: self._stop_or_end(directory))
         except ValueError:  # not the main thread
             log("SIGTERM takes no savepoint: flinkish.attach() was not called by the main thread")
+            return
+        if GATEWAY in os.environ:
+            self._jvm_terminated = JvmTerminated(session, lambda: self._stop(directory))
 
-    def _stop(self, directory: str) -> None:
+    def _stop_or_end(self, directory: str) -> None:
         """Stop the job with a savepoint; without one, end the process as SIGTERM does."""
-        assert self._terminated is not None
-        runtime = self._runtime
+        if not self._stop(directory):
+            assert self._terminated is not None
+            self._terminated.go_on()
+
+    def _stop(self, directory: str) -> bool:
+        """Stop the job with a savepoint, once; return whether it is stopped with one."""
+        if self.has_ended:
+            return False
+        self._is_terminating = True
+        registry, job_id = self._runtime.registry, self._runtime.job_id
         log(f"SIGTERM: stopping the job with a savepoint in {directory}")
         try:
-            request = runtime.registry.submit(
-                runtime.job_id,
-                RequestKind.STOP,
-                arguments_for(RequestKind.STOP, directory),
-                "SIGTERM",
-            )
-            answer = wait_request(runtime.registry, request.request_id, _TERMINATE_LIMIT)
+            arguments = arguments_for(RequestKind.STOP, directory)
+            request_id = registry.submit(job_id, RequestKind.STOP, arguments, "SIGTERM").request_id
+        except Locked as stopped:  # by another signal, or by flinkish stop
+            request_id = str(stopped.data.get("request_id"))
+        except FlinkishError as error:
+            log(f"no savepoint is taken: {error.message}")
+            return False
+        try:
+            answer = wait_request(registry, request_id, _TERMINATE_LIMIT)
         except FlinkishError as error:
             log(f"no savepoint was taken: {error.message}")
-        else:
-            if answer.state is RequestState.COMPLETED:
-                assert answer.result is not None
-                assert answer.result.savepoint is not None
-                log(f"Savepoint completed. Path: {answer.result.savepoint.path}")
-                return
+            return False
+        if answer.state is RequestState.FAILED:
             log(f"no savepoint was taken: {(answer.error or {}).get('message')}")
-        self._terminated.go_on()
+            return False
+        if answer.result is not None and answer.result.savepoint is not None:
+            log(f"Savepoint completed. Path: {answer.result.savepoint.path}")
+        return True
 
 
 def is_interactive() -> bool:

@@ -1,4 +1,4 @@
-"""The end of a program that flinkish did not start: noticed from inside its interpreter.
+"""The end of a program that flinkish did not start: noticed from inside its processes.
 
 Python tells nobody the status of a program that raises ``SystemExit`` itself; one that calls
 ``sys.exit`` is known.
@@ -12,8 +12,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from flinkish.driver.script import ProgramOutcome
 
@@ -32,8 +34,9 @@ class ProgramEnd:
         self._exit = sys.exit
         sys.excepthook = self._raised
         sys.exit = self._exits
-        # Before the threads of executors are joined, which refuse work from then on: a savepoint
-        # may be in flight (concurrent.futures.thread registers itself in the same way).
+        # Before executors refuse work, as a savepoint may be in flight. They register themselves in
+        # the same way, when they are imported; the last that is registered is called first.
+        import_module("concurrent.futures.thread")
         register = getattr(threading, "_register_atexit", atexit.register)
         register(self._ended)
 
@@ -71,6 +74,47 @@ class ProgramEnd:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
+
+
+class JvmTerminated:
+    """What SIGTERM to a driver's JVM does, until :meth:`remove`: ``act`` is called first.
+
+    ``spark-submit`` becomes the JVM, which starts Python: a container's SIGTERM reaches that alone,
+    and Spark's own hook would stop the context under the running batch. The JVM waits for ``act``
+    as long as Hadoop lets a hook take (``hadoop.service.shutdown.timeout``, 30 s).
+    """
+
+    def __init__(self, session: Any, act: Callable[[], object]) -> None:
+        java_gateway: Any = import_module("pyspark.java_gateway")
+        java_gateway.ensure_callback_server_started(session.sparkContext._gateway)
+        self._hooks = session._jvm.org.apache.spark.util.ShutdownHookManager
+        self._reference = self._hooks.addShutdownHook(_BEFORE_SPARK, _Hook(act))
+
+    def remove(self) -> None:
+        """Take the hook back; the JVM may be gone."""
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError, OSError):
+            self._hooks.removeShutdownHook(self._reference)
+
+
+#: The hook that stops the context has 50; higher ones run earlier (``ShutdownHookManager``).
+_BEFORE_SPARK = 100
+
+
+class _Hook:
+    """A function of Scala's without arguments and result, for Py4J."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+        # How Scala calls a Function0 that returns Unit.
+        setattr(self, "apply$mcV$sp", self.apply)
+
+    def apply(self) -> None:
+        self._act()
+
+    class Java:
+        implements: ClassVar[list[str]] = ["scala.Function0"]
 
 
 class Terminated:

@@ -68,7 +68,8 @@ def attach_request(
         for variable, value in environ.items()
         if variable.startswith(_RESTORE_VARIABLE) and value
     }
-    savepoint = arguments.savepoint or asked.pop("savepoint", None)
+    elsewhere = asked.pop("savepoint", None)
+    savepoint = arguments.savepoint or elsewhere
     text = asked.pop("parallelism", None)
     parallelism = arguments.parallelism if text is None else _number(text)
     options = _merged(arguments.restore, options_from(asked))
