@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support import venvs
 from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -36,26 +37,23 @@ class Launcher:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, *words: str, python: str = sys.executable, **environ: str
+        self,
+        *words: str,
+        command: Sequence[str] = (sys.executable, str(PROGRAM)),
+        **environ: str,
     ) -> subprocess.Popen[bytes]:
-        """``python attached.py`` with a log of its own; its number is that of the start."""
+        """The program in a process whose output is a log of its own, by the number of the start."""
         log = (self.directory / f"log-{len(self.processes)}").open("wb")
         conf = [word for option in LIGHT for word in ("--conf", option.removeprefix("--conf="))]
         submit = " ".join(["--master", "local[2]", *conf, "pyspark-shell"])
         with log:
             process = subprocess.Popen(
-                [
-                    python,
-                    str(PROGRAM),
-                    str(self.checkpoint),
-                    str(self.out),
-                    *words,
-                ],
+                [*command, str(self.checkpoint), str(self.out), *words],
                 env={
                     **self.flinkish.environ,
                     "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
                     "PYSPARK_SUBMIT_ARGS": submit,
-                    "PYSPARK_PYTHON": python,
+                    "PYSPARK_PYTHON": command[0],
                     **environ,
                 },
                 cwd=self.directory,
@@ -139,4 +137,89 @@ def test_saved_stopped_gone_on_killed_and_terminated(
     assert ended["state"] == "FINISHED"
     assert [request["requester"] for request in ended["requests"]] == ["SIGTERM"]
     assert len(ended["savepoints"]) == 1
+    launcher.check_counts()
+
+
+@pytest.mark.deep
+def test_a_program_that_fails_says_why(flinkish: Flinkish, launcher: Launcher) -> None:
+    assert launcher.start("--fail", FLINKISH_NAME="job").wait(PATIENCE) == 1
+    failure = flinkish.job("job")["failure"]
+    assert failure["id"] == "program-failed"
+    assert "ValueError: as was asked for" in failure["message"]
+    assert "Traceback" in launcher.log(), "Python says it as ever"
+
+
+@pytest.mark.deep
+def test_a_registry_that_cannot_be_reached_stops_nothing(
+    flinkish: Flinkish, launcher: Launcher, tmp_path: Path
+) -> None:
+    """What is in the way of its directory is a file, which is removed later."""
+    obstacle = tmp_path / "obstacle"
+    obstacle.touch()
+    url = f"sqlite:///{obstacle}/registry.db"
+    flinkish.environ["FLINKISH_REGISTRY"] = url
+    process = launcher.start(FLINKISH_NAME="job")
+    launcher.wait_for_batch(2)
+    assert launcher.log().count("registry cannot be reached") == 1
+    obstacle.unlink()
+    wait_until(lambda: obstacle.is_dir() and "has been reached" in launcher.log())
+    flinkish.wait_for_state("job", "RUNNING")
+    flinkish.ok("cancel", "job")
+    assert process.wait(PATIENCE) == 0
+    launcher.check_counts()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("registry", "code"), [(None, 11), ("sqlite:////dev/null/x.db", 16)])
+def test_a_restore_that_is_not_possible_ends_it(
+    launcher: Launcher, tmp_path: Path, registry: str | None, code: int
+) -> None:
+    environ = {"FLINKISH_FROM_SAVEPOINT": str(tmp_path / "nothing")}
+    if registry is not None:
+        environ["FLINKISH_REGISTRY"] = registry
+    assert launcher.start(**environ).wait(PATIENCE) == code, launcher.log()
+    assert launcher.newest() == -1
+    assert "flinkish: error: " in launcher.log()
+
+
+@pytest.mark.deep
+def test_sigterm_of_spark_submit_takes_a_savepoint(
+    flinkish: Flinkish, launcher: Launcher, tmp_path: Path
+) -> None:
+    """A container's signal reaches the JVM alone."""
+    bundle = flinkish.ok("bundle", "-q", "-o", "job.py", str(PROGRAM)).out.strip()
+    submit = venvs.spark_home(sys.executable) / "bin" / "spark-submit"
+    process = launcher.start(
+        command=(str(submit), "--master", "local[2]", *LIGHT, bundle),
+        PYSPARK_PYTHON=sys.executable,
+        FLINKISH_NAME="job",
+        FLINKISH_EXECUTION_SAVEPOINT_ON_TERMINATE="true",
+        FLINKISH_EXECUTION_CHECKPOINTING_SAVEPOINT_DIR=str(tmp_path / "sp"),
+    )
+    launcher.wait_for_batch(2)
+    record = flinkish.wait_for_state("job", "RUNNING")
+    assert record["external_launcher"]["name"] == "spark-submit"
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE)
+    ended = flinkish.wait_for_state("job", "FINISHED")
+    assert len(ended["savepoints"]) == 1, launcher.log()
+    launcher.check_counts()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("spark", ["3.5.9", "4.0.5", "4.1.4", "4.2.1"])
+def test_each_spark(flinkish: Flinkish, launcher: Launcher, tmp_path: Path, spark: str) -> None:
+    """In an environment without flinkish: the bundle has it."""
+    bundle = flinkish.ok("bundle", "-q", "-o", "job.py", str(PROGRAM)).out.strip()
+    command = (venvs.interpreter(spark), bundle)
+    launcher.start(command=command, PYTHONPATH="", FLINKISH_NAME="job")
+    launcher.wait_for_batch(1)
+    flinkish.wait_for_state("job", "RUNNING")
+    path = flinkish.ok("stop", "-q", "job", "-p", str(tmp_path / "sp")).out.strip()
+    assert launcher.processes[-1].wait(PATIENCE) == 0, launcher.log()
+    restored = {"FLINKISH_NAME": "job", "FLINKISH_FROM_SAVEPOINT": path}
+    launcher.start(command=command, PYTHONPATH="", **restored)
+    launcher.wait_for_batch(launcher.newest() + 2)
+    flinkish.ok("stop", "job", "-p", str(tmp_path / "sp"))
+    assert launcher.processes[-1].wait(PATIENCE) == 0, launcher.log()
     launcher.check_counts()

@@ -16,35 +16,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from flinkish import __version__
-from flinkish.config import mask_secrets, working_directory
+from flinkish.config import working_directory
 from flinkish.driver.attached.adoption import Adoption, adopt
-from flinkish.driver.attached.earlier import earlier_job
 from flinkish.driver.attached.patient_registry import PatientRegistry
-from flinkish.driver.attached.program_end import JvmTerminated, ProgramEnd, Terminated
-from flinkish.driver.attached.request import Arguments, AttachRequest, asks_restore, attach_request
+from flinkish.driver.attached.program_end import ProgramEnd
+from flinkish.driver.attached.registration import is_interactive, launcher_name, registered
+from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
+from flinkish.driver.attached.terminate import SavepointOnTerminate, savepoint_on_terminate
 from flinkish.driver.job import assemble, conclude
 from flinkish.driver.log import log
-from flinkish.driver.requests.agent import GATEWAY, Agent
+from flinkish.driver.requests.agent import Agent
 from flinkish.driver.runtime.hook import Hook, connect_refusal
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import ProgramOutcome, print_traceback, run_program
-from flinkish.errors import FlinkishError, Locked, RegistryError, UnsupportedSession
-from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
+from flinkish.errors import FlinkishError, UnsupportedSession
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
-from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState, arguments_for
-from flinkish.registry.liveness import process_ref
-from flinkish.registry.waiting import wait_request
+from flinkish.registry.jobs import JobState
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_SAVEPOINTS = "execution.checkpointing.savepoint-dir"
-#: Seconds that a program waits for the registry at its start, and for the record of its end.
-_PATIENCE = 15.0
+#: Seconds that a program waits for the record of its end.
 _PATIENCE_AT_END = 5.0
-#: Seconds that SIGTERM waits for its savepoint; the launcher's own grace ends earlier as a rule.
-_TERMINATE_LIMIT = 600.0
+#: Seconds after the last start of a query after which a notebook counts as having started them.
+_QUIET = 1.0
 
 _current: Attachment | None = None
 
@@ -131,9 +124,7 @@ class Attachment:
         self._served: tuple[Runtime, Agent, Hook] | None = None
         self._originals: list[tuple[type, str, Any]] = []
         self._end: ProgramEnd | None = None
-        self._terminated: Terminated | None = None
-        self._jvm_terminated: JvmTerminated | None = None
-        self._is_terminating = False
+        self._on_terminate: SavepointOnTerminate | None = None
         self._has_begun = False
         self.has_ended = False
         self.adopted: tuple[str, ...] = ()
@@ -229,57 +220,23 @@ class Attachment:
         asked = attach_request(self._arguments, os.environ, spark, working_directory(instead="/"))
         for line in asked.config.warnings():
             log(line)
-        registry, job = self._registered(asked, session)
+        registry, job = registered(asked, session.version)
         grace = 0.0 if is_interactive() else None
         runtime, agent, hook = self._served = assemble(
             registry, job, let_go=self._job_outlived, shutdown_grace=grace
         )
         if asked.parallelism is not None:
             session.conf.set(_PARTITIONS, str(asked.parallelism))
+        if is_interactive():
+            runtime.start_phase.quiet = _QUIET
         runtime.session_created(session)
-        who = f"attached to {_launcher()} on {os.uname().nodename}"
+        who = f"attached to {launcher_name()} on {os.uname().nodename}"
         registry.transition(job.job_id, JobState.CREATED, who)
         hook.install()
         self._take(adopt(runtime, session))
         agent.start()
-        self._install_terminate(asked, session)
+        self._on_terminate = savepoint_on_terminate(asked.config, runtime, session)
         log(f"job {job.name} ({job.job_id}) is under flinkish's control")
-
-    def _registered(self, asked: AttachRequest, session: Any) -> tuple[PatientRegistry, JobRecord]:
-        """Return the registry, which has or will have the job, and the job.
-
-        Raises FlinkishError if the job has to be restored and the registry cannot be reached, or
-        the savepoint cannot be restored.
-        """
-        url = asked.config.registry_url()
-        launch = _launch(asked)
-        name = asked.name or launch.default_name
-        opened: Registry | None = None
-        try:
-            opened = Registry.open(url)
-            earlier = earlier_job(opened, name, launch)
-        except RegistryError:
-            if asked.restore is not None:
-                raise
-            earlier = None
-        if earlier is not None and opened is not None:
-            log(f"job {name} ({earlier.job_id}) goes on where its last driver ended")
-            again = opened.restart(earlier, f"started again by {_launcher()}")
-            opened.update_job(again.job_id, driver=process_ref())
-            patient = PatientRegistry(again, lambda: Registry.open(url), None, mask_secrets(url))
-            patient.use(opened)
-            return patient, again
-        if asked.restore is not None:
-            _check_restorable(asked.restore, session.version)
-        job = _new_job(name, launch, asked)
-        patient = PatientRegistry(
-            job, lambda: Registry.open(url), lambda to: _register(to, job), mask_secrets(url)
-        )
-        if opened is not None:
-            patient.use(opened)
-        else:
-            patient.connect(_PATIENCE)
-        return patient, job
 
     def _take(self, adoption: Adoption) -> None:
         self.adopted, self.left = adoption.adopted, adoption.left
@@ -330,8 +287,8 @@ class Attachment:
     def _job_outlived(self) -> None:
         """Record the end of a job whose program runs on; called by its agent."""
         self._let_go("its queries have ended; the program runs on")
-        if self._is_terminating and self._terminated is not None:
-            self._terminated.go_on()
+        if self._on_terminate is not None:
+            self._on_terminate.job_outlived()
 
     def _let_go(self, reason: str) -> None:
         with self._lock:
@@ -362,130 +319,8 @@ class Attachment:
             setattr(cls, name, original)
         if self._end is not None:
             self._end.remove()
-        if self._jvm_terminated is not None:
-            self._jvm_terminated.remove()
-        if self._terminated is not None and threading.current_thread() is threading.main_thread():
-            self._terminated.remove()
-
-    # --- SIGTERM ------------------------------------------------------------------------------
-
-    def _install_terminate(self, asked: AttachRequest, session: Any) -> None:
-        if not asked.config.boolean("execution.savepoint-on-terminate"):
-            return
-        directory = asked.config.get(_SAVEPOINTS)
-        if directory is None:
-            log(f"SIGTERM takes no savepoint: {_SAVEPOINTS} is not set")
-            return
-        try:
-            self._terminated = Terminated(lambda: self._stop_or_end(directory))
-        except ValueError:  # not the main thread
-            log("SIGTERM takes no savepoint: flinkish.attach() was not called by the main thread")
-            return
-        if GATEWAY in os.environ:
-            self._jvm_terminated = JvmTerminated(session, lambda: self._stop(directory))
-
-    def _stop_or_end(self, directory: str) -> None:
-        """Stop the job with a savepoint; without one, end the process as SIGTERM does."""
-        if not self._stop(directory):
-            assert self._terminated is not None
-            self._terminated.go_on()
-
-    def _stop(self, directory: str) -> bool:
-        """Stop the job with a savepoint, once; return whether it is stopped with one."""
-        if self.has_ended:
-            return False
-        self._is_terminating = True
-        registry, job_id = self._runtime.registry, self._runtime.job_id
-        log(f"SIGTERM: stopping the job with a savepoint in {directory}")
-        try:
-            arguments = arguments_for(RequestKind.STOP, directory)
-            request_id = registry.submit(job_id, RequestKind.STOP, arguments, "SIGTERM").request_id
-        except Locked as stopped:  # by another signal, or by flinkish stop
-            request_id = str(stopped.data.get("request_id"))
-        except FlinkishError as error:
-            log(f"no savepoint is taken: {error.message}")
-            return False
-        try:
-            answer = wait_request(registry, request_id, _TERMINATE_LIMIT)
-        except FlinkishError as error:
-            log(f"no savepoint was taken: {error.message}")
-            return False
-        if answer.state is RequestState.FAILED:
-            log(f"no savepoint was taken: {(answer.error or {}).get('message')}")
-            return False
-        if answer.result is not None and answer.result.savepoint is not None:
-            log(f"Savepoint completed. Path: {answer.result.savepoint.path}")
-        return True
-
-
-def is_interactive() -> bool:
-    """Return whether this is a notebook or a shell, which outlives its jobs."""
-    main = sys.modules.get("__main__")
-    return hasattr(sys, "ps1") or "ipykernel" in sys.modules or not hasattr(main, "__file__")
-
-
-def _launcher() -> str:
-    if is_interactive():
-        return "notebook"
-    return "spark-submit" if GATEWAY in os.environ else "python"
-
-
-def _launch(asked: AttachRequest) -> Launch:
-    program = getattr(sys.modules.get("__main__"), "__file__", None)
-    launch = Launch(
-        application=os.path.abspath(program) if program and not is_interactive() else None,
-        module=None if program and not is_interactive() else "notebook",
-        arguments=tuple(sys.argv[1:]) if not is_interactive() else (),
-        options=asked.config.to_options(),
-        working_directory=working_directory(instead="/"),
-        restore=asked.restore,
-        named=asked.name is not None,
-        external=ExternalLauncher(_launcher(), __version__),
-    )
-    return without_secrets(launch)
-
-
-def _new_job(name: str, launch: Launch, asked: AttachRequest) -> JobRecord:
-    import time
-
-    from flinkish.storage import locate
-
-    job_id = new_job_id()
-    root = locate(asked.config.get("execution.checkpointing.dir") or "")
-    return JobRecord(
-        job_id=job_id,
-        name=name,
-        state=JobState.INITIALIZING,
-        start_time=time.time(),
-        launch=launch,
-        checkpoint_dir=f"{root.rstrip('/')}/{job_id}",
-        driver=process_ref(),
-    )
-
-
-def _register(registry: Registry, job: JobRecord) -> None:
-    registry.add_job(job)
-    others = [
-        each
-        for each in registry.jobs(name=job.name)
-        if not each.state.is_final and each.job_id != job.job_id
-    ]
-    if job.launch.named and others:
-        log(
-            f"the name {job.name} is that of job {others[-1].job_id} too, which is "
-            f"{others[-1].state.value}: address this one by its id, {job.job_id}"
-        )
-
-
-def _check_restorable(spec: RestoreSpec, version: str) -> None:
-    """Raise what ``run -s`` raises before it starts a driver."""
-    from flinkish.restore.check.version_check import version_gate
-    from flinkish.restore.source.restore_source import open_restore_source
-
-    gate = version_gate(open_restore_source(spec.path, verify=spec.verify), version)
-    if gate.error is not None:
-        raise gate.error
-    log(gate.check.text)
+        if self._on_terminate is not None:
+            self._on_terminate.remove()
 
 
 def _settings_of(session: Any) -> dict[str, str]:

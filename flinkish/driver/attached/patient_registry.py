@@ -87,13 +87,9 @@ class PatientRegistry(Registry):
         self._facts: dict[str, tuple[str, QueryFacts]] = {}
         self._is_lost_to_another = False
 
-    def connect(self, patience: float) -> bool:
-        """Reach the registry, and return whether that took at most ``patience`` seconds.
-
-        The attempts go on after that.
-        """
+    def connect(self) -> None:
+        """Begin to try to reach the registry; see :meth:`settle`."""
         self._try(at_once=True)
-        return self._is_reached.wait(patience)
 
     def use(self, registry: Registry) -> None:
         """Use a registry that has been opened, with what has to be recorded first."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
-from types import FrameType, TracebackType
-from typing import Any, ClassVar, NoReturn
+from types import TracebackType
+from typing import Any, NoReturn
 
 from flinkish.driver.script import ProgramOutcome
 
@@ -30,6 +28,7 @@ class ProgramEnd:
         self._conclude = conclude
         self._outcome = ProgramOutcome(0)
         self._is_over = False
+        self._process = os.getpid()
         self._excepthook = sys.excepthook
         self._exit = sys.exit
         sys.excepthook = self._raised
@@ -66,7 +65,7 @@ class ProgramEnd:
         raise AssertionError  # sys.exit does not return
 
     def _ended(self) -> None:
-        if self._is_over:
+        if self._is_over or os.getpid() != self._process:  # a child made by fork
             return
         self._is_over = True
         status = self._conclude(self._outcome)
@@ -74,80 +73,3 @@ class ProgramEnd:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
-
-
-class JvmTerminated:
-    """What SIGTERM to a driver's JVM does, until :meth:`remove`: ``act`` is called first.
-
-    ``spark-submit`` becomes the JVM, which starts Python: a container's SIGTERM reaches that alone,
-    and Spark's own hook would stop the context under the running batch. The JVM waits for ``act``
-    as long as Hadoop lets a hook take (``hadoop.service.shutdown.timeout``, 30 s).
-    """
-
-    def __init__(self, session: Any, act: Callable[[], object]) -> None:
-        java_gateway: Any = import_module("pyspark.java_gateway")
-        java_gateway.ensure_callback_server_started(session.sparkContext._gateway)
-        self._hooks = session._jvm.org.apache.spark.util.ShutdownHookManager
-        self._reference = self._hooks.addShutdownHook(_BEFORE_SPARK, _Hook(act))
-
-    def remove(self) -> None:
-        """Take the hook back; the JVM may be gone."""
-        from py4j.protocol import Py4JError
-
-        with suppress(Py4JError, OSError):
-            self._hooks.removeShutdownHook(self._reference)
-
-
-#: The hook that stops the context has 50; higher ones run earlier (``ShutdownHookManager``).
-_BEFORE_SPARK = 100
-
-
-class _Hook:
-    """A function of Scala's without arguments and result, for Py4J."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
-        # How Scala calls a Function0 that returns Unit.
-        setattr(self, "apply$mcV$sp", self.apply)
-
-    def apply(self) -> None:
-        self._act()
-
-    class Java:
-        implements: ClassVar[list[str]] = ["scala.Function0"]
-
-
-class Terminated:
-    """What SIGTERM does, until :meth:`remove`: ``act`` is called in a thread of its own, once.
-
-    A second signal, or :meth:`go_on`, does what SIGTERM did before. Only the main thread can
-    install this (ValueError).
-    """
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
-        self._noted = threading.Event()
-        self._before = signal.signal(signal.SIGTERM, self._on_signal)
-        # The handler interrupts whatever the main thread does, which may hold any lock.
-        threading.Thread(target=self._wait, name="flinkish-terminate", daemon=True).start()
-
-    def remove(self) -> None:
-        """Give SIGTERM back, from the main thread."""
-        if signal.getsignal(signal.SIGTERM) == self._on_signal:
-            signal.signal(signal.SIGTERM, self._before)
-
-    def go_on(self) -> None:
-        """End the process as SIGTERM would have; from any thread."""
-        self._noted.set()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self._noted.is_set():
-            self._noted.set()
-            return
-        signal.signal(signal.SIGTERM, self._before)
-        os.kill(os.getpid(), number)
-
-    def _wait(self) -> None:
-        self._noted.wait()
-        self._act()

@@ -64,7 +64,8 @@ def test_the_pauses_grow_up_to_a_limit() -> None:
 def test_what_waits_is_recorded_when_the_registry_is_there(
     patient: PatientRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert not patient.connect(0.2)
+    patient.connect()
+    assert not patient.settle(0.2)
     patient.transition(JOB_ID, JobState.CREATED, "attached")
     assert patient.transition(JOB_ID, JobState.RUNNING, "started").state is JobState.RUNNING
     patient.update_job(JOB_ID, spark_version="4.3.0")
@@ -87,7 +88,8 @@ def test_what_waits_is_recorded_when_the_registry_is_there(
 
 def running(patient: PatientRegistry, directory: Path) -> Registry:
     (directory / "up").mkdir()
-    assert patient.connect(60)
+    patient.connect()
+    assert patient.settle(60)
     for state in (JobState.CREATED, JobState.RUNNING):
         patient.transition(JOB_ID, state)
     return Registry.open(url(directory))

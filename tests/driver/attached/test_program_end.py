@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 
@@ -50,36 +49,3 @@ def test_a_refused_restore_has_its_own_status() -> None:
 def test_after_it_is_removed_nothing_is_noticed() -> None:
     done = run("end.remove()", "raise ValueError('why')")
     assert (done.returncode, done.stdout) == (1, "")
-
-
-_TERMINATED = """
-import os, signal, threading, time
-from flinkish.driver.attached.program_end import Terminated
-done = threading.Event()
-def act():
-    print("saving", flush=True)
-    SAVED
-terminated = Terminated(act)
-os.kill(os.getpid(), signal.SIGTERM)
-done.wait(60)
-print("ends", flush=True)
-"""
-
-
-@pytest.mark.parametrize(
-    ("saved", "code", "output"),
-    [
-        ("done.set()", 0, ["saving", "ends"]),
-        ("terminated.go_on()", -signal.SIGTERM, ["saving"]),  # no savepoint: as it would have
-        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ["saving"]),  # a second one
-    ],
-)
-def test_sigterm(saved: str, code: int, output: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _TERMINATED.replace("SAVED", saved)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.split()) == (code, output), done.stderr

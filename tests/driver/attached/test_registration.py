@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.driver.attached.earlier import goes_on_from
+from flinkish.driver.attached.registration import goes_on_from
 from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.registry.jobs import JobRecord, JobState
 
