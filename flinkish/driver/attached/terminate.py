@@ -116,8 +116,9 @@ class JvmTerminated:
             self._hooks.removeShutdownHook(self._reference)
 
 
-#: The hook that stops the context has 50; higher ones run earlier (``ShutdownHookManager``).
-_BEFORE_SPARK = 100
+#: Higher ones run earlier. Spark's own have 100 (a local executor stops its tasks) and 50 (the
+#: context): ``Executor``, ``ShutdownHookManager``.
+_BEFORE_SPARK = 1000
 
 
 class _Hook:
