@@ -92,7 +92,8 @@ def attach(
         return _current
     keys = {**(settings or {}), **({} if registry is None else {"registry.url": registry})}
     attachment = Attachment(Arguments(name, savepoint, restore, parallelism, keys))
-    if "flinkish.driver.bootstrap" not in sys.modules:  # else flinkish has started this driver
+    bootstrap = sys.modules.get("flinkish.driver.bootstrap")
+    if not getattr(bootstrap, "is_driving", False):  # else flinkish has started this driver
         _current = attachment
         attachment.begin()
     return attachment

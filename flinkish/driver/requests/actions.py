@@ -149,7 +149,7 @@ class Actions:
         queries = self._runtime.queries()
         if not queries:
             raise no_query()
-        for name, why in self._runtime.not_served.items():
+        for name, why in self._runtime.not_served().items():
             raise NotSavepointable(
                 f"query '{name}' runs without flinkish, and a savepoint would lack it: {why}",
                 hint="end it, or start the program again with flinkish run, which says what to do",

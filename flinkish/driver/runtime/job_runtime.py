@@ -107,8 +107,8 @@ class Runtime:
         #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
-        #: Why queries of the program are not under flinkish's control, by name.
-        self.not_served: dict[str, str] = {}
+        #: Queries of the program that are not under flinkish's control, and why, by name.
+        self._not_served: dict[str, tuple[Any, str]] = {}
         self._announced = False
         self._is_running = False
         self._session: Any = None
@@ -125,6 +125,14 @@ class Runtime:
     def queries(self) -> list[ManagedQuery]:
         """Return the newest run of each query name, in the order of their first starts."""
         return self._gate.queries()
+
+    def not_served(self) -> dict[str, str]:
+        """Return the running queries that are not under flinkish's control, with the reasons."""
+        return {
+            name: why
+            for name, (handle, why) in self._not_served.items()
+            if not spark_jvm.has_ended(handle._jsq)
+        }
 
     def try_in_flight(self) -> AbstractContextManager[None] | None:
         """Return :meth:`in_flight`, entered before the program can start another query.
@@ -334,9 +342,10 @@ class Runtime:
         except FlinkishError as error:
             self.fatal = None  # nobody is refused
             name = str(facts.query_name or "without a name")
-            self.not_served[name] = error.message
             log(f"query '{name}' runs without flinkish: {error.message}")
-            return handles[-1] if handles else begin()
+            handle = handles[-1] if handles else begin()
+            self._not_served[name] = handle, error.message
+            return handle
 
     def adopt(self, query: ManagedQuery) -> None:
         """Take charge of a query that ran before flinkish was attached."""
