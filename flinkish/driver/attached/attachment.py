@@ -159,8 +159,8 @@ class Attachment:
             return
         self._watch(SparkSession, "__init__", self._session_made)
         self._watch(SparkSession.Builder, "getOrCreate", self._session_got)
-        if not self._runs_program and not is_interactive():
-            self._end = ProgramEnd(self._program_ended)
+        if not self._runs_program:
+            self._end = ProgramEnd(self._program_ended, interactive=is_interactive())
         session = SparkSession._instantiatedSession
         if session is not None and session._jvm is not None and not _is_stopped(session):
             self._serve(session)

@@ -21,18 +21,22 @@ from flinkish.driver.script import ProgramOutcome
 class ProgramEnd:
     """Calls ``conclude`` with the program's outcome when it ends, until :meth:`remove`.
 
-    ``conclude`` returns the exit status of the process in place of the program's, or None.
+    ``conclude`` returns the exit status of the process in place of the program's, or None. The
+    errors of an ``interactive`` interpreter are not its end.
     """
 
-    def __init__(self, conclude: Callable[[ProgramOutcome], int | None]) -> None:
+    def __init__(
+        self, conclude: Callable[[ProgramOutcome], int | None], *, interactive: bool = False
+    ) -> None:
         self._conclude = conclude
         self._outcome = ProgramOutcome(0)
         self._is_over = False
         self._process = os.getpid()
         self._excepthook = sys.excepthook
         self._exit = sys.exit
-        sys.excepthook = self._raised
-        sys.exit = self._exits
+        if not interactive:
+            sys.excepthook = self._raised
+            sys.exit = self._exits
         # Before executors refuse work, as a savepoint may be in flight. They register themselves in
         # the same way, when they are imported; the last that is registered is called first.
         import_module("concurrent.futures.thread")

@@ -46,6 +46,11 @@ def test_a_refused_restore_has_its_own_status() -> None:
     assert run("pass", status=5).returncode == 5
 
 
+def test_an_error_in_a_shell_is_not_its_end() -> None:
+    lines = "end.remove()", "end = ProgramEnd(conclude, interactive=True)", "raise ValueError"
+    assert run(*lines).stdout.strip() == "0 NoneType works"
+
+
 def test_after_it_is_removed_nothing_is_noticed() -> None:
     done = run("end.remove()", "raise ValueError('why')")
     assert (done.returncode, done.stdout) == (1, "")
