@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_entries
+from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts, why_not_savepointable
@@ -91,14 +92,16 @@ def _managed(name: str, handle: Any, session: Any, planning: Planning) -> Manage
     facts = facts_of_running(execution)
     facts.query_name = name
     root = spark_jvm.checkpoint_root(handle._jsq)
-    writer = AdoptedWriter(_frame(execution, session), session, facts)
     entries = newest_entries(checkpoint_location(root))
     pins = {} if entries is None else entries[0].pins
+    writer = AdoptedWriter(None, session, facts)
     planned: PlannedQuery | None
     try:
+        writer = AdoptedWriter(_frame(execution, session), session, facts)
         planned, notes = planning.plan_to_run(name, writer, facts, pins)
     except Exception as error:  # noqa: BLE001 - it runs: its state is known by position then
         planned, notes = None, [f"the operators of query '{name}' cannot be read: {error}"]
+        log(notes[0])
     return ManagedQuery(
         name=name,
         generated_name=handle.name is None,
@@ -126,17 +129,14 @@ def _refuse_start(name: str) -> Any:
 
 def _frame(execution: Any, session: Any) -> Any:
     """Return the DataFrame that a running query writes."""
+    from py4j.java_gateway import JavaClass
     from pyspark.sql import DataFrame
 
-    jvm = session._jvm
-    packages = ("org.apache.spark.sql.classic", "org.apache.spark.sql")  # 4.x, 3.5
-    for package in packages:
-        dataset = getattr(getattr(jvm, package), "Dataset", None)
-        if dataset is None or not hasattr(dataset, "ofRows"):
-            continue
-        jdf = dataset.ofRows(execution.sparkSession(), execution.analyzedPlan())
-        return DataFrame(jdf, session)
-    raise WrongState("this Spark does not make a DataFrame of a running query's plan")
+    sql = session._jvm.org.apache.spark.sql
+    # 4.x, 3.5: what is no class is a package to Py4J
+    classes = (each for each in (sql.classic.Dataset, sql.Dataset) if isinstance(each, JavaClass))
+    jdf = next(classes).ofRows(execution.sparkSession(), execution.analyzedPlan())
+    return DataFrame(jdf, session)
 
 
 def facts_of_running(execution: Any) -> WriterFacts:

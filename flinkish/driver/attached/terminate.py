@@ -89,8 +89,6 @@ class SavepointOnTerminate:
         if answer.state is RequestState.FAILED:
             log(f"no savepoint was taken: {(answer.error or {}).get('message')}")
             return False
-        if answer.result is not None and answer.result.savepoint is not None:
-            log(f"Savepoint completed. Path: {answer.result.savepoint.path}")
         return True
 
 

@@ -83,7 +83,7 @@ def test_a_notebook_attaches_to_what_runs(spark: Any, tmp_path: Path, notebook: 
         assert saved.state is RequestState.COMPLETED, saved.error
         assert saved.result is not None
         assert saved.result.savepoint is not None
-        contents = describe(open_savepoint(saved.result.savepoint.path))
+        contents = describe(open_savepoint(saved.result.savepoint.path))["savepoint"]
         queries = {query["name"]: query for query in contents["queries"]}
         assert sorted(queries) == ["kept", "later"]
         [operator] = queries["kept"]["operators"]
