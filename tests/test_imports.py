@@ -38,7 +38,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
     for room, others in {
         "avro": "errors",
-        "": "operators client history",  # flinkish/__init__.py: its names, when first used
+        "": "operators client driver history",  # flinkish/__init__.py: its names, when first used
         "__main__": "cli",
         "errors": "",
         "config": "errors",

@@ -55,6 +55,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "export",
         "Make plain Spark checkpoints of a savepoint.",
     ),
+    "bundle": CommandEntry(
+        "flinkish.cli.commands.bundle",
+        "bundle",
+        "Bundle a program with the agent, for other launchers.",
+    ),
     "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge failed jobs."),
     "restart": CommandEntry(
         "flinkish.cli.commands.restart", "restart", "Restart a job that has ended."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.config import Config
@@ -14,8 +15,13 @@ from flinkish.errors import (
     UsageError,
     quoted_path,
 )
+from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobRecord
 from flinkish.storage.local import status_of
+
+if TYPE_CHECKING:
+    from flinkish.messages.calls import JobOrigin
+    from flinkish.restore.origin.restore_origin import RestoreOrigin
 
 _CONFIGURED = "execution.state-recovery.path"
 _METADATA = "_metadata"
@@ -96,3 +102,38 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
         hint=f"for the savepoint, use -s {quoted_path(word)}; for the job, its id, or more "
         "digits of it",
     )
+
+
+def check_restorable(
+    context: Context, spec: RestoreSpec, spark: str | None, *, job: JobOrigin | None = None
+) -> None:
+    """Check before the launch that a version of Spark can restore a savepoint.
+
+    ``context``: its reporter receives the warnings and notes of the version matrix. ``spec``: the
+    savepoint, or a plain checkpoint, and how its files are checked. ``spark``: version of the Spark
+    that will run, None if unknown. ``job``: the job whose checkpoints are restored instead.
+
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete,
+    damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
+    resume the savepoint.
+    """
+    from flinkish.restore.origin.restore_origin import open_origin
+
+    check_open_origin(context, open_origin(spec, job, verify=spec.verify), spark)
+
+
+def check_open_origin(context: Context, origin: RestoreOrigin, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore what is open already.
+
+    Parameters and errors are those of :func:`check_restorable`.
+    """
+    from flinkish.messages.plan import RestoreOutcome
+    from flinkish.restore.check.version_check import check_spark_version
+
+    versions = check_spark_version(origin, spark)
+    if versions.error is not None:
+        raise versions.error
+    if versions.check.outcome is RestoreOutcome.WARNING:
+        context.reporter.warning(versions.check.text)
+    elif versions.check.outcome is not RestoreOutcome.OK:
+        context.reporter.note(versions.check.text)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
 from flinkish.client.program import asked_partitions, find_spark, launch_of, note_old_hasher
-from flinkish.client.restoring import restore_spec
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
+from flinkish.launch.restoring import restore_spec
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import OperatorRow, RestorePlan

@@ -15,11 +15,11 @@ from typing import cast
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.checkpoint.discovery import directory_name, is_checkpoint
+from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
 from flinkish.client.program import find_spark
-from flinkish.client.restoring import check_open_origin
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import SavepointNotFound, StorageError, UsageError, WrongState, quoted_path
 from flinkish.launch import spark_submit as programs

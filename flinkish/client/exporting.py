@@ -19,9 +19,9 @@ from flinkish.client.export_checkpoints import (
     in_place_of,
     new_directory,
 )
-from flinkish.client.restoring import given, restore_spec
 from flinkish.errors import UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
 from flinkish.messages.plan import KeptQueryId
 from flinkish.messages.restore_options import RestoreOptions

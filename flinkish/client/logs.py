@@ -99,6 +99,13 @@ def _last(pieces: Iterator[str], count: int) -> deque[str]:
 
 
 def _unreadable(job: JobRecord, error: OSError) -> StorageError:
+    if job.launch.external is not None:
+        return StorageError(
+            f"the log of job {job.name} ({job.job_id}) is with its launcher "
+            f"({job.launch.external.name}): flinkish has not started it",
+            hint="see the output of the program where it was started"
+            + (f", on {job.driver.host}" if job.driver else ""),
+        )
     host = job.supervisor.host if job.supervisor else None
     return StorageError(
         f"cannot read the log of job {job.name} ({job.job_id}): {job.log_path}: {error.strerror}",

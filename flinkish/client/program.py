@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from flinkish import storage
 from flinkish.config import Config, working_directory
-from flinkish.errors import Corrupt, UsageError
+from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.restoring import well_typed
 from flinkish.launch.spark_submit import Installation
-from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, Program
-from flinkish.messages.restore_options import RestoreOptions
 
 if TYPE_CHECKING:
     from flinkish.client.context import Context
 
 _HASHER = "execution.stream-graph-hasher.version"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_T = TypeVar("_T", Program, RestoreOptions)
 
 
 def launch_of(program: Program, config: Config, cwd: str) -> Launch:
@@ -50,22 +48,6 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
         conf[_PARTITIONS] = str(partitions)
     complete = {**vars(absolute(program, cwd)), "conf": conf}
     return Launch(**complete, options=config.to_options(), working_directory=cwd)
-
-
-def well_typed(value: _T) -> _T:
-    """Return a program or options as they are decoded again; raise UsageError for other types.
-
-    Python programs may give anything: a launch that cannot be decoded would make the registry
-    unreadable.
-    """
-    try:
-        return decode_fields(type(value), encode_fields(value))
-    except Corrupt as error:
-        raise UsageError(
-            error.message,
-            hint="several values are a tuple, as in Program('app.py', ('in', 'out')) and "
-            "RestoreOptions(uid_map=(('old', 'new'),))",
-        ) from error
 
 
 def _path(path: str | os.PathLike[str] | None) -> str | None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish import storage
+from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory, find_spark
 from flinkish.client.purge_files import new_rehearsal_directory
-from flinkish.client.restoring import check_open_origin
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flinkish import __version__
 from flinkish.client.context import Context, requester
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import (
@@ -83,6 +84,12 @@ def submit(
 
     Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
     """
+    agent = job.launch.external.agent if job.launch.external is not None else __version__
+    if agent != __version__:
+        context.reporter.warning(
+            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
+            f"{__version__}: if one does not understand the other, upgrade the older"
+        )
     arguments = arguments_for(
         kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
     )

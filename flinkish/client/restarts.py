@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client.check_origin import check_restorable
 from flinkish.client.context import Context
 from flinkish.client.program import pinned, with_spark
-from flinkish.client.restoring import check_restorable
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import (
     ConsentNeeded,
     DriverLost,
+    ExternalJob,
     FlinkishError,
     NonRestoredState,
     UsageError,
@@ -173,6 +174,8 @@ def plan_restart(
 
     Raises
     ------
+    ExternalJob
+        Another launcher has started it.
     WrongState
         The job has not ended, another job has continued from its state or has its name, its program
         is gone, or its checkpoints are, or it was refused for state that it leaves behind.
@@ -181,6 +184,7 @@ def plan_restart(
     UsageError
         Secrets are missing, or there are none.
     """
+    check_ours(job, "restarted")
     job = _ended(context, job)
     who = f"job {job.name} ({job.job_id})"
     purged = why_purged(job)
@@ -219,6 +223,34 @@ def plan_restart(
                 hint="start the program from a savepoint instead",
             )
     return Restart(replace(job, launch=launch), batches)
+
+
+def check_ours(job: JobRecord, what: str) -> None:
+    """Refuse to start the driver of a job that another launcher has started. Pure.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The job.
+    what : str
+        What would be done with it, as a participle.
+
+    Raises
+    ------
+    ExternalJob
+        It was attached by its program.
+    """
+    if job.launch.external is None:
+        return
+    stop = "" if job.state.is_final else f"stop it with a savepoint: flinkish stop {job.job_id}; "
+    raise ExternalJob(
+        f"job {job.name} ({job.job_id}) cannot be {what}: that is the business of its launcher "
+        f"({job.launch.external.name}), of which flinkish knows nothing",
+        hint=f"{stop}have its launcher start the program again, from a savepoint with "
+        "FLINKISH_FROM_SAVEPOINT=PATH",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
 
 
 def _ended(context: Context, job: JobRecord) -> JobRecord:
@@ -336,6 +368,7 @@ def restart_from(
     """
     from flinkish.storage import locate
 
+    check_ours(job, "restarted")
     job = _ended(context, job)
     context.registry.check_not_in_upgrade(job=job)
     launch = with_secrets(job.launch, {**spark.conf, **(conf or {})}, secret_args)

@@ -12,11 +12,11 @@ from flinkish.client.checking import Plan, check
 from flinkish.client.context import Context
 from flinkish.client.job import Job
 from flinkish.client.reporter import Reporter
-from flinkish.client.restoring import settings
 from flinkish.client.savepoints import Savepoint
 from flinkish.client.submission import RunRequest
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
+from flinkish.launch.restoring import settings
 from flinkish.messages.launch import Program
 from flinkish.messages.rehearsals import RehearsalLimits
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flinkish.client.check_origin import check_restorable
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.program import (
@@ -15,13 +16,6 @@ from flinkish.client.program import (
     find_spark,
     launch_of,
     note_old_hasher,
-)
-from flinkish.client.restoring import (
-    RECOVERY_PATH,
-    check_restorable,
-    given,
-    restore_spec,
-    settings,
 )
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import working_directory
@@ -33,6 +27,7 @@ from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
 from flinkish.launch.job_logs import state_directory
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
+from flinkish.launch.restoring import RECOVERY_PATH, given, restore_spec, settings
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.launch import Launch, Program, RestoreSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flinkish.config import Config, parse_duration
 from flinkish.driver.log import log
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
     registry.update_job(job.job_id, driver=process_ref(os.getpid()))
     try:
-        runtime, agent, hook = _prepare(registry, job)
+        runtime, agent, hook = assemble(registry, job)
     except FlinkishError as error:
         _fail(registry, job.job_id, job.launch, error)
         return 1
@@ -65,7 +65,17 @@ def main(argv: Sequence[str]) -> int:
     return conclude(runtime, agent, hook, outcome)
 
 
-def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
+def assemble(
+    registry: Registry,
+    job: JobRecord,
+    *,
+    let_go: Callable[[], None] | None = None,
+    shutdown_grace: float | None = None,
+) -> tuple[Runtime, Agent, Hook]:
+    """Make what serves a job in its driver; nothing is started yet.
+
+    ``let_go`` is that of the :class:`Agent`; ``shutdown_grace`` replaces the configured time.
+    """
     for package in ("fsspec", "fastavro"):
         try:
             __import__(package)
@@ -98,7 +108,10 @@ def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
         runtime,
         actions,
         heartbeat_interval=seconds("execution.heartbeat.interval"),
-        shutdown_grace=seconds("execution.shutdown.grace"),
+        shutdown_grace=(
+            seconds("execution.shutdown.grace") if shutdown_grace is None else shutdown_grace
+        ),
+        let_go=let_go,
     )
     return runtime, agent, Hook(runtime)
 
@@ -110,6 +123,7 @@ def conclude(
     outcome: ProgramOutcome,
     *,
     stop_session: bool = True,
+    print_error: bool = True,
 ) -> int:
     """Wait for requests, end the queries that still run, and record the job's final state.
 
@@ -119,7 +133,7 @@ def conclude(
         The driver's exit status.
     """
     if outcome.error is not None and runtime.ending is None:
-        if runtime.fatal is None:
+        if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
         # A refusal is no fault of the program's code, and says itself what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():

@@ -26,7 +26,7 @@ import re
 import secrets
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -37,7 +37,7 @@ from flinkish import storage
 from flinkish.errors import LaunchFailed, StorageError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.deploy_mode import ClusterManager, manager_of
-from flinkish.messages.launch import Launch, Secrets
+from flinkish.messages.launch import Launch, Program, Secrets
 from flinkish.registry.jobs import JobRecord
 
 #: What a driver of flinkish needs that a node may lack, with all that it requires itself.
@@ -55,6 +55,8 @@ OF_SCHEMES = {
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
 JAR = "flinkish-job.jar"
+#: The variable of :mod:`flinkish.driver.carried` that makes its driver one of a bundle.
+BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 _MAIN = "flinkish/driver/carried.py"
 
 
@@ -139,19 +141,11 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
 
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
-        home = Path(spark_submit.flinkish_home())
-        target.writestr("__main__.py", (home / _MAIN).read_bytes())
-        _add_tree(target, home / "flinkish", "home/flinkish")
-        for name in _distributions(job, launch):
-            _add_distribution(target, name)
+        _add_flinkish(target, _distributions(_schemes(job, launch)))
         arguments = (
             secret_settings.arguments_of(launch) if secret.arguments is None else secret.arguments
         )
-        if launch.application is None:
-            program = ["--module", str(launch.module)]
-        else:
-            program = [f"program/{os.path.basename(launch.application)}"]
-            target.write(launch.application, program[0])
+        program = _add_program(target, launch)
         document = {
             "environment": {
                 "FLINKISH_JOB_ID": job.job_id,
@@ -165,6 +159,50 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
         }
         target.writestr(PARAMETERS, json.dumps(document))
     return buffer.getvalue()
+
+
+def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]]:
+    """Return a file that other launchers start: flinkish with a program, and what it holds.
+
+    Without a file or module the program is the launcher's first argument. ``schemes`` are those of
+    the storages that the driver uses. Nothing of the configuration is in it, and no secret.
+    """
+    import json
+
+    buffer = BytesIO()
+    names = _distributions(schemes)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+        _add_flinkish(target, names)
+        target.writestr("flinkish/__init__.py", _main_source())
+        document = {
+            "environment": {BUNDLE_VARIABLE: "1"},
+            "program": _add_program(target, program),
+            "arguments": list(program.arguments),
+            "origin": None,
+            "is_bundle": True,
+        }
+        target.writestr(PARAMETERS, json.dumps(document))
+    return buffer.getvalue(), names
+
+
+def _main_source() -> bytes:
+    return (Path(spark_submit.flinkish_home()) / _MAIN).read_bytes()
+
+
+def _add_flinkish(target: zipfile.ZipFile, distributions: Sequence[str]) -> None:
+    target.writestr("__main__.py", _main_source())
+    _add_tree(target, Path(spark_submit.flinkish_home()) / "flinkish", "home/flinkish")
+    for name in distributions:
+        _add_distribution(target, name)
+
+
+def _add_program(target: zipfile.ZipFile, program: Program) -> list[str]:
+    """Add a program; return the words that start it, below the directory of the unpacked file."""
+    if program.application is None:
+        return [] if program.module is None else ["--module", program.module]
+    name = f"program/{os.path.basename(program.application)}"
+    target.write(program.application, name)
+    return [name]
 
 
 def _standalone_part(
@@ -195,12 +233,16 @@ def _add_tree(target: zipfile.ZipFile, root: Path, name: str) -> None:
             target.write(path, f"{name}/{path.relative_to(root).as_posix()}")
 
 
-def _distributions(job: JobRecord, launch: Launch) -> list[str]:
-    """Return the distributions that the driver needs: flinkish's own, and those of its storages."""
+def _schemes(job: JobRecord, launch: Launch) -> set[str]:
+    """Return the schemes of a job's directories."""
     places = [job.checkpoint_dir, launch.options.get("execution.checkpointing.savepoint-dir")]
     if launch.restore is not None:
         places.append(launch.restore.path)
-    schemes = {storage.scheme_of(storage.locate(place)) for place in places if place}
+    return {storage.scheme_of(storage.locate(place)) for place in places if place}
+
+
+def _distributions(schemes: Collection[str]) -> list[str]:
+    """Return the distributions that the driver needs: flinkish's own, and those of its storages."""
     wanted = [_Wanted(name) for name in DISTRIBUTIONS]
     wanted += [_Wanted(name) for key, name in OF_SCHEMES.items() if key in schemes]
     chosen: dict[_Wanted, None] = {}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
-from flinkish.client.restoring import check_path_map, check_uid_map
 from flinkish.config import parse_duration, read_toml
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.launch.restoring import check_path_map, check_uid_map
 from flinkish.messages.launch import LEAST_PARALLELISM, Program
 from flinkish.messages.restore_options import SINK_MODES, RestoreOptions
 from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health

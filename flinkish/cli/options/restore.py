@@ -8,22 +8,16 @@ from functools import partial
 import click
 
 from flinkish.cli.options.arguments import F, packed, take, words_of
-from flinkish.client.restoring import check_path_map, check_uid_map, not_a_pair, path_pair
-from flinkish.client.set_offsets import pair_of
+from flinkish.launch.restoring import check_path_map, check_uid_map, path_pair, uid_pair
+from flinkish.launch.set_offsets import pair_of
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
 
 def _uid_map(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Convert ``OLD=NEW`` options to pairs; the first ``=`` separates, so NEW may contain more."""
-    pairs = []
-    for value in values:
-        old, equals, new = value.partition("=")
-        if not equals:
-            raise not_a_pair(value)
-        pairs.append((old, new))
-    return check_uid_map(pairs)
+    """Convert ``OLD=NEW`` options to pairs."""
+    return check_uid_map(uid_pair(value) for value in values)
 
 
 def _path_map(

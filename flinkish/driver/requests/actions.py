@@ -31,6 +31,7 @@ from flinkish.errors import (
     FlinkishError,
     GivenUp,
     NoCommittedBatch,
+    NotSavepointable,
     ProgramFailed,
     WrongState,
     from_record,
@@ -147,6 +148,11 @@ class Actions:
         queries = self._runtime.queries()
         if not queries:
             raise no_query()
+        for name, why in self._runtime.not_served().items():
+            raise NotSavepointable(
+                f"query '{name}' runs without flinkish, and a savepoint would lack it: {why}",
+                hint="end it, or start the program again with flinkish run, which says what to do",
+            )
         for query in queries:
             reason = why_not_savepointable(query.facts)
             if reason is not None:
@@ -159,6 +165,8 @@ class Actions:
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
         """Take a savepoint and end the queries as one action; on an error the queries continue."""
         savepointable = self._savepointable(request)
+        if _wanted(request).drain:
+            _check_can_restart(savepointable)
         check_writable(_wanted(request).target)
         self._await_first_commits(request, savepointable)
         active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
@@ -342,6 +350,16 @@ class Actions:
             distributed=self._distributed,
             give_up=lambda: self._check_not_cancelled(request),
         )
+
+
+def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
+    """Refuse to drain a query that cannot be started for its last batch."""
+    for query in queries:
+        if query.adopted:
+            raise NotSavepointable(
+                f"query '{query.name}' ran before flinkish was attached, and cannot be drained",
+                hint="stop it without --drain",
+            )
 
 
 def _wanted(request: Request) -> SavepointArguments:

@@ -22,7 +22,13 @@ from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_loc
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.errors import ConsentNeeded, StorageError, TableError
+from flinkish.errors import (
+    ConsentNeeded,
+    FlinkishError,
+    RegistryError,
+    StorageError,
+    TableError,
+)
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
 from flinkish.operators.state_semantics import StateSemantics
@@ -244,6 +250,35 @@ class StartJudge:
         if other is None or other.batch is None:
             return None
         return EarlierRun(other.job.name, other.job.job_id, other.batch)
+
+
+class Adviser(StartJudge):
+    """The judge of a program that runs with or without flinkish: it refuses nothing, and warns."""
+
+    def admit(
+        self,
+        name: str,
+        planned: PlannedQuery | None,
+        facts: WriterFacts,
+        session: Any,
+        location: str,
+        *,
+        again: bool,
+    ) -> list[str]:
+        """Return notes about a start, as :meth:`StartJudge.admit`; a refusal is one of them."""
+        try:
+            return super().admit(name, planned, facts, session, location, again=again)
+        except RegistryError as error:
+            return [f"query '{name}' is not compared with other jobs: {error.message}"]
+        except FlinkishError as error:
+            return [f"query '{name}' starts, and flinkish run would refuse it: {error.message}"]
+
+    def meanings_in(self, location: str, session: Any) -> Mapping[int, StateSemantics]:
+        """Return what is known of the state in a checkpoint, nothing without a registry."""
+        try:
+            return super().meanings_in(location, session)
+        except RegistryError:
+            return {}
 
 
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:

@@ -33,6 +33,7 @@ from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
+from flinkish.restore.materialize.new_checkpoint import is_taken
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.left_out import LostOrigin
 
@@ -64,7 +65,9 @@ class Preparer:
     ``queries`` returns the newest run of each query started so far. ``earlier`` are the queries of
     the job's last driver, by name, if the job is restarted. ``judge`` decides on the starts of
     queries that are not restored; None lets all of them start. ``lost`` is what the job was
-    restored from, if that cannot be read and may have had further queries.
+    restored from, if that cannot be read and may have had further queries. ``beside`` says that
+    restored checkpoints go to the program's own locations, and what is added to the name of one
+    that has a checkpoint already.
     """
 
     def __init__(
@@ -76,7 +79,10 @@ class Preparer:
         earlier: Mapping[str, EarlierRun] | None = None,
         judge: StartJudge | None = None,
         lost: LostOrigin | None = None,
+        *,
+        beside: str | None = None,
     ) -> None:
+        self._beside = beside
         self._judge = judge
         self._lost = lost
         self._names = Names(checkpoint_root)
@@ -245,9 +251,13 @@ class Preparer:
                 raise lost
         is_fresh = self._is_fresh(name)
         directory = self._names.directory(name, fresh=is_fresh)
-        local = storage.is_local(directory)
-        location = f"file://{directory}" if local else storage.for_spark(directory)
+        location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
+            if own is not None and self._beside is not None:
+                # The launcher that starts the program again looks for it there, maybe on another
+                # host.
+                directory = own_place(storage.locate(str(qualified(own, session))), self._beside)
+                location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
             prepared = replace(
                 prepared,
@@ -258,7 +268,7 @@ class Preparer:
             if restored.batch_id is not None:
                 with self._lock:
                     self._restored[name] = (own, location)
-                if own is not None:
+                if own is not None and not storage.same_place(own, location):
                     log(
                         f"query '{name}': the program's checkpointLocation is not used, "
                         f"the restored checkpoint is at {directory}"
@@ -302,6 +312,19 @@ class Preparer:
         properties = self._properties.get(name, {})
         with configured(session, wanted), local_properties(session, properties):
             yield
+
+
+def own_place(own: str, beside: str) -> str:
+    """Return where a restored checkpoint goes: to the program's own location, or beside it.
+
+    ``beside`` is added to the name of a location that has something already.
+    """
+    own = own.rstrip("/")
+    return f"{own}-{beside}" if is_taken(own) else own
+
+
+def _as_spark_takes_it(directory: str) -> str:
+    return f"file://{directory}" if storage.is_local(directory) else storage.for_spark(directory)
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import NonRestoredState
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import is_alive, process_ref
@@ -87,6 +87,31 @@ def test_a_running_job_is_not(cli: Command) -> None:
     assert refused.code == 13
     assert "RUNNING" in refused.error()["message"]
     assert f"flinkish stop {job}" in refused.error()["hint"]
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "sp")])
+def test_a_job_of_another_launcher_is_its_business(cli: Command, options: tuple[str, ...]) -> None:
+    launch = Launch(str(cli.program), external=ExternalLauncher("spark-submit", "0.1.0"))
+    job = add(cli, "a", "rides", launch=launch)
+    refused = cli("restart", job, *options, "--json")
+    assert (refused.code, refused.error()["id"]) == (13, "external-job")
+    assert "its launcher (spark-submit)" in refused.error()["message"]
+    assert "FLINKISH_FROM_SAVEPOINT=PATH" in refused.error()["hint"]
+    upgraded = cli("upgrade", "in-place", job, "--to", str(cli.program), "--json")
+    assert upgraded.error()["id"] == "external-job"
+    log = cli("logs", job, "--json")
+    assert "with its launcher (spark-submit)" in log.error()["message"]
+    assert "external (spark-submit)" in cli.ok("status", job).out
+
+
+def test_recover_says_so_too(cli: Command) -> None:
+    """A restart strategy comes with the configuration, which is that of every job."""
+    external = ExternalLauncher("python", "0.1.0")
+    launch = Launch(str(cli.program), options=RETURNS, external=external)
+    add(cli, "a", "rides", failure=LOST, launch=launch)
+    refused = cli("recover")
+    assert refused.code == 1
+    assert "its launcher (python)" in refused.out + refused.err
 
 
 def test_sink_ahead_is_for_a_savepoint(cli: Command) -> None:

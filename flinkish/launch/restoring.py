@@ -1,25 +1,20 @@
-"""The options of a restore, combined with the configuration, and the check of what is restored."""
+"""The options of a restore, combined with the configuration: one parse for all who ask for one."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar, get_type_hints
 
-from flinkish.client.context import Context
-from flinkish.client.program import well_typed
-from flinkish.client.set_offsets import offsets_of
-from flinkish.config import Config
-from flinkish.errors import StorageError, UsageError
-from flinkish.messages.launch import RestoreSpec
-from flinkish.messages.restore_options import RestoreOptions
+from flinkish.config import Config, parse_boolean
+from flinkish.errors import Corrupt, StorageError, UsageError
+from flinkish.launch.set_offsets import offsets_of, pair_of
+from flinkish.messages.codec import decode_fields, encode_fields
+from flinkish.messages.launch import Program, RestoreSpec
+from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 from flinkish.operators.uids import uid_to_operator_id
-
-if TYPE_CHECKING:
-    from flinkish.messages.calls import JobOrigin
-    from flinkish.restore.origin.restore_origin import RestoreOrigin
-
 
 _OPERATOR_ID = re.compile("[0-9A-Fa-f]{32}")
 _RECOVERY = "execution.state-recovery."
@@ -27,6 +22,7 @@ _RECOVERY = "execution.state-recovery."
 RECOVERY_PATH = _RECOVERY + "path"
 #: The beginning of an absolute path or a URL.
 _BEGINS_PATH = re.compile("/|[A-Za-z][A-Za-z0-9+.-]*:/")
+_T = TypeVar("_T", Program, RestoreOptions)
 
 
 def given(options: RestoreOptions) -> list[tuple[str, str]]:
@@ -102,39 +98,20 @@ def restore_spec(
     return RestoreSpec(locate(path), options, parallelism)
 
 
-def check_restorable(
-    context: Context, spec: RestoreSpec, spark: str | None, *, job: JobOrigin | None = None
-) -> None:
-    """Check before the launch that a version of Spark can restore a savepoint.
+def well_typed(value: _T) -> _T:
+    """Return a program or options as they are decoded again; raise UsageError for other types.
 
-    ``context``: its reporter receives the warnings and notes of the version matrix. ``spec``: the
-    savepoint, or a plain checkpoint, and how its files are checked. ``spark``: version of the Spark
-    that will run, None if unknown. ``job``: the job whose checkpoints are restored instead.
-
-    Raises SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete,
-    damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
-    resume the savepoint.
+    Python programs may give anything: a launch that cannot be decoded would make the registry
+    unreadable.
     """
-    from flinkish.restore.origin.restore_origin import open_origin
-
-    check_open_origin(context, open_origin(spec, job, verify=spec.verify), spark)
-
-
-def check_open_origin(context: Context, origin: RestoreOrigin, spark: str | None) -> None:
-    """Check before the launch that a version of Spark can restore what is open already.
-
-    Parameters and errors are those of :func:`check_restorable`.
-    """
-    from flinkish.messages.plan import RestoreOutcome
-    from flinkish.restore.check.version_check import check_spark_version
-
-    versions = check_spark_version(origin, spark)
-    if versions.error is not None:
-        raise versions.error
-    if versions.check.outcome is RestoreOutcome.WARNING:
-        context.reporter.warning(versions.check.text)
-    elif versions.check.outcome is not RestoreOutcome.OK:
-        context.reporter.note(versions.check.text)
+    try:
+        return decode_fields(type(value), encode_fields(value))
+    except Corrupt as error:
+        raise UsageError(
+            error.message,
+            hint="several values are a tuple, as in Program('app.py', ('in', 'out')) and "
+            "RestoreOptions(uid_map=(('old', 'new'),))",
+        ) from error
 
 
 def checked(options: RestoreOptions) -> RestoreOptions:
@@ -226,3 +203,54 @@ def not_a_pair(value: str) -> UsageError:
         hint="write --uid-map old=new; the first = separates: for an old uid that contains "
         "one, use its operator id",
     )
+
+
+#: The allowed values of the options that have a fixed set of them.
+_CHOICES = {"sink_ahead": SINK_MODES, "verify": VERIFY_LEVELS, "claim_mode": ("no_claim", "claim")}
+
+
+def options_from(texts: Mapping[str, str]) -> RestoreOptions:
+    """Return the options of a restore from text, by their names with dashes: ``sink-ahead``.
+
+    Several values are separated by commas, or a JSON list; pairs are ``OLD=NEW``. Raises UsageError
+    for an unknown option or a wrong value.
+    """
+    hints = get_type_hints(RestoreOptions)
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        option = name.replace("-", "_")
+        if option not in hints:
+            names = ", ".join(key.replace("_", "-") for key in hints)
+            raise UsageError(f"a restore has no option {name!r}", hint=f"it has {names}")
+        if option in _CHOICES and text not in _CHOICES[option]:
+            raise UsageError(
+                f"the option {name} of a restore is {text!r}",
+                hint=f"it takes {' or '.join(_CHOICES[option])}",
+            )
+        if hints[option] is bool:
+            values[option] = parse_boolean(text)
+        elif hints[option] == tuple[tuple[str, str], ...]:
+            make = pair_of if option == "set_offsets" else uid_pair
+            values[option] = tuple(make(word) for word in _words(text))
+        elif hints[option] == tuple[str, ...]:
+            values[option] = _words(text)
+        else:
+            values[option] = text
+    return RestoreOptions(**values)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    if text.lstrip().startswith("["):
+        try:
+            return tuple(str(word) for word in json.loads(text))
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not a JSON list: {error}") from error
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def uid_pair(value: str) -> tuple[str, str]:
+    """Return OLD and NEW of ``OLD=NEW``; the first ``=`` separates, so NEW may contain more."""
+    old, equals, new = value.partition("=")
+    if not equals:
+        raise not_a_pair(value)
+    return old, new

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.client import set_offsets
-from flinkish.client.set_offsets import offsets_of, pair_of
 from flinkish.errors import UsageError
+from flinkish.launch import set_offsets
+from flinkish.launch.set_offsets import offsets_of, pair_of
 
 
 @pytest.mark.parametrize(
