@@ -18,9 +18,9 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 495,
+    "modules": 505,
     "modules above 350 lines": 36,
-    "modules above 500 lines": 3,
+    "modules above 500 lines": 4,
     "docstrings, lines in a thousand": 184,
     "pairs of dataclasses that share fields": 32,
     "local names that name an act": 18,

@@ -230,8 +230,7 @@ def options_from(texts: Mapping[str, str]) -> RestoreOptions:
         if hints[option] is bool:
             values[option] = parse_boolean(text)
         elif hints[option] == tuple[tuple[str, str], ...]:
-            make = pair_of if option == "set_offsets" else uid_pair
-            values[option] = tuple(make(word) for word in _words(text))
+            values[option] = tuple(_PAIRS[option](word) for word in _words(text))
         elif hints[option] == tuple[str, ...]:
             values[option] = _words(text)
         else:
@@ -254,3 +253,6 @@ def uid_pair(value: str) -> tuple[str, str]:
     if not equals:
         raise not_a_pair(value)
     return old, new
+
+
+_PAIRS = {"uid_map": uid_pair, "path_map": path_pair, "set_offsets": pair_of}
