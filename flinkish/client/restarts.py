@@ -23,6 +23,7 @@ from flinkish.errors import (
 )
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
@@ -182,7 +183,7 @@ def plan_restart(
     Locked
         An unfinished upgrade continues from it, or has its name.
     UsageError
-        Secrets are missing, or there are none.
+        Secrets are missing, or there are none; or a setting is not the recorded one.
     """
     check_ours(job, "restarted")
     job = _ended(context, job)
@@ -209,6 +210,7 @@ def plan_restart(
     queries = context.registry.queries(job.job_id)
     check_alone(context.registry, job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
+    _check_same_settings(job, launch)
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
             f"the program of {who} no longer exists: {launch.application}",
@@ -318,6 +320,18 @@ def with_secrets(
             hint="start the program with flinkish run, with its secret arguments in --secret-args",
         )
     return complete
+
+
+def _check_same_settings(job: JobRecord, launch: Launch) -> None:
+    """Raise UsageError if a launch has settings that the job was not started with."""
+    kept = without_secrets(launch).conf
+    changed = [key for key, value in kept.items() if job.launch.conf.get(key) != value]
+    if changed:
+        raise UsageError(
+            f"a restart in place keeps the job's settings, and {', '.join(changed)} would change",
+            hint=f"start a new job with them: flinkish restart {job.job_id} --from SAVEPOINT "
+            "--conf KEY=VALUE; or flinkish run --resume, which continues from the newest batch",
+        )
 
 
 def carry_out(context: Context, restart: Restart, reason: str = "restart requested") -> JobRecord:

@@ -212,6 +212,9 @@ def test_secrets_have_to_be_given_again(cli: Command) -> None:
     path.write_text("--token=abc\n")
     path.chmod(0o600)
     given = ("--conf", "spark.my.password=open sesame", "--secret-args", str(path))
+    changed = cli("restart", job, *given, "--conf", "spark.x=2")
+    assert changed.code == 2
+    assert "spark.x would change" in changed.err, "in place nothing else is handed over"
     assert cli.ok("restart", job, "-q", *given).out.strip() == job
     shown = cli.ok("status", job, "--json").out
     assert "open sesame" not in shown
