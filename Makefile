@@ -114,5 +114,6 @@ $(SPARK35_INSTALLED): Makefile
 	@python=$$(.ci/tools python 3.11 3.10) && "$$python" -m venv --clear $(SPARK35)
 	$(SPARK35)/bin/python -m pip install --quiet pyspark==3.5.9 'numpy<2' 'pandas<3' 'pyarrow<20' setuptools \
 	  rocksdict cramjam zstandard xxhash crc32c
-	$(SPARK35)/bin/python -m pip install --quiet --target $(SPARK35_TESTS) pytest pytest-timeout hypothesis fsspec fastavro
+	$(SPARK35)/bin/python -m pip install --quiet --target $(SPARK35_TESTS) pytest pytest-timeout hypothesis fsspec \
+	  fastavro 'kafka-python>=3.0'
 	@touch $@

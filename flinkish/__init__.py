@@ -3,7 +3,8 @@
 ``flinkish.Client`` and ``flinkish.Savepoint`` are the entry points for Python programs,
 ``flinkish.Program`` and ``flinkish.RestoreOptions`` say what is run and how it is restored.
 ``flinkish.uid`` and ``flinkish.uid_hash`` name operators, ``flinkish.history_batch`` batches. All
-are imported on first access, because importing this package must cost nothing.
+are imported on first access, because importing this package must cost nothing. ``flinkish.attach``
+serves a program that another launcher has started.
 """
 
 __version__ = "0.1.0"
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from flinkish.client import Program, RestoreOptions
     from flinkish.client.client import Client
     from flinkish.client.savepoints import Savepoint
+    from flinkish.driver.attached.attachment import attach
     from flinkish.history import history_batch
     from flinkish.operators.tagging import uid, uid_hash
 
@@ -22,6 +24,7 @@ __all__ = [
     "RestoreOptions",
     "Savepoint",
     "__version__",
+    "attach",
     "history_batch",
     "uid",
     "uid_hash",
@@ -34,6 +37,10 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an att
             from flinkish.operators import tagging
 
             return getattr(tagging, name)
+        if name == "attach":
+            from flinkish.driver.attached import attachment
+
+            return attachment.attach
         if name == "history_batch":
             from flinkish import history
 

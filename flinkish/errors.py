@@ -29,6 +29,7 @@
     |   +-- NoCommittedBatch      13  no-committed-batch
     |   +-- NameTaken             13  name-taken
     |   +-- GivenUp               13  given-up
+    |   +-- ExternalJob           13  external-job
     +-- WaitTimeout               14  timeout
     +-- Corrupt                   15  corrupt
     |   +-- UnsafePath            15  unsafe-path
@@ -231,6 +232,16 @@ class GivenUp(WrongState):
     """
 
     id = "given-up"
+
+
+class ExternalJob(WrongState):
+    """The job was started by another launcher, which alone can start it again."""
+
+    id = "external-job"
+    default_hint = (
+        "end it with: flinkish stop JOB; then have its launcher start it with "
+        "FLINKISH_FROM_SAVEPOINT=PATH"
+    )
 
 
 class WaitTimeout(FlinkishError):

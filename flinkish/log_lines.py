@@ -96,14 +96,9 @@ def level_of(name: str) -> LogLevel | None:
 class LogChoice:
     """What of a log somebody wants to see.
 
-    Parameters
-    ----------
-    since : float or None
-        Only lines of this time or later, in seconds since the epoch.
-    level : LogLevel or None
-        Only lines of this level or a higher one.
-    pattern : Pattern or None
-        Only lines in which it is found, with the stack traces below them.
+    ``since``: only lines of this time or later, in seconds since the epoch. ``level``: only lines
+    of this level or a higher one. ``pattern``: only lines in which it is found, with the stack
+    traces below them.
     """
 
     since: float | None = None
@@ -160,12 +155,7 @@ class _Lines:
 class LogFilter(_Lines):
     """Chooses lines of a log that is read in blocks, from its beginning.
 
-    Parameters
-    ----------
-    choice : LogChoice
-        What is wanted.
-    start : float
-        The time of lines before the first one that has a time, in seconds since the epoch.
+    ``start``: the time of lines before the first one that has a time, in seconds since the epoch.
     """
 
     def __init__(self, choice: LogChoice, start: float) -> None:

@@ -87,21 +87,12 @@ def table(
 
     Cells are escaped with :func:`visible`, so each row is one line.
 
-    Parameters
-    ----------
-    head
-        The titles of the columns.
-    rows
-        One sequence of cells for each row, as long as ``head``.
-    right
-        Indexes of the columns that are aligned to the right, as digits, such as ``"45"``.
-    width
-        The columns of the terminal that each line must fit into; None when there is no limit.
-    flexible
-        Which columns may be shortened in the middle then, and to what width before columns are
-        left out.
-    optional
-        Columns that may be left out when that is not enough, the first one first.
+    ``head``: the titles of the columns. ``rows``: one sequence of cells for each row, as long as
+    ``head``. ``right``: indexes of the columns that are aligned to the right, as digits, such as
+    ``"45"``. ``width``: the columns of the terminal that each line must fit into; None when there
+    is no limit. ``flexible``: which columns may be shortened in the middle then, and to what width
+    before columns are left out. ``optional``: columns that may be left out when that is not enough,
+    the first one first.
     """
     cells_of_rows = [head, *([visible(cell) for cell in row] for row in rows)]
     natural = [max(width_of(row[i]) for row in cells_of_rows) for i in range(len(head))]

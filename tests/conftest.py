@@ -11,11 +11,27 @@ from hypothesis import settings
 
 from tests.support import jvm
 from tests.support.disks import tmpfs
-from tests.support.servers.fixtures import hdfs, kafka, moto_s3, second_s3, slow_s3
+from tests.support.servers.fixtures import (
+    azure_server,
+    gcs_server,
+    hdfs,
+    kafka,
+    moto_s3,
+    second_s3,
+    slow_s3,
+)
 from tests.support.servers.process import logs_of
 from tests.support.tiers import plugin
 
-__all__ = ["hdfs", "kafka", "moto_s3", "second_s3", "slow_s3"]
+__all__ = [
+    "azure_server",
+    "gcs_server",
+    "hdfs",
+    "kafka",
+    "moto_s3",
+    "second_s3",
+    "slow_s3",
+]
 
 # A slow machine is no failure; speed is measured elsewhere.
 settings.register_profile("flinkish", deadline=None)

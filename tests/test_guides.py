@@ -99,7 +99,7 @@ def test_the_options_in_the_text_exist(page: str) -> None:
         "*/5 * * * * FLINKISH_REGISTRY=x /opt/bin/flinkish savepoint --al",
         'old=$(flinkish list --no "$name")',
         "true && flinkish run --secret-arg <(pass show it) app.py",
-        "flinkish stop \\\n -p /srv/savepoints",
+        "flinkish status \\\n --json",
     ],
 )
 def test_what_does_not_parse_is_found(line: str) -> None:

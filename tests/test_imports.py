@@ -38,7 +38,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
     for room, others in {
         "avro": "errors",
-        "": "operators client history",  # flinkish/__init__.py: its names, when first used
+        "": "operators client driver history",  # flinkish/__init__.py: its names, when first used
         "__main__": "cli",
         "errors": "",
         "config": "errors",
@@ -93,14 +93,10 @@ STARTUP = (
         f"registry/{name}.py"
         for name in (
             *("__init__", "database", "fast_list", "job_registry", "job_table", "jobs"),
-            *("liveness", "lookup", "requests", "rows", "schema", "sqlite"),
-            "sqlite_file",
+            *("liveness", "requests", "rows", "schema", "sqlite", "statements"),
         )
     ),
-    *(
-        f"messages/{name}.py"
-        for name in ("__init__", "codec", "launch", "queries", "requests", "savepoints")
-    ),
+    *(f"messages/{name}.py" for name in ("__init__", "codec", "launch", "queries", "requests")),
 )
 HEAVY = frozenset(
     {

@@ -16,7 +16,6 @@ import pytest
 from tests.support.tiers import due, records, rooms, sources
 from tests.support.tiers.due import Judge, Standing
 from tests.support.tiers.graph import Graph, module_of
-from tests.support.tiers.imported import import_log
 from tests.support.tiers.parts import PARTS, outcomes
 from tests.support.tiers.plugin import unit
 from tests.support.tiers.records import Failure, FileRecord, Records
@@ -277,7 +276,6 @@ class World:
         self.root = root
         self.repository = Repository(root)
         self.path = root / "tests/tier_records.json"
-        self.first = ""
         self.git("init", "-q")
         self.git("config", "user.email", "a@b")
         self.git("config", "user.name", "a")
@@ -413,8 +411,7 @@ def slow(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     world.write("flinkish/a.py", "x = 0")
     world.write("tests/test_slow.py", SLOW)
-    world.first = world.commit()
-    old = replace(RECORD, file="tests/test_slow.py", commit=world.first)
+    old = replace(RECORD, file="tests/test_slow.py", commit=world.commit())
     records.save(Records([old]), world.path)
     world.write("tests/test_slow.py", SLOW + "\n_ = 1")
     world.commit()
@@ -469,19 +466,6 @@ def test_a_run_stops_when_its_time_is_over(
     assert run(slow.root, minutes=0.05) == 0
     assert "the time is over" in capsys.readouterr().out
     assert records.load(slow.path).of("deep", "tests/test_slow.py") is None
-
-
-def test_a_run_made_elsewhere_is_taken_where_it_is_whole(
-    slow: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = slow.root / "kept/log"
-    of = {"a.py::test_of_a": "failed", "a.py::test_fast": "passed", "slow.py::test_first": "passed"}
-    log.write_text("".join(json.dumps([f"tests/test_{t}", o, 2]) + "\n" for t, o in of.items()))
-    assert import_log(slow.repository, log, "HEAD~1", "deep", slow.path) == 0
-    found = records.load(slow.path).of("deep", "tests/test_a.py")
-    assert found is not None
-    assert (found.commit, found.failed, found.seconds) == (slow.first, 1, 2)
-    assert "tests/test_slow.py: 1 of 2 tests have no outcome, not taken" in capsys.readouterr().out
 
 
 def test_what_is_said_to_be_due() -> None:

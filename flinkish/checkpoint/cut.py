@@ -15,26 +15,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish import storage as fs
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
-from flinkish.checkpoint.format.checksum_files import (
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.file_ends import (
     checksum_file_of,
     checksums_of,
     recorded_checksums,
     size_of_checksum_file,
 )
-from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.logs import (
     NO_OFFSET,
     CommitEntry,
     OffsetEntry,
+    is_file_source_log,
+    log_offset,
     parse_commit,
     parse_offsets,
     parse_query_id,
+    source_log_entries,
 )
 from flinkish.checkpoint.format.names import (
     COMMITS,
@@ -45,16 +48,12 @@ from flinkish.checkpoint.format.names import (
     numbers_among,
 )
 from flinkish.checkpoint.format.pins import backend_of
-from flinkish.checkpoint.format.source_logs import (
-    is_file_source_log,
-    log_offset,
-    source_log_entries,
-)
 from flinkish.checkpoint.operators import StateOnDisk, read_operator
 from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.storage import local
 
 __all__ = [
+    "CommittedBatch",
     "Cut",
     "FilesVanished",
     "newest_committed_batch",
@@ -64,28 +63,36 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Cut:
-    """One committed batch of one query, and the files it consists of.
+class CommittedBatch:
+    """One committed batch N of one query, as its logs have it.
 
-    ``planned_batch`` is N + 1 if its offsets are written. ``planned_fault`` is not empty if they
-    cannot be read: the cut is then without them, and Spark plans the batch again. ``watermark_ms``
-    is the watermark of the next batch, in milliseconds since the epoch. ``offsets`` are the JSON of
-    each source, or ``-``; ``pins`` the settings pinned in the offset log. ``backend`` is None
-    without stateful operators, or if it is unknown. ``checkpoint_format`` is 2 if commits have
-    unique ids of state files (a restart then needs
-    ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to 2), else 1. ``files`` have
-    posix paths relative to ``root``.
+    ``planned_batch`` is N + 1 if its offsets are written. ``watermark_ms`` is the watermark of the
+    next batch, in milliseconds since the epoch. ``offsets`` are the JSON of each source, or ``-``;
+    ``pins`` the settings pinned in the offset log. ``backend`` is None without stateful operators,
+    or if it is unknown. ``checkpoint_format`` is 2 if commits have unique ids of state files (a
+    restart then needs ``spark.sql.streaming.stateStore.checkpointFormatVersion`` set to 2), else 1.
+    """
+
+    query_id: str
+    batch_id: int
+    planned_batch: int | None = None
+    watermark_ms: int | None = None
+    offsets: tuple[str, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    backend: str | None = None
+    checkpoint_format: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut(CommittedBatch):
+    """A committed batch in a checkpoint, and the files it consists of.
+
+    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut is
+    then without them, and Spark plans the batch again. ``files`` have posix paths relative to
+    ``root``.
     """
 
     root: str
-    query_id: str
-    batch_id: int
-    planned_batch: int | None
-    watermark_ms: int | None
-    offsets: tuple[str, ...]
-    pins: Mapping[str, str]
-    backend: str | None
-    checkpoint_format: int
     operators: tuple[StateOnDisk, ...]
     files: FileSet
     planned_fault: str = ""
@@ -170,7 +177,7 @@ def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | N
 
     A checksum file that is missing, or for another size, is ignored. ``location`` is where Spark
     wrote the file; the checksum file is next to it. ``blocks`` are its bytes in blocks of whole
-    chunks (:data:`.checksum_files.CHUNK`).
+    chunks (:data:`.file_ends.CHUNK`).
     """
     if not fs.is_local(location):
         return None

@@ -15,7 +15,7 @@ from functools import partial
 from flinkish import storage as fs
 from flinkish.checkpoint.errors import HINT_WHOLE, unreadable
 from flinkish.checkpoint.fileset import FileSet, ListedFile
-from flinkish.checkpoint.format import state_layout
+from flinkish.checkpoint.format import operator_files
 from flinkish.checkpoint.format.archives import SharedFile, read_archive_metadata
 from flinkish.checkpoint.format.chains import KnownFiles, find_chain, find_known_files
 from flinkish.checkpoint.format.errors import CheckpointFormatError, MissingStateFile
@@ -138,7 +138,7 @@ def read_operator(
     schemas = _schema_files(names.get(0, {}))
     stores = _store_infos(directory, prefix, names.get(0, {}), metadata, {f.path for f in schemas})
     keys = [store.key_schema for store in stores if store.key_schema is not None]
-    expected = state_layout.expected_partitions(pins, keys, len(names))
+    expected = operator_files.expected_partitions(pins, keys, len(names))
     partitions = _check_partitions(directory, names, expected)
     if trouble is not None:
         raise trouble
@@ -171,7 +171,7 @@ def _metadata_files(
             if schema_batch(relative) <= batch:
                 files.add(_listed(f"{prefix}{SCHEMA_DIRECTORY}/{relative}", entry))
     v2 = [relative.removeprefix("v2/") for relative in there if relative.startswith("v2/")]
-    chosen = state_layout.metadata_path(v2, batch)
+    chosen = operator_files.metadata_path(v2, batch)
     name = chosen.removeprefix(f"{METADATA_DIRECTORY}/")
     if name not in there:
         return None, files
@@ -217,9 +217,9 @@ def _list_stores(
     path = os.path.join(directory, str(partition))
     top = fs.list_directory(path)
     stores = []
-    for name in state_layout.store_names(metadata, top.directories):
+    for name in operator_files.store_names(metadata, top.directories):
         listing = top if name == DEFAULT_STORE else fs.list_directory(os.path.join(path, name))
-        store_prefix = f"{prefix}{partition}/{state_layout.store_directory(name)}"
+        store_prefix = f"{prefix}{partition}/{operator_files.store_directory(name)}"
         stores.append(_Store(name, store_prefix, listing, tuple(state_files_among(listing.files))))
     return tuple(stores)
 
@@ -359,7 +359,7 @@ def _store_infos(
 ) -> tuple[StoreInfo, ...]:
     infos: list[StoreInfo] = []
     for name in stores:
-        relative = state_layout.schema_path(metadata, name)
+        relative = operator_files.schema_path(metadata, name)
         if relative.startswith("0/") and f"{prefix}{relative}" not in schemas:
             infos.append(StoreInfo(name, None, None))
             continue

@@ -20,19 +20,22 @@ from flinkish.checkpoint.cut import (
     read_cut,
 )
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
-from flinkish.checkpoint.format.checksum_files import (
+from flinkish.checkpoint.format.file_ends import (
+    TAIL,
     blocks_of,
     checksum_file_of,
+    end_fault,
+    has_end,
     size_of_checksum_file,
+    source_log_fault,
 )
-from flinkish.checkpoint.format.file_ends import TAIL, end_fault, has_end, source_log_fault
+from flinkish.checkpoint.format.logs import is_file_source_log, log_offset
 from flinkish.checkpoint.format.names import (
     SOURCES,
     STATE,
     is_state_data,
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
-from flinkish.checkpoint.format.source_logs import is_file_source_log, log_offset
 from flinkish.checkpoint.operators import read_operator
 from flinkish.errors import Corrupt, FlinkishError
 

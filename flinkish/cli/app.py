@@ -117,7 +117,7 @@ def run(argv: Sequence[str]) -> int:
         _check_text(argv)
     except UsageError as error:
         return report(error, Output(json="--json" in argv))
-    argv = common_options_behind(argv)
+    argv = _flinks_action(common_options_behind(argv))
     out = _output_of(argv)
     try:
         with _sigterm_raises():
@@ -187,6 +187,13 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
     is_group = isinstance(command_index.load(rest[0]), click.Group)
     place = 2 if is_group and len(rest) > 1 else 1
     return rest[:place] + moved + rest[place:]
+
+
+def _flinks_action(argv: Sequence[str]) -> list[str]:
+    """Replace Flink's action ``run-application`` by a ``run`` on the cluster. Pure."""
+    if argv[:1] != ["run-application"]:
+        return list(argv)
+    return ["run", "--detached", "--deploy-mode", "cluster", *argv[1:]]
 
 
 def _invoke(argv: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
-"""The base of all commands: their common options, Flink's option spelling, exit codes."""
+"""The base of all commands: options, Flink's option spelling, exit codes, and the session."""
 
 from __future__ import annotations
 
 import functools
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from typing import Any
 import click
 
 from flinkish.cli.output.printer import Output
-from flinkish.cli.session import Session
-from flinkish.errors import error_classes
+from flinkish.cli.output.progress import OutputReporter
+from flinkish.client.context import Context
+from flinkish.config import Config, environment_warnings
+from flinkish.errors import UsageError, error_classes
 
 HELP_NAMES = ["-h", "--help"]
 
@@ -41,6 +44,8 @@ class Command(click.Command):
         """Check the spelling of options, and that no value is empty, then parse them."""
         if not ctx.resilient_parsing:
             for kind, word in scan(self, args):
+                if kind == "option":
+                    _check_not_only_flinks(self, word)
                 if kind == "option" and not _well_spelt(self, word):
                     near = did_you_mean(word, _options(self))
                     raise click.UsageError(f"No such option {word!r}.{near}", ctx=ctx)
@@ -55,6 +60,18 @@ class Command(click.Command):
         lines = textwrap.wrap(f"Exit codes: {text}", width=formatter.width, break_on_hyphens=False)
         formatter.write_paragraph()
         formatter.write("\n".join(lines) + "\n")
+
+
+def _check_not_only_flinks(command: click.Command, word: str) -> None:
+    """Refuse an option that only Flink has, and say what to use instead."""
+    name = word.partition("=")[0]
+    if name in _options(command):
+        return
+    from flinkish.cli.flink_options import instead_of
+
+    instead = instead_of(command.name, word)
+    if instead is not None:
+        raise UsageError(f"no such option {name!r}: {instead}")
 
 
 def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
@@ -213,8 +230,50 @@ def _well_spelt(command: click.Command, word: str) -> bool:
     if first is None:
         return False
     if not first.is_flag:
-        return word[:2] == "-D" or isinstance(
-            first.type, (click.types.IntParamType, click.IntRange)
-        )
+        if word[:2] == "-D":
+            return True
+        is_number = isinstance(first.type, (click.types.IntParamType, click.IntRange))
+        return is_number and word[2:].isascii() and word[2:].isdigit()
     letters = [options.get("-" + letter) for letter in word[1:]]
     return all(option is not None and option.is_flag for option in letters)
+
+
+class Session(Context):
+    """One call of a command: the context for the use cases of :mod:`flinkish.client`.
+
+    ``out``: receives results, notices and progress. ``dynamic``: the ``-D`` options in order.
+    ``flags``: configuration keys set by the command's own options.
+    """
+
+    def __init__(
+        self,
+        out: Output,
+        *,
+        dynamic: Sequence[str] = (),
+        flags: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.out = out
+        config = Config.load(flags=flags or {}, dynamic=dynamic)
+        for line in (*config.warnings(), *environment_warnings(os.environ)):
+            out.warning(line)
+        super().__init__(config)
+        self.reporter: OutputReporter = OutputReporter(out)
+
+    def warn_of_absent_registry(self) -> None:
+        """Warn, also with ``-q``, when there was nothing to do because there is no registry.
+
+        A crontab without HOME, or with another one, looks for the jobs in another place.
+        """
+        if self.absent_registry is not None:
+            self.out.warning(
+                f"there is no registry at {self.absent_registry}: no job was run with it "
+                "(HOME, XDG_STATE_HOME and registry.url determine its location)"
+            )
+
+    def document(self, fields: Mapping[str, Any]) -> None:
+        """Write a JSON document, which says so when there is no registry."""
+        absent = self.absent_registry
+        self.out.document(fields if absent is None else {**fields, "absent_registry": absent})
+
+    def __enter__(self) -> Session:
+        return self

@@ -55,6 +55,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "export",
         "Make plain Spark checkpoints of a savepoint.",
     ),
+    "bundle": CommandEntry(
+        "flinkish.cli.commands.bundle",
+        "bundle",
+        "Bundle a program with the agent, for other launchers.",
+    ),
     "ack": CommandEntry("flinkish.cli.commands.ack", "ack", "Acknowledge failed jobs."),
     "restart": CommandEntry(
         "flinkish.cli.commands.restart", "restart", "Restart a job that has ended."
@@ -109,6 +114,7 @@ SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
             ("list", "list_savepoints", "List the savepoints in a directory."),
             ("show", "show", "Show what is inside a savepoint."),
             ("diff", "diff", "Compare two savepoints."),
+            ("copy", "copy", "Copy a savepoint to another directory or storage."),
             ("verify", "verify_savepoints", "Verify that savepoints are intact."),
             ("prune", "prune", "Remove savepoints by a retention policy."),
             ("import", "import_savepoints", "Add savepoints to the registry."),

@@ -111,9 +111,9 @@ def main() -> int:
     for page, tables in PAGES.items():
         path = os.path.join(checkout(), page)
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = render(file.read(), tables)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(render(text, tables))
+            file.write(text)
     return 0
 
 

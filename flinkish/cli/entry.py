@@ -86,7 +86,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         return False
     flags, name = parsed
     from flinkish.registry.fast_list import read_jobs, registry_path
-    from flinkish.registry.sqlite_file import is_absent
+    from flinkish.registry.schema import is_absent
 
     try:
         path = registry_path(os.environ, os.getcwd())

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
-from flinkish.client.failures import Troubles, find_troubles
-from flinkish.client.outcomes import Removal, warnings_of
+from flinkish.client.listing import Troubles, find_troubles
+from flinkish.client.requests import Removal, warnings_of
 from flinkish.client.retention import remove_old
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
-from flinkish.messages.requests import LeftOut, RequestResult
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.lookup import name_matches
+from flinkish.registry.statements import name_matches
 from flinkish.registry.waiting import wait_request
 
 if TYPE_CHECKING:
@@ -112,37 +111,31 @@ def jobs_to_save(
     target: str | None,
     pattern: str | None = None,
     expected: Collection[str] = (),
+    states: Collection[JobState] = (JobState.RUNNING,),
 ) -> AllJobs:
     """Return the jobs that :func:`save_all` saves; nothing is requested yet.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    target : str or None
-        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    pattern : str, optional
-        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
-    expected : collection of str
-        Names of jobs that must be running.
+    ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``expected``: names
+    of jobs that must be running. ``states``: the states of the jobs.
     """
     directory = requests.savepoint_target(context, target)
-    jobs = running_jobs(context, pattern)
+    jobs = running_jobs(context, pattern, states)
     return AllJobs(directory, jobs, find_troubles(context, jobs, pattern, expected))
 
 
-def running_jobs(context: Context, pattern: str | None = None) -> list[JobRecord]:
+def running_jobs(
+    context: Context,
+    pattern: str | None = None,
+    states: Collection[JobState] = (JobState.RUNNING,),
+) -> list[JobRecord]:
     """Return the jobs that run according to the registry; one whose driver has died is FAILED.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    pattern : str, optional
-        Only jobs whose name matches it; ``*`` and ``?`` are wildcards.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``states``: the
+    states that count.
     """
     registry = context.registry
-    listed = registry.jobs(states={JobState.RUNNING})
+    listed = registry.jobs(states=states)
     return reconcile(
         registry, [job for job in listed if pattern is None or name_matches(job.name, pattern)]
     )
@@ -160,42 +153,49 @@ def save_all(
 ) -> AllSaved:
     """Take a savepoint of each job, all at the same time.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    asked : AllJobs
-        As :func:`jobs_to_save` returns them.
-    timeout : float, optional
-        Seconds to wait for all of them together; what is not complete by then continues. Default:
-        ``client.timeout``.
-    full : bool
-        Whether they share no files with earlier savepoints.
-    format_ : str
-        ``native`` or ``canonical``.
-    keep : Policy, optional
-        Which savepoints stay of the jobs that have a new one. Default: all.
-    on_outcome : callable
-        Called with each outcome as soon as it is known.
+    ``asked``: as :func:`jobs_to_save` returns them. ``timeout``: seconds to wait for all of them
+    together; what is not complete by then continues. Default: ``client.timeout``. ``full``: whether
+    they share no files with earlier savepoints. ``format_``: ``native`` or ``canonical``. ``keep``:
+    which savepoints stay of the jobs that have a new one. Default: all. ``on_outcome``: called with
+    each outcome as soon as it is known.
 
-    Returns
-    -------
-    AllSaved
-        Failures are part of it, not raised.
+    Failures are part of it, not raised.
     """
     target = asked.target
-    deadline = time.monotonic() + context.timeout(timeout)
-    with interruptible("stopped waiting; the triggered savepoints continue", "flinkish list"):
-        outcomes = [_begin(context, job, target, full=full, format_=format_) for job in asked.jobs]
-        for index, outcome in enumerate(outcomes):
-            if outcome.request_id is not None:
-                outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
-            on_outcome(outcomes[index])
+    outcomes = all_answers(
+        context,
+        asked.jobs,
+        lambda job: _begin(context, job, target, full=full, format_=format_),
+        timeout=timeout,
+        on_outcome=on_outcome,
+    )
     taken = {each.job.job_id: each.savepoint.path for each in outcomes if each.savepoint}
     removal = Removal()
     if keep is not None:
         removal = remove_old(context, target, keep, taken.keys(), taken.values())
     return AllSaved(outcomes, asked.troubles, removal)
+
+
+def all_answers(
+    context: Context,
+    jobs: Sequence[JobRecord],
+    begin: Callable[[JobRecord], JobOutcome],
+    *,
+    timeout: float | None,
+    on_outcome: Callable[[JobOutcome], object],
+) -> list[JobOutcome]:
+    """Request something from each job by ``begin``, then wait for all; return the outcomes.
+
+    ``timeout`` and ``on_outcome`` are as for :func:`save_all`.
+    """
+    deadline = time.monotonic() + context.timeout(timeout)
+    with interruptible("stopped waiting; what was triggered continues", "flinkish list"):
+        outcomes = [begin(job) for job in jobs]
+        for index, outcome in enumerate(outcomes):
+            if outcome.request_id is not None:
+                outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
+            on_outcome(outcomes[index])
+    return outcomes
 
 
 def why_skip(history: Sequence[Request]) -> str | None:
@@ -219,7 +219,7 @@ def _begin(
 ) -> JobOutcome:
     """Request a savepoint from the job's driver, unless there is a reason not to."""
     if job.state.is_final:  # RUNNING in the registry, but its process is gone
-        return _ended(job)
+        return ended(job)
     reason = why_skip(context.registry.requests(job.job_id))
     if reason is not None:
         return JobOutcome(job, skipped=reason)
@@ -233,11 +233,11 @@ def _begin(
             format_=format_,
         )
     except WrongState:  # it ended after it was read
-        return _ended(context.registry.job(job.job_id))
+        return ended(context.registry.job(job.job_id))
     return JobOutcome(job, request.request_id)
 
 
-def _ended(job: JobRecord) -> JobOutcome:
+def ended(job: JobRecord) -> JobOutcome:
     """Return the outcome for a job that has ended; FAILED is an error, so that it is reported."""
     if job.state is JobState.FAILED:
         return JobOutcome(job, error=from_record(job.failure or {"message": "it has failed"}))
@@ -251,7 +251,14 @@ def _await(context: Context, outcome: JobOutcome, timeout: float) -> JobOutcome:
     except FlinkishError as error:
         return replace(outcome, error=error)
     if request.state is RequestState.COMPLETED:
-        return replace(outcome, result=request.result)
+        outcome = replace(outcome, result=request.result)
+        if request.kind is RequestKind.SAVEPOINT:
+            return outcome
+        try:
+            requests.wait_end(context, request, timeout)
+        except FlinkishError as error:
+            return replace(outcome, error=error)
+        return outcome
     failure = requests.failure_of(request)
     if isinstance(failure, Locked):  # another host holds the target
         return replace(outcome, skipped=failure.message)

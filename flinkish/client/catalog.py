@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, PartialFailure, SavepointNotFound
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import SavedQuery, SavepointSummary
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 class Imported:
     """The result of an import: the savepoints found, and those that were new to the registry.
 
-    Parameters
-    ----------
-    entries : tuple of CatalogEntry
-        All savepoints that were found.
-    new : tuple of str
-        Locations of those that were added to the registry.
-    failed : tuple of (str, FlinkishError)
-        Paths whose savepoint cannot be read, or that have none.
+    ``entries``: all savepoints that were found. ``new``: locations of those that were added to the
+    registry. ``failed``: paths whose savepoint cannot be read, or that have none.
     """
 
     entries: tuple[CatalogEntry, ...]
@@ -50,18 +44,10 @@ class Imported:
 class Listed:
     """The savepoints of a directory, or of the registry.
 
-    Parameters
-    ----------
-    location : str
-        The directory; empty for the registry.
-    catalog : Catalog
-        What was found, newest first.
-    damage : mapping of str to FlinkishError
-        Paths of those that are not whole, as far as a look at the sizes of their files shows.
-    gone : tuple of SavepointSummary
-        Records of the registry whose savepoints are gone.
-    warnings : tuple of str
-        Sentences about savepoints with times in the future.
+    ``location``: the directory; empty for the registry. ``catalog``: what was found, newest first.
+    ``damage``: paths of those that are not whole, as far as a look at the sizes of their files
+    shows. ``gone``: records of the registry whose savepoints are gone. ``warnings``: sentences
+    about savepoints with times in the future.
     """
 
     location: str
@@ -74,26 +60,8 @@ class Listed:
 def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
     """Return the savepoints directly below a directory, newest first.
 
-    Parameters
-    ----------
-    directory : str
-        A path or a URL.
-    must_exist : bool
-        Whether a missing directory is an error; otherwise it counts as empty.
-
-    Returns
-    -------
-    Listed
-        The directory's location, and what was found there.
-
-    Raises
-    ------
-    SavepointNotFound
-        There is no such directory.
-    UsageError
-        The directory is itself a savepoint.
-    StorageError
-        The directory cannot be listed.
+    Raises SavepointNotFound if there is no such directory; UsageError if the directory is itself a
+    savepoint; StorageError if the directory cannot be listed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory.catalog import read_catalog
@@ -110,10 +78,7 @@ def list_directory(directory: str, *, must_exist: bool = False) -> Listed:
 def list_registry(context: Context) -> Listed:
     """Return the registry's savepoints as they are now, and the records of those that are gone.
 
-    Raises
-    ------
-    RegistryError, StorageError
-        The registry or a savepoint cannot be read.
+    Raises RegistryError or StorageError if the registry or a savepoint cannot be read.
     """
     from flinkish.savepoint.directory.catalog import read_paths
 
@@ -136,22 +101,11 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ..
 def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
     """Add savepoints to the registry that it does not know, or takes for disposed.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    paths : sequence of str
-        Each a savepoint, or a directory of savepoints.
+    ``paths``: each a savepoint, or a directory of savepoints.
 
-    Returns
-    -------
-    Imported
-        What cannot be read is in its ``failed``.
+    What cannot be read is in the result's ``failed``.
 
-    Raises
-    ------
-    RegistryError
-        The registry cannot be written.
+    Raises RegistryError if the registry cannot be written.
     """
     from flinkish.savepoint.directory.places import place_keys
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.config import Config
@@ -14,8 +15,13 @@ from flinkish.errors import (
     UsageError,
     quoted_path,
 )
+from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobRecord
 from flinkish.storage.local import status_of
+
+if TYPE_CHECKING:
+    from flinkish.messages.calls import JobOrigin
+    from flinkish.restore.origin.restore_origin import RestoreOrigin
 
 _CONFIGURED = "execution.state-recovery.path"
 _METADATA = "_metadata"
@@ -30,26 +36,13 @@ def split_words(
     Without ``-s`` the first word is the origin. A configured savepoint is the origin where the
     first word is the program.
 
-    Parameters
-    ----------
-    words : sequence of str
-        The words after the options.
-    config : Config
-        May have a savepoint to restore.
-    named : bool
-        Whether ``-s`` names the savepoint.
-    has_program : bool
-        Whether an option names the program, so that it is not among the words.
+    ``words``: the words after the options. ``config``: may have a savepoint to restore. ``named``:
+    whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, so
+    that it is not among the words.
 
-    Returns
-    -------
-    tuple
-        The origin, None where it is not among the words; and the other words.
+    Returns the origin, None where it is not among the words; and the other words.
 
-    Raises
-    ------
-    UsageError
-        There is no origin.
+    Raises UsageError if there is no origin.
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():
@@ -73,22 +66,11 @@ def is_program(word: str) -> bool:
 def find_origin(context: Context, word: str) -> JobRecord | str:
     """Return the job that a word refers to, or the word itself if it is the place of a savepoint.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    word : str
-        A URL or a path that exists is a savepoint; else it is a job's id, a prefix of one, or a
-        name, also that of a job that has ended.
+    ``word``: a URL or a path that exists is a savepoint; else it is a job's id, a prefix of one, or
+    a name, also that of a job that has ended.
 
-    Raises
-    ------
-    UsageError
-        It is a job and a path.
-    AmbiguousJob, JobNotFound
-        It means several jobs, or nothing.
-    SavepointNotFound
-        It can only be a path, and there is nothing.
+    Raises UsageError if it is a job and a path; AmbiguousJob or JobNotFound if it means several
+    jobs, or nothing; SavepointNotFound if it can only be a path, and there is nothing.
     """
     if "://" in word or word.startswith("file:"):
         return word
@@ -120,3 +102,38 @@ def find_origin(context: Context, word: str) -> JobRecord | str:
         hint=f"for the savepoint, use -s {quoted_path(word)}; for the job, its id, or more "
         "digits of it",
     )
+
+
+def check_restorable(
+    context: Context, spec: RestoreSpec, spark: str | None, *, job: JobOrigin | None = None
+) -> None:
+    """Check before the launch that a version of Spark can restore a savepoint.
+
+    ``context``: its reporter receives the warnings and notes of the version matrix. ``spec``: the
+    savepoint, or a plain checkpoint, and how its files are checked. ``spark``: version of the Spark
+    that will run, None if unknown. ``job``: the job whose checkpoints are restored instead.
+
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete,
+    damaged or not readable; Incompatible if, according to the version matrix, this Spark cannot
+    resume the savepoint.
+    """
+    from flinkish.restore.origin.restore_origin import open_origin
+
+    check_open_origin(context, open_origin(spec, job, verify=spec.verify), spark)
+
+
+def check_open_origin(context: Context, origin: RestoreOrigin, spark: str | None) -> None:
+    """Check before the launch that a version of Spark can restore what is open already.
+
+    Parameters and errors are those of :func:`check_restorable`.
+    """
+    from flinkish.messages.plan import RestoreOutcome
+    from flinkish.restore.check.version_check import check_spark_version
+
+    versions = check_spark_version(origin, spark)
+    if versions.error is not None:
+        raise versions.error
+    if versions.check.outcome is RestoreOutcome.WARNING:
+        context.reporter.warning(versions.check.text)
+    elif versions.check.outcome is not RestoreOutcome.OK:
+        context.reporter.note(versions.check.text)

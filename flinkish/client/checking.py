@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.client.context import Context
-from flinkish.client.program import asked_partitions, find_spark, launch_of
-from flinkish.client.restoring import restore_spec
+from flinkish.client.program import asked_partitions, find_spark, launch_of, note_old_hasher
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.job_origin import job_origin
+from flinkish.launch.restoring import restore_spec
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import OperatorRow, RestorePlan
@@ -146,42 +146,14 @@ def check(
     batch of each query is read, as a savepoint would have it if the job were stopped now. Nothing
     is copied, and the job is not touched.
 
-    Parameters
-    ----------
-    context : Context
-        Its configuration was loaded with :func:`.restoring.settings`.
-    program : Program
-        The program.
-    savepoint : str or None
-        The savepoint.
-    options : RestoreOptions
-        How it would be restored.
-    job : JobRecord, optional
-        The job that stands for its savepoint.
-    to_save : bool
-        Whether the plan is to be saved, for a run that carries it out.
-
-    Returns
-    -------
-    Plan
-        Returned even when its verdict is negative.
-
-    Raises
-    ------
-    UsageError
-        There is no such program, no savepoint is named, or the plan of a job is to be saved.
-    LaunchFailed
-        Spark, Java or a Python is missing.
-    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
-        The savepoint, or the job's checkpoint, cannot be read.
-    WrongState, NoCommittedBatch, NotSavepointable
-        The job has no state to resume from.
-    FlinkishError
-        The error with which the submission of the program would end.
+    Parameters and errors are those of :meth:`.runner.ProgramRunner.check`. The configuration was
+    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint. ``to_save`` says
+    whether a run is to carry the plan out; UsageError for that of a job.
     """
     if to_save and job is not None:
         raise _not_carried_out()
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
+    note_old_hasher(context)
     return check_launch(context, launch, spec, job=job)
 
 
@@ -194,10 +166,7 @@ def launch_and_restore(
 ) -> tuple[Launch, RestoreSpec]:
     """Return the launch of a program, and the restore from a savepoint or a job.
 
-    Raises
-    ------
-    UsageError
-        There is no such program, or no savepoint is named.
+    Raises UsageError if there is no such program, or no savepoint is named.
     """
     launch = launch_of(program, context.config, working_directory())
     spec = restore_spec(
@@ -229,12 +198,8 @@ def check_launch(
 ) -> Plan:
     """Plan a restore with a launch that is complete; see :func:`check`.
 
-    Parameters
-    ----------
-    launch : Launch
-        The program and its Spark, without a restore.
-    spec : RestoreSpec
-        The restore; with a job, its path is not read.
+    ``launch``: the program and its Spark, without a restore. ``spec``: the restore; with a job, its
+    path is not read.
     """
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)

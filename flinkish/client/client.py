@@ -12,7 +12,7 @@ from flinkish.client.context import accept, refuse
 from flinkish.client.job import Job, opened
 from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
-from flinkish.client.savepoints import Savepoint, open_savepoint
+from flinkish.client.savepoints import Savepoint, copy_savepoint, open_savepoint
 from flinkish.messages.launch import Program
 from flinkish.registry.jobs import ACTIVE_STATES
 from flinkish.registry.liveness import reconcile
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flinkish.client.metrics import Metric
     from flinkish.client.purge import PurgeResult
     from flinkish.client.retention import PruneResult
+    from flinkish.savepoint.write.copying import SavepointCopy
 
 
 class Client(ProgramRunner):
@@ -192,6 +193,30 @@ class Client(ProgramRunner):
             agree=accept if may_be_running else refuse,
         )
         return opened(self._context, outcome)
+
+    def copy(self, savepoint: Location, directory: str, *, dry_run: bool = False) -> SavepointCopy:
+        """Copy a savepoint into a directory on any storage, where it is whole.
+
+        Parameters
+        ----------
+        savepoint : path or Savepoint
+            The savepoint; it is only read.
+        directory : str
+            The parent of the copy's directory, which has the savepoint's name.
+        dry_run : bool
+            Only find out what would be sent.
+
+        Returns
+        -------
+        SavepointCopy
+            Where the copy is, and what was sent.
+
+        Raises
+        ------
+        FlinkishError
+            As for :func:`~flinkish.client.savepoints.copy_savepoint`; the same call goes on.
+        """
+        return copy_savepoint(self._context, location_of(savepoint), directory, dry_run=dry_run)
 
     def migrate(
         self,

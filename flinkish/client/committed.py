@@ -19,12 +19,7 @@ _POLL_LOCAL, _POLL_REMOTE = 0.1, 1.0
 class Committed:
     """A job's queries, each with its newest committed batch.
 
-    Parameters
-    ----------
-    job : JobRecord
-        The job as it was then.
-    queries : tuple of QueryStatus
-        At least one.
+    ``job``: the job as it was then.
     """
 
     job: JobRecord
@@ -34,10 +29,7 @@ class Committed:
 def newest_batches(context: Context, job: JobRecord) -> Committed:
     """Return the newest committed batches of a job's queries, as last reported by its driver.
 
-    Raises
-    ------
-    WrongState
-        The job has no streaming query.
+    Raises WrongState if the job has no streaming query.
     """
     return Committed(job, _some(job, context.registry.queries(job.job_id)))
 
@@ -48,25 +40,9 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
     Queries that have ended are not waited for. When the job has ended, the newest batches are
     returned.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    job : JobRecord
-        The job.
-    timeout : float
-        Seconds.
-
-    Raises
-    ------
-    WaitTimeout
-        A query has not committed another batch in time; the job keeps running.
-    WrongState
-        The job has no streaming query.
-    FlinkishError
-        The job failed (its failure) or was canceled.
-    StorageError
-        A checkpoint cannot be reached.
+    Raises WaitTimeout if a query has not committed another batch in time; the job keeps running;
+    WrongState if the job has no streaming query; FlinkishError if the job failed (its failure) or
+    was canceled; StorageError if a checkpoint cannot be reached.
     """
     registry = context.registry
     committed = _with_newest(registry.queries(job.job_id))

@@ -20,12 +20,8 @@ Agree = Callable[[str], bool]
 class Context:
     """The configuration and the registry of a client; a context manager.
 
-    Parameters
-    ----------
-    config : Config
-        The effective configuration; it names the registry.
-    reporter : Reporter, optional
-        Receives notices, warnings and progress. Default: they are dropped.
+    ``config``: the effective configuration; it names the registry. ``reporter``: receives notices,
+    warnings and progress. Default: they are dropped.
     """
 
     def __init__(self, config: Config, reporter: Reporter | None = None) -> None:
@@ -41,10 +37,7 @@ class Context:
         An explicitly configured registry must exist. The default one may be absent as long as no
         job was run: it is then empty, and no file is created.
 
-        Raises
-        ------
-        RegistryError
-            There is none where the configuration says, or it cannot be read.
+        Raises RegistryError if there is none where the configuration says, or it cannot be read.
         """
         return self._opened.existing()
 
@@ -52,10 +45,7 @@ class Context:
     def writable_registry(self) -> Registry:
         """The registry, created if it does not exist; for what adds jobs or savepoints.
 
-        Raises
-        ------
-        RegistryError
-            It cannot be made or opened.
+        Raises RegistryError if it cannot be made or opened.
         """
         return self._opened.made()
 
@@ -74,22 +64,10 @@ class Context:
     def find_job(self, reference: str, *, include_final: bool = False) -> JobRecord:
         """Return the job that ``reference`` refers to; one whose driver has died is FAILED.
 
-        Parameters
-        ----------
-        reference : str
-            A job id, a unique prefix of one, or the name of exactly one job.
-        include_final : bool
-            Whether a name may also refer to a job that has ended.
+        ``reference``: a job id, a unique prefix of one, or the name of exactly one job.
+        ``include_final``: whether a name may also refer to a job that has ended.
 
-        Returns
-        -------
-        JobRecord
-            The job's record in the registry.
-
-        Raises
-        ------
-        JobNotFound, AmbiguousJob
-            No job, or several, match.
+        Raises JobNotFound or AmbiguousJob if no job, or several, match.
         """
         try:
             job = self.registry.find_job(reference, include_final=include_final)

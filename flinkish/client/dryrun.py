@@ -1,24 +1,29 @@
-"""The complete restore check: the version gate, then the plan of a driver that starts no query."""
+"""What a driver that starts no query tells: a program's operators, and the plan of a restore."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from flinkish.client.context import Context
+from flinkish.client.program import launch_of, pinned
+from flinkish.config import working_directory
+from flinkish.errors import MissingUid
 from flinkish.launch import spark_submit
 from flinkish.launch.driver_call import ask_driver
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.calls import Described, DescribeTask, JobOrigin, KnownRun, RestoreQuestion
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.registry.job_registry import Registry
-from flinkish.restore.check.version_check import version_gate
+from flinkish.restore.check.version_check import check_spark_version
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_origin
 from flinkish.restore.plan.document import with_checks
 from flinkish.restore.plan.query_id import newest_batch, newest_begun
 from flinkish.restore.plan.repeated_batches import may_repeat, sink_format
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 
 
 def check_restore(
@@ -34,30 +39,21 @@ def check_restore(
 ) -> RestorePlan:
     """Return the plan of restoring ``spec`` with the program of ``launch``.
 
-    Parameters
-    ----------
-    name, environ, show_log
-        See :func:`~flinkish.launch.driver_call.ask_driver`.
-    registry
-        Knows other runs of the savepoint's queries.
-    job
-        The job whose checkpoints are restored instead of the savepoint. Its own run does not count
-        as another one: it would have ended.
+    ``name``, ``environ``, ``show_log``: see :func:`~flinkish.launch.driver_call.ask_driver`.
+    ``registry``: knows other runs of the savepoint's queries. ``job``: the job whose checkpoints
+    are restored instead of the savepoint. Its own run does not count as another one: it would have
+    ended.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat, StorageError
-        The savepoint cannot be read.
-    FlinkishError
-        The error with which the submission of the program would end.
+    Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint cannot be
+    read; and the error with which the submission of the program would end.
     """
-    offers = open_restore_source(spec.path, verify=spec.verify) if job is None else open_job(job)
+    offers = open_origin(spec, job, verify=spec.verify)
     checks = []
     if offers.is_savepoint:
         files = sum(len(offer.origin.files) for offer in offers.by_key.values())
         text = f"all {files} files of the savepoint exist"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
-    gate = version_gate(offers, spark_submit.spark_version(installation.spark_home))
+    versions = check_spark_version(offers, spark_submit.spark_version(installation.spark_home))
     described = ask_driver(
         DescribeTask(restore_question(registry, spec, offers, job)),
         replace(launch, restore=spec),
@@ -68,12 +64,12 @@ def check_restore(
         show_log=show_log,
     )
     assert described.plan is not None  # it was requested
-    plan = with_checks(described.plan, [*checks, gate.check])
-    return replace(plan, savepoint=spec.path, version=gate.versions)
+    plan = with_checks(described.plan, [*checks, versions.check])
+    return replace(plan, savepoint=spec.path, version=versions.versions)
 
 
 def restore_question(
-    registry: Registry, spec: RestoreSpec, offers: RestoreSource, job: JobOrigin | None
+    registry: Registry, spec: RestoreSpec, offers: RestoreOrigin, job: JobOrigin | None
 ) -> RestoreQuestion:
     """Return the question for the plan of a restore, with what the registry knows of it."""
     own = None if job is None else job.job_id
@@ -91,10 +87,7 @@ def known_runs(
     Also of those that went back to an earlier batch of them, under another query id: only the rows
     of an at-least-once sink are counted by them, and all jobs are looked through for them.
 
-    Parameters
-    ----------
-    sinks
-        The formats of the sinks by query id; None if unknown.
+    ``sinks``: the formats of the sinks by query id; None if unknown.
     """
     return {
         query_id: (
@@ -107,3 +100,48 @@ def known_runs(
         )
         for query_id, sink in sinks.items()
     }
+
+
+def describe(context: Context, program: Program, *, require_uids: bool = False) -> Described:
+    """Return a program's queries, with the uids and the state of their operators.
+
+    The program runs to its end, but its queries are only planned.
+
+    ``context``: its reporter receives notices and the driver's log. ``require_uids``: whether every
+    stateful operator must have a uid.
+
+    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if a stateful
+    operator has none, and must; and the error with which the submission of the program would end.
+    """
+    launch, installation = pinned(launch_of(program, context.config, working_directory()))
+    context.reporter.note("planning the program's queries ...")
+    described = ask_driver(
+        DescribeTask(),
+        launch,
+        installation,
+        answer=Described,
+        name=launch.default_name,
+        environ=os.environ,
+        show_log=context.reporter.log,
+    )
+    missing = [fact for query in described.queries for fact in query["missing"]]
+    if require_uids and missing:
+        names = ", ".join(_named(fact) for fact in missing)
+        raise MissingUid(
+            f"{len(missing)} stateful operator{'s have' if len(missing) > 1 else ' has'} no uid: "
+            f"{names}",
+            operators=missing,
+        )
+    return described
+
+
+def _named(fact: Mapping[str, Any]) -> str:
+    where = f", {fact['location']}" if fact["location"] else ""
+    return f'"{fact["name"]}" ({fact["kind"]}{where})'
+
+
+def dot_graph(queries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the graph of a described program for Graphviz, each query a cluster."""
+    from flinkish.operators.render import digraph
+
+    return digraph([str(query["dot"]) for query in queries])

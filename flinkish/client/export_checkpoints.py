@@ -1,41 +1,46 @@
-"""Build the checkpoints of an export: with the state as it is, or as a program needs it."""
+"""Build the checkpoints of an export: with the state as it is, or as a program needs it.
+
+They are put into a new directory, or in place of a program's own checkpoint.
+"""
 
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
 from flinkish import storage
-from flinkish.checkpoint.discovery import directory_name
+from flinkish.checkpoint.cut import newest_planned_batch
+from flinkish.checkpoint.discovery import directory_name, is_checkpoint
+from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
-from flinkish.client.export_place import ExportPlace
 from flinkish.client.program import find_spark
-from flinkish.client.restoring import check_source
 from flinkish.connectors.registry import sink_connector
-from flinkish.errors import UsageError
+from flinkish.errors import SavepointNotFound, StorageError, UsageError, WrongState, quoted_path
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
 from flinkish.messages.calls import Exported, ExportTask, JobOrigin
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import KeptQueryId
-from flinkish.registry.jobs import JobState
-from flinkish.restore.check.file_sinks import file_sink_position, keeps_log
-from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import ACTIVE_STATES, JobState
+from flinkish.registry.liveness import reconcile
+from flinkish.restore.check.file_sinks import file_sink_status, keeps_log
+from flinkish.restore.materialize.new_checkpoint import is_taken, make_checkpoint
+from flinkish.restore.origin.restore_origin import (
+    RestorableQuery,
+    RestoreOrigin,
+    open_origin,
+)
 from flinkish.restore.plan.history import saved_shift
 from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery, plan_unchanged
 from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.sinks import SinkMode, SinkPosition
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_source import (
-    RestorableQuery,
-    RestoreSource,
-    open_restore_source,
-)
+from flinkish.restore.plan.sinks import SinkMode, SinkStatus
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ def build_planned(
     """Let a driver build the checkpoints that a program needs; nothing of its queries runs."""
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
-    offers = _opened(spec, origin)
-    check_source(context, offers, spark)
+    offers = open_origin(spec, origin, verify=spec.verify)
+    check_open_origin(context, offers, spark)
     context.reporter.note("planning the program's queries ...")
     exported = ask_driver(
         ExportTask(
@@ -113,7 +118,7 @@ def build_unchanged(
     query: str | None,
 ) -> BuiltCheckpoints:
     """Build checkpoints with the state as it is; no JVM is started."""
-    offers = _opened(spec, origin)
+    offers = open_origin(spec, origin, verify=spec.verify)
     question = restore_question(context.registry, spec, offers, origin)
     plans: dict[str, UnchangedQuery] = {}
     warnings = [f"query '{each.query}' is not in it: {each.reason}" for each in offers.left_out]
@@ -122,7 +127,7 @@ def build_unchanged(
         plans[name] = plan_unchanged(
             offer,
             [OtherRun.of(run, JobState(run.state)) for run in runs if run.since is None],
-            _sink_position(offer),
+            _sink_status(context.registry, origin, offer),
             fork=spec.options.fork,
             mode=cast("SinkMode | None", spec.options.sink_ahead),
         )
@@ -134,7 +139,7 @@ def build_unchanged(
     for name, plan in plans.items():
         directory = directory_name(name)
         make_checkpoint(
-            replace(plan.recipe, query_id=None if plan.identity.keep else str(uuid.uuid4())),
+            plan.recipe.with_query_id(keep=plan.identity.keep),
             storage.join(place.building, directory),
             location=place.location_of(directory),
         )
@@ -144,14 +149,8 @@ def build_unchanged(
     return BuiltCheckpoints(tuple(queries), offers.spark_version, warnings=tuple(warnings))
 
 
-def _opened(spec: RestoreSpec, origin: JobOrigin | None) -> RestoreSource:
-    if origin is None:
-        return open_restore_source(spec.path, verify=spec.verify)
-    return open_job(origin, drops=spec.options.allow_non_restored)
-
-
 def _chosen(
-    path: str, offers: RestoreSource, query: str | None, *, is_single: bool
+    path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
     """Return the saved queries that are exported, by name; UsageError if there is none such.
 
@@ -171,12 +170,28 @@ def _chosen(
     return by_name
 
 
-def _sink_position(offer: RestorableQuery) -> SinkPosition | None:
-    """Return the newest batch of the sink that the query had, if it is known without Spark."""
-    path = offer.query.sink.get("path")
-    if path is None or not (str(path).startswith("/") or ":" in str(path)):
-        return None  # relative to the directory in which its job ran
-    return file_sink_position(offer.query.sink.get("format"), str(path), storage)
+def _sink_status(
+    registry: Registry, origin: JobOrigin | None, offer: RestorableQuery
+) -> SinkStatus | None:
+    """Return the newest batch of the sink that the query had, if it is known without Spark.
+
+    Anybody may have written a savepoint: what it names is listed only where a job of the registry
+    has written.
+    """
+    path = _sink_path(offer)
+    recorded = [] if origin is None else list(origin.facts.values())
+    for job, query in registry.find_query(offer.query_id) if path is not None else ():
+        recorded += [
+            facts for name, facts in registry.facts(job.job_id).items() if name == query.name
+        ]
+    sink = next((facts.sink for facts in recorded if path and facts.sink.get("path") == path), None)
+    return None if sink is None else file_sink_status(sink.get("format"), path, storage)
+
+
+def _sink_path(offer: RestorableQuery) -> str | None:
+    """Return where the query wrote, unless that is relative to where its job ran."""
+    path = str(offer.query.sink.get("path") or "")
+    return path if path.startswith("/") or ":" in path else None
 
 
 def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[str]:
@@ -185,9 +200,12 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
     unknown = []
     is_read_by_spark = sink.get("table") is not None or sink_connector(format_).keeps_versions
     if position is None and (is_read_by_spark or (sink.get("path") and keeps_log(format_))):
+        why = "because only Spark finds it"
+        if _sink_path(offer) is not None and not is_read_by_spark:
+            why = "because no job of the registry is known to write there, and it was not looked at"
         unknown = [
             f"query '{name}': whether its sink, {sink.get('table') or sink.get('path')}, has later "
-            "batches is not known, because only Spark finds it; name the program too to learn it"
+            f"batches is not known, {why}; name the program too to learn it"
         ]
     has_log = position is not None and position.verdict != "unreadable"
     return (
@@ -201,3 +219,125 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
             newest_logged=None if position is None else position.newest_batch,
         ).warnings()
     )
+
+
+@dataclass(frozen=True)
+class ExportPlace:
+    """Where checkpoints are built, each in a directory of its own, and where they are put.
+
+    On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
+    planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
+    """
+
+    building: str
+    final: str
+    replaces: int | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether ``final`` is that of the one checkpoint itself."""
+        return self.replaces is not None
+
+    def location_of(self, directory: str) -> str:
+        """Return where the checkpoint will be that is built in a directory of that name."""
+        return self.final if self.is_single else storage.join(self.final, directory)
+
+    def publish(self, directories: list[str]) -> str | None:
+        """Put the built checkpoints in place; return where a replaced one is kept.
+
+        Raises WrongState if that has got a batch meanwhile, and StorageError if a directory cannot
+        be renamed: the old one is then where it was.
+        """
+        if self.replaces is None:
+            if self.building != self.final:
+                storage.publish(self.building, self.final)
+            return None
+        if _newest(self.final) != self.replaces:
+            raise WrongState(
+                f"the checkpoint {self.final} is in use: it got a batch during the export",
+                hint="stop the program that runs on it, and export again",
+            )
+        (directory,) = directories
+        kept = f"{self.final}.replaced-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        if os.path.lexists(kept):
+            raise StorageError(f"{kept} exists", hint="export again in a second")
+        storage.publish(self.final, kept)
+        try:
+            storage.publish(storage.join(self.building, directory), self.final)
+        except BaseException:
+            storage.publish(kept, self.final)
+            raise
+        return kept
+
+
+def new_directory(directory: str) -> ExportPlace:
+    """Return the place for checkpoints in a new directory; StorageError if it is not empty."""
+    final = storage.locate(directory)
+    if is_taken(final):
+        raise StorageError(
+            f"cannot export to {directory}: it exists and is not an empty directory",
+            hint="name a new directory, or put one checkpoint in place of another with "
+            "--in-place-of",
+            path=final,
+        )
+    if not storage.is_local(final):
+        return ExportPlace(final, final)
+    final = os.path.realpath(final)
+    return ExportPlace(storage.temporary_name(final), final)
+
+
+def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
+    """Return the place of a program's own checkpoint, which is kept beside it.
+
+    Raises UsageError for remote storage, SavepointNotFound if there is no checkpoint, and
+    WrongState if a job of the registry runs on it.
+    """
+    final = storage.locate(checkpoint)
+    if not storage.is_local(final):
+        raise UsageError(
+            f"{checkpoint} is on remote storage, where a checkpoint cannot be replaced as a whole",
+            hint="export into a new directory, and let the program's checkpointLocation name it",
+        )
+    final = os.path.realpath(final)
+    if not is_checkpoint(final):
+        raise SavepointNotFound(
+            f"there is no checkpoint at {checkpoint} that could be replaced",
+            hint=f"for a new one: flinkish export SAVEPOINT {quoted_path(checkpoint)}",
+            path=final,
+        )
+    active = reconcile(registry, registry.jobs(states=ACTIVE_STATES))
+    jobs = {job.job_id: job for job in active if not job.state.is_final}
+    for job_id, queries in registry.queries_of(jobs).items():
+        for query in queries:
+            if storage.same_place(query.checkpoint_dir, final):
+                job = jobs[job_id]
+                raise WrongState(
+                    f"query '{query.name}' of job {job.name} ({job_id}), which is "
+                    f"{job.state.value}, runs on {checkpoint}",
+                    hint=f"stop it first: flinkish stop {job_id}",
+                    job_id=job_id,
+                    state=job.state.value,
+                )
+    return ExportPlace(storage.temporary_name(final), final, _newest(final))
+
+
+@contextmanager
+def built(place: ExportPlace) -> Iterator[None]:
+    """Make the directory in which checkpoints are built; remove what is left of it in the end.
+
+    On remote storage the checkpoints stay, unless an error ends the block.
+    """
+    storage.make_directory(storage.parent(place.building))
+    storage.make_new_directory(place.building)
+    is_published = False
+    try:
+        yield
+        is_published = True
+    finally:
+        if place.building != place.final or not is_published:
+            storage.remove_tree(*storage.split(place.building))
+
+
+def _newest(checkpoint: str) -> int:
+    newest = newest_planned_batch(checkpoint)
+    return -1 if newest is None else newest

@@ -10,11 +10,18 @@ from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
 from flinkish.client.context import Context
-from flinkish.client.export_checkpoints import BuiltQuery, build_planned, build_unchanged
-from flinkish.client.export_place import ExportPlace, built, in_place_of, new_directory
-from flinkish.client.restoring import given, restore_spec
+from flinkish.client.export_checkpoints import (
+    BuiltQuery,
+    ExportPlace,
+    build_planned,
+    build_unchanged,
+    built,
+    in_place_of,
+    new_directory,
+)
 from flinkish.errors import UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
 from flinkish.messages.plan import KeptQueryId
 from flinkish.messages.restore_options import RestoreOptions
@@ -25,25 +32,25 @@ from flinkish.registry.jobs import JobRecord
 class ExportedCheckpoint:
     """A plain Spark checkpoint.
 
-    Parameters
+    Attributes
     ----------
-    query : str
+    query
         The name of the query that continues in it.
-    location : str
+    location
         The ``checkpointLocation`` for the program, as Spark takes it.
-    batch_id : int
+    batch_id
         The committed batch that the query continues after.
-    query_id : str
+    query_id
         Spark's id of the query.
-    kept_query_id : KeptQueryId
+    kept_query_id
         Whether it is the saved one, and why.
-    partitions : int or None
+    partitions
         The number of state partitions; None without state.
-    settings : mapping
+    settings
         Spark settings that the program must set, because the checkpoint does not pin them.
-    pins : mapping
+    pins
         Spark settings that the checkpoint pins, whatever the program sets.
-    notes : tuple of str
+    notes
         Sentences about what the plan does with its state.
     """
 
@@ -62,18 +69,18 @@ class ExportedCheckpoint:
 class ExportResult:
     """The checkpoints of an export.
 
-    Parameters
+    Attributes
     ----------
-    checkpoints : tuple of ExportedCheckpoint
+    checkpoints
         One for each query, in the order of the program's starts or of the savepoint.
-    spark_version : str or None
+    spark_version
         The Spark for which they were made; without a program the one that wrote the state, None if
         that is not recorded.
-    new_queries : tuple of str
+    new_queries
         Queries of the program without saved state: they start in a new checkpoint.
-    warnings : tuple of str
+    warnings
         What to see to before the program starts.
-    replaced : str or None
+    replaced
         Where the checkpoint is kept that was replaced.
     """
 
@@ -102,46 +109,9 @@ def export(
     program runs to its end, and none of its queries is started. Nothing is put in place until all
     checkpoints are made.
 
-    Parameters
-    ----------
-    context : Context
-        Its configuration was loaded with :func:`.restoring.settings`.
-    program : Program, optional
-        The program that is to continue.
-    savepoint : str or None
-        The savepoint, or plain Spark checkpoints.
-    directory : str or None
-        The new directory; each query gets a directory in it.
-    options : RestoreOptions
-        How the savepoint would be restored. Who owns it afterwards does not matter.
-    job : JobRecord, optional
-        The ended job that stands for its savepoint.
-    parallelism : int, optional
-        The requested number of state partitions, which is in the configuration too.
-    query : str, optional
-        The only query to be exported. The program must be able to restore all of them.
-    replaces : str, optional
-        Instead of a new directory, the checkpoint that is replaced by the one of the query.
-
-    Returns
-    -------
-    ExportResult
-        The checkpoints.
-
-    Raises
-    ------
-    UsageError
-        Neither a new directory nor a checkpoint to replace is named, or both; there is no such
-        query; an option needs a program; a table is to be rolled back.
-    StorageError
-        The directory is not empty, or cannot be written.
-    WrongState
-        The job, or a job on the checkpoint that is to be replaced, has not ended.
-    Incompatible, ConsentNeeded
-        The program cannot resume from that state; without one: the state is canonical, or the sink
-        has later batches.
-    FlinkishError
-        As for :func:`~flinkish.client.checking.check`.
+    Parameters and errors are those of :meth:`.runner.ProgramRunner.export`. The configuration was
+    loaded with :func:`.restoring.settings`; it has ``parallelism`` too. ``job`` stands for its
+    savepoint.
     """
     _check(options, job)
     if (directory is None) is (replaces is None):
@@ -223,5 +193,6 @@ def _check_unchanged(options: RestoreOptions, parallelism: int | None) -> None:
             "another number of state partitions needs the program",
             hint="name it too; or rescale the savepoint: flinkish migrate -p N PATH TARGET",
         )
-    for name, flag in given(replace(options, fork=False, sink_ahead=None, verify=None)):
+    kept = replace(options, fork=False, path_map=(), sink_ahead=None, verify=None)
+    for name, flag in given(kept):
         raise UsageError(f"{name} needs the program", hint=f"name it too, or omit {flag}")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from flinkish.client import lifecycle
 from flinkish.client.context import Context
-from flinkish.client.outcomes import Outcome
+from flinkish.client.requests import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState
 
 
@@ -217,6 +217,7 @@ class Job:
         conf: Mapping[str, str] | None = None,
         secret_args: Sequence[str] | None = None,
         sink_ahead: str | None = None,
+        accept_lost_rows: bool = False,
         wait: bool = True,
     ) -> Job:
         """Start the ended job again, with its recorded program, arguments and settings.
@@ -233,6 +234,8 @@ class Job:
         sink_ahead : str, optional
             With ``savepoint``, for a sink that has later batches: ``rebase``, ``accept``
             or ``rollback``.
+        accept_lost_rows : bool
+            With ``savepoint``, whether rows that a source can no longer read are skipped.
         wait : bool
             Whether to wait until the job runs.
 
@@ -260,6 +263,7 @@ class Job:
             conf=conf,
             secret_args=secret_args,
             sink_ahead=sink_ahead,
+            accept_lost_rows=accept_lost_rows,
             wait=wait,
         )
         return Job.of(self._context, begun.job)

@@ -14,21 +14,11 @@ from flinkish.errors import UsageError
 class PartitionOffset:
     """The saved offset of one partition.
 
-    Attributes
-    ----------
-    entry
-        The source's line in the offset log.
-    source
-        Its uid, or what it reads; None if unknown.
-    offset
-        The row to read next; None for a partition that the savepoint does not know.
-    begin, end
-        The first offset that the broker has, and the next one it gives; None when it was not asked,
-        or has no such partition.
-    lag
-        The rows that wait, at most.
-    note
-        What is wrong or new with it; empty otherwise.
+    ``entry``: the source's line in the offset log. ``source``: its uid, or what it reads; None if
+    unknown. ``offset``: the row to read next; None for a partition that the savepoint does not
+    know. ``begin``, ``end``: the first offset that the broker has, and the next one it gives; None
+    when it was not asked, or has no such partition. ``lag``: the rows that wait, at most. ``note``:
+    what is wrong or new with it; empty otherwise.
     """
 
     entry: int
@@ -45,10 +35,7 @@ class PartitionOffset:
 def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
     """Return the Kafka offsets of a query, by source, topic and partition. Pure.
 
-    Parameters
-    ----------
-    query
-        As ``savepoint show --json`` describes it.
+    ``query``: as ``savepoint show --json`` describes it.
     """
     positions = []
     sources = query["source"] if isinstance(query["source"], list) else []
@@ -71,10 +58,7 @@ def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:
 def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
     """Return all topics of the offsets. Pure.
 
-    Raises
-    ------
-    UsageError
-        There are none.
+    Raises UsageError if there are none.
     """
     topics = {each.topic for offsets in queries for each in offsets}
     if not topics:
@@ -135,12 +119,7 @@ def ask_lag(
 ) -> list[tuple[PartitionOffset, ...]]:
     """Return the offsets of all queries with what the broker at ``servers`` has.
 
-    Raises
-    ------
-    UsageError
-        There are no offsets of Kafka.
-    BrokerError
-        It does not answer.
+    Raises UsageError if there are no offsets of Kafka; BrokerError if it does not answer.
     """
     from flinkish.connectors.kafka.topics import topics_of
 

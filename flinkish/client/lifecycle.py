@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
-from flinkish.client.outcomes import Outcome, reported
 from flinkish.client.reporter import Progress
+from flinkish.client.requests import Outcome, reported
 from flinkish.client.retention import with_removal
 from flinkish.errors import (
     FlinkishError,
@@ -60,29 +60,15 @@ def save_job(
 ) -> Outcome:
     """Take a savepoint of a job, which continues; of a dead job, from the checkpoints it left.
 
-    Parameters
-    ----------
-    target : str or None
-        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    batch : int or str, optional
-        For a dead job: the committed batch, as for :func:`.offline.save_checkpoints`.
-    keep : Policy, optional
-        Which of the job's savepoints stay in ``target``. Default: all.
-    timeout : float, optional
-        Seconds to wait for a driver's answer. Default: ``client.timeout``.
-    detached : bool
-        Return once the driver has the request.
-    on_taken : callable
-        Called with the outcome before old savepoints are removed.
+    ``target``: the directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
+    ``batch``: for a dead job: the committed batch, as for :func:`.offline.save_checkpoints`.
+    ``keep``: which of the job's savepoints stay in ``target``. Default: all. ``timeout``: seconds
+    to wait for a driver's answer. Default: ``client.timeout``. ``detached``: return once the driver
+    has the request. ``on_taken``: called with the outcome before old savepoints are removed.
 
-    Raises
-    ------
-    UsageError
-        A dead job cannot be saved detached, nor a running one at a given batch.
-    WaitTimeout
-        The savepoint is not complete in time; the work continues.
-    FlinkishError
-        The savepoint could not be taken.
+    Raises UsageError if a dead job cannot be saved detached, nor a running one at a given batch;
+    WaitTimeout if the savepoint is not complete in time; the work continues; FlinkishError if the
+    savepoint could not be taken.
     """
     directory = requests.savepoint_target(context, target, job)
     if job.state.is_final:

@@ -19,16 +19,8 @@ if TYPE_CHECKING:
 class Locks:
     """The locks of a directory, and which of them were removed, or would be.
 
-    Parameters
-    ----------
-    directory : str
-        Its location.
-    found : tuple of FoundLease
-        All locks.
-    stale : frozenset of str
-        Names of the locks that no process refreshes any more.
-    chosen : tuple of FoundLease
-        The locks that were removed, or would be.
+    ``stale``: names of the locks that no process refreshes any more. ``chosen``: the locks that
+    were removed, or would be.
     """
 
     directory: str
@@ -52,30 +44,15 @@ def unlock(
 ) -> Locks:
     """Remove the locks of a directory of savepoints that no process refreshes any more.
 
-    Parameters
-    ----------
-    context : Context
-        Has the configured directory.
-    directory : str or None
-        A path or a URL; None means the configured directory.
-    force : bool
-        Whether to remove locks whose owners may be alive, too.
-    dry_run : bool
-        Remove nothing.
-    agree : callable, optional
-        Called before locks are removed whose owners may be alive; raises ConsentNeeded to refuse.
+    ``context``: has the configured directory. ``directory``: a path or a URL; None means the
+    configured directory. ``force``: whether to remove locks whose owners may be alive, too.
+    ``dry_run``: remove nothing. ``agree``: called before locks are removed whose owners may be
+    alive; raises ConsentNeeded to refuse.
 
-    Returns
-    -------
-    Locks
-        All locks, and those that were removed.
+    Returns all locks, and those that were removed.
 
-    Raises
-    ------
-    NoSavepointDirectory
-        No directory is given or configured.
-    StorageError
-        The directory cannot be read, or the locks cannot be removed.
+    Raises NoSavepointDirectory if no directory is given or configured; StorageError if the
+    directory cannot be read, or the locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases

@@ -21,12 +21,7 @@ _BLOCK = 64 * 1024
 class LogReader:
     """Reads a job's log from its beginning, in blocks: it may be larger than the memory.
 
-    Parameters
-    ----------
-    job : JobRecord
-        The job.
-    choice : LogChoice, optional
-        Which lines are wanted. Default: all.
+    ``choice``: which lines are wanted. Default: all.
     """
 
     def __init__(self, job: JobRecord, choice: LogChoice | None = None) -> None:
@@ -40,10 +35,7 @@ class LogReader:
     def read(self) -> Iterator[str]:
         """Yield the chosen text from where the last call ended to the present end of the log.
 
-        Raises
-        ------
-        StorageError
-            The log cannot be read here.
+        Raises StorageError if the log cannot be read here.
         """
         try:
             with open(self._path, "rb") as stream:
@@ -70,10 +62,7 @@ class LogReader:
     def read_last(self, count: int) -> Iterator[str]:
         """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
 
-        Raises
-        ------
-        StorageError
-            The log cannot be read here.
+        Raises StorageError if the log cannot be read here.
         """
         if self._filter is None:
             try:
@@ -87,10 +76,7 @@ class LogReader:
     def follow(self, context: Context) -> Iterator[str]:
         """Yield what is chosen as the log grows, until the job has ended.
 
-        Raises
-        ------
-        StorageError
-            The log or the registry cannot be read.
+        Raises StorageError if the log or the registry cannot be read.
         """
         while True:
             ended = look(context, self._job).state.is_final
@@ -113,6 +99,13 @@ def _last(pieces: Iterator[str], count: int) -> deque[str]:
 
 
 def _unreadable(job: JobRecord, error: OSError) -> StorageError:
+    if job.launch.external is not None:
+        return StorageError(
+            f"the log of job {job.name} ({job.job_id}) is with its launcher "
+            f"({job.launch.external.name}): flinkish has not started it",
+            hint="see the output of the program where it was started"
+            + (f", on {job.driver.host}" if job.driver else ""),
+        )
     host = job.supervisor.host if job.supervisor else None
     return StorageError(
         f"cannot read the log of job {job.name} ({job.job_id}): {job.log_path}: {error.strerror}",

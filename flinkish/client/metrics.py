@@ -18,7 +18,7 @@ from typing import Literal
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
@@ -30,12 +30,7 @@ _NO_WATERMARK = 0.0
 class Sample:
     """One number of a metric, for one job, query or state.
 
-    Parameters
-    ----------
-    labels : mapping
-        What the number is about.
-    value : float
-        The number.
+    ``labels``: what the number is about.
     """
 
     labels: Mapping[str, str]
@@ -46,16 +41,8 @@ class Sample:
 class Metric:
     """A metric with its numbers.
 
-    Parameters
-    ----------
-    name : str
-        Its name in Prometheus, with its unit.
-    kind : str
-        ``gauge`` or ``counter``.
-    help : str
-        What it says.
-    samples : sequence of Sample
-        Its numbers; none where nothing is known.
+    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; none where nothing is
+    known.
     """
 
     name: str
@@ -68,16 +55,7 @@ class Metric:
 class JobFacts:
     """What the registry knows of a job that has not ended.
 
-    Parameters
-    ----------
-    job : JobRecord
-        The job.
-    queries : sequence of QueryStatus
-        Its queries as its driver last reported them.
-    history : sequence of JobStateChange
-        Its states, oldest first.
-    savepoint : SavepointSummary or None
-        Its newest savepoint.
+    ``queries``: its queries as its driver last reported them.
     """
 
     job: JobRecord
@@ -91,20 +69,9 @@ def measure(context: Context) -> list[Metric]:
 
     As for every reader of the registry, a job whose process is gone is FAILED from now on.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
+    They are always the same ones, in the same order.
 
-    Returns
-    -------
-    list of Metric
-        Always the same ones, in the same order.
-
-    Raises
-    ------
-    RegistryError
-        The registry cannot be read.
+    Raises RegistryError if the registry cannot be read.
     """
     registry = context.registry
     jobs = reconcile(registry, registry.jobs())
@@ -132,16 +99,9 @@ def metrics_of(
 ) -> list[Metric]:
     """Return the metrics of what was read. Pure.
 
-    Parameters
-    ----------
-    states : iterable of JobState
-        The states of all jobs.
-    jobs : sequence of JobFacts
-        The jobs that have not ended.
-    unacknowledged : int
-        The number of failed jobs that nobody has acknowledged.
-    now : float
-        Seconds since the epoch, by the registry's clock.
+    ``states``: the states of all jobs. ``jobs``: the jobs that have not ended. ``unacknowledged``:
+    the number of failed jobs that nobody has acknowledged. ``now``: seconds since the epoch, by the
+    registry's clock.
     """
     return [
         *_of_registry(Counter(states), unacknowledged, now),
@@ -179,19 +139,9 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 def write_text(path: str, text: str) -> None:
     """Write metrics to a temporary file and rename it, so that readers never see a partial file.
 
-    Parameters
-    ----------
-    path : str
-        The file; its directory must exist.
-    text : str
-        What :func:`prometheus_text` returns.
+    ``path``: the file; its directory must exist. ``text``: what :func:`prometheus_text` returns.
 
-    Raises
-    ------
-    UsageError
-        It is a directory, or a URL.
-    StorageError
-        It cannot be written.
+    Raises UsageError if it is a directory, or a URL; StorageError if it cannot be written.
     """
     from flinkish.storage import is_local, locate, write_atomically
 

@@ -77,14 +77,8 @@ class Changes:
 class MigrationPlan:
     """What a migration would do.
 
-    Parameters
-    ----------
-    savepoint : str
-        Location of the old savepoint.
-    migration : Migration
-        The migration, in the form that the driver receives.
-    operators : tuple of PlannedRewrite
-        What would be done with the state of each operator.
+    ``savepoint``: location of the old savepoint. ``migration``: the migration, in the form that the
+    driver receives. ``operators``: what would be done with the state of each operator.
     """
 
     savepoint: str
@@ -102,14 +96,9 @@ def plan_migration(
 ) -> MigrationPlan:
     """Plan a migration as :func:`migrate` would carry it out; nothing is started.
 
-    Raises
-    ------
-    UsageError
-        As for :func:`migrate`, or a library that the plan needs is missing.
-    Incompatible, Corrupt, UnsupportedFormat
-        The migration is refused.
-    LaunchFailed
-        The application could not be started.
+    Raises Incompatible, Corrupt or UnsupportedFormat if the migration is refused; LaunchFailed if
+    the application could not be started; and the errors of :func:`migrate`, or a library that the
+    plan needs is missing.
     """
     savepoint, migration = _requested(path, target, changes, schemas)
     own_application(program, context.config)
@@ -133,34 +122,15 @@ def migrate(
 ) -> MigrationResult:
     """Write a new savepoint with the state of an old one, and add it to the registry.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry; its reporter receives the progress.
-    path : str
-        The old savepoint.
-    target : str
-        The parent of the new savepoint's directory.
-    changes : Changes
-        The requested changes.
-    schemas : sequence of (str, JSON data)
-        New Avro schemas of values, each for a state ``[QUERY/]UID[/STATE]``.
-    program : Program
-        The Spark that rewrites the state; see :func:`flinkish.client.program.own_application`.
+    ``context``: has the registry; its reporter receives the progress. ``path``: the old savepoint.
+    ``target``: the parent of the new savepoint's directory. ``changes``: the requested changes.
+    ``schemas``: new Avro schemas of values, each for a state ``[QUERY/]UID[/STATE]``. ``program``:
+    the Spark that rewrites the state; see :func:`flinkish.client.program.own_application`.
 
-    Returns
-    -------
-    MigrationResult
-        The new savepoint, and each operator's counted rows, bytes and digest.
+    Returns the new savepoint, and each operator's counted rows, bytes and digest.
 
-    Raises
-    ------
-    UsageError
-        There is no such state, or changes exclude each other.
-    LaunchFailed
-        The application cannot be started.
-    FlinkishError
-        The application refused the migration or failed.
+    Raises UsageError if there is no such state, or changes exclude each other; LaunchFailed if the
+    application cannot be started; FlinkishError if the application refused the migration or failed.
     """
     _, migration = _requested(path, target, changes, schemas)
     result = rewrite(context, migration, *own_application(program, context.config))

@@ -17,33 +17,39 @@ from flinkish.checkpoint.discovery import find_checkpoints, last_written, query_
 from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
-from flinkish.client.outcomes import Outcome, reported
 from flinkish.client.program import pinned
-from flinkish.client.reporter import Progress, Reporter
-from flinkish.client.requests import savepoint_target
+from flinkish.client.reporter import WriterProgress
+from flinkish.client.requests import Outcome, reported, savepoint_target
 from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
+from flinkish.launch.job_origin import left_queries
+from flinkish.launch.known_jobs import check_began
 from flinkish.launch.offline import (
     check_owner,
     check_savable,
-    ever_ran,
     job_id_of,
     may_be_running,
 )
 from flinkish.messages.launch import Launch
 from flinkish.messages.migration import Migration
-from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import TRIGGER_OFFLINE, SavepointSummary
+from flinkish.messages.requests import (
+    TRIGGER_OFFLINE,
+    LeftOut,
+    RequestResult,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.job_registry import new_request_id
 from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState
+from flinkish.registry.resumed_runs import ever_ran
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
     FORMAT_NATIVE,
     QuerySource,
     SavepointJob,
 )
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.savepoint.write.query_records import query_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage import base_name, join, locate
@@ -72,18 +78,15 @@ def save_dead_job(
     :func:`save_checkpoints`. The request is in the job's history, also if it fails, but not after
     a dry run.
 
-    Raises
-    ------
-    WrongState, NoCommittedBatch, NotSavepointable
-        No savepoint can be taken.
-    Corrupt, StorageError, Locked
-        The savepoint cannot be written.
+    Raises WrongState, NoCommittedBatch or NotSavepointable if no savepoint can be taken; Corrupt,
+    StorageError or Locked if the savepoint cannot be written.
     """
     registry = context.registry
     queries = registry.queries(job.job_id)
     facts = registry.facts(job.job_id)
     committed = {q.name: newest_committed_batch(q.checkpoint_dir) for q in queries}
     empty = check_savable(job, queries, facts, committed)
+    check_began(registry, job)
     queries = [query for query in queries if query.name not in empty]
     for query in queries:
         check_owner(registry, query.query_id, query.checkpoint_dir)
@@ -104,7 +107,10 @@ def save_dead_job(
     if dry_run:
         _check_whole(places, batches)
         return Outcome(job_id=job.job_id, kind=RequestKind.SAVEPOINT, target=target)
-    left = tuple(LeftOut(name, "it had committed no batch") for name in empty)
+    left = (
+        *(LeftOut(name, "it had committed no batch") for name in empty),
+        *left_queries(registry, job),
+    )
     complete = ever_ran(registry, job)
     launch = replace(
         job.launch,
@@ -160,32 +166,16 @@ def save_checkpoints(
 ) -> Outcome:
     """Take a savepoint of checkpoints that were not written by flinkish.
 
-    Parameters
-    ----------
-    url : str
-        One checkpoint, or a directory of several.
-    target : str or None
-        The directory of savepoints. Default: ``execution.checkpointing.savepoint-dir``.
-    name : str, optional
-        The job's name in the savepoint. Default: the directory's name.
-    agree : callable
-        Called when the checkpoint was written to a moment ago: its query may be running.
-    batch : int or str, optional
-        The committed batch of each checkpoint: its number, or :data:`NEWEST_WHOLE` for the newest
-        whose files are whole. Default: the newest, which must be whole.
-    keep, on_taken : optional
-        As for :func:`.lifecycle.save_job`.
+    ``url``: one checkpoint, or a directory of several. ``target``: the directory of savepoints.
+    Default: ``execution.checkpointing.savepoint-dir``. ``name``: the job's name in the savepoint.
+    Default: the directory's name. ``agree``: called when the checkpoint was written to a moment
+    ago: its query may be running. ``batch``: the committed batch of each checkpoint: its number, or
+    :data:`NEWEST_WHOLE` for the newest whose files are whole. Default: the newest, which must be
+    whole. ``keep``, ``on_taken``: as for :func:`.lifecycle.save_job`.
 
-    Raises
-    ------
-    SavepointNotFound, NoCommittedBatch
-        There is no checkpoint, or nothing to save.
-    WrongState
-        The checkpoint belongs to a job that is not dead.
-    ConsentNeeded
-        ``agree`` returned False.
-    Corrupt, StorageError, Locked
-        The savepoint cannot be written.
+    Raises SavepointNotFound or NoCommittedBatch if there is no checkpoint, or nothing to save;
+    WrongState if the checkpoint belongs to a job that is not dead; ConsentNeeded if ``agree``
+    returned False; Corrupt, StorageError or Locked if the savepoint cannot be written.
     """
     directory = savepoint_target(context, target)
     root = locate(url)
@@ -262,10 +252,7 @@ def _naming_whole_batches(
 ) -> Iterator[None]:
     """Let the error for a damaged newest batch of a checkpoint name the newest whole one.
 
-    Parameters
-    ----------
-    places, batches
-        The checkpoints, and the batches to be saved of them, by query.
+    ``places``, ``batches``: the checkpoints, and the batches to be saved of them, by query.
     """
     try:
         yield
@@ -330,38 +317,10 @@ def _write_native(
         job,
         sources,
         trigger=TRIGGER_OFFLINE,
-        reporter=_WriterProgress(context.reporter),
+        reporter=WriterProgress(context.reporter),
         full=full,
         deadline=time.monotonic(),  # do not wait: a dead query never commits its first batch
     )
-
-
-class _WriterProgress:
-    """Forward the writer's progress to a reporter; see ``savepoint.reporter``."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._progress = Progress("Waiting for response")
-
-    def phase(self, name: str) -> None:
-        """Begin a phase."""
-        self._tell(replace(self._progress, phase=name))
-
-    def files(self, done: int, total: int) -> None:
-        """Report the number of files in place."""
-        self._tell(replace(self._progress, files=done, files_total=total))
-
-    def bytes(self, done: int, total: int) -> None:
-        """Report the number of bytes in place."""
-        self._tell(replace(self._progress, bytes=done, bytes_total=total))
-
-    def warning(self, text: str) -> None:
-        """Warn of what the user has to know."""
-        self._reporter.warning(text)
-
-    def _tell(self, progress: Progress) -> None:
-        self._progress = progress
-        self._reporter.progress(progress)
 
 
 def _record(

@@ -34,16 +34,8 @@ _MAX_BYTES = 64 << 20
 class PlanFile:
     """A saved plan.
 
-    Attributes
-    ----------
-    savepoint_digest, program_digest
-        SHA-256 in hex.
-    options
-        How the savepoint is restored.
-    parallelism
-        The requested number of state partitions.
-    plan
-        What ``check`` has found.
+    ``options``: how the savepoint is restored. ``parallelism``: the requested number of state
+    partitions.
     """
 
     savepoint: str
@@ -68,10 +60,7 @@ def make_plan_file(
 ) -> PlanFile:
     """Return the plan of restoring ``spec`` with the program of ``launch``, bound to its inputs.
 
-    Raises
-    ------
-    SavepointNotFound, StorageError
-        The savepoint or the program cannot be read.
+    Raises SavepointNotFound or StorageError if the savepoint or the program cannot be read.
     """
     return PlanFile(
         spec.path,
@@ -146,14 +135,9 @@ def load(path: str) -> PlanFile:
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
     """Refuse a plan whose savepoint, program or Spark version differs from its inputs.
 
-    Raises
-    ------
-    Incompatible
-        Something has changed (the error names it), or the plan's verdict is negative.
-    ConsentNeeded
-        The plan needs a consent that it was made without.
-    SavepointNotFound
-        The savepoint is gone.
+    Raises Incompatible if something has changed (the error names it), or the plan's verdict is
+    negative; ConsentNeeded if the plan needs a consent that it was made without; SavepointNotFound
+    if the savepoint is gone.
     """
     for what, before, now in (
         ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),
@@ -183,7 +167,7 @@ def savepoint_digest(path: str) -> str:
 
     Raises SavepointNotFound.
     """
-    from flinkish.restore.source.restore_source import adopt_cuts
+    from flinkish.restore.origin.restore_origin import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME
     from flinkish.savepoint.format.reader import savepoint_directory
 

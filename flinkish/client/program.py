@@ -5,42 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from flinkish import storage
 from flinkish.config import Config, working_directory
-from flinkish.errors import Corrupt, UsageError
+from flinkish.errors import UsageError
 from flinkish.launch import spark_submit as programs
+from flinkish.launch.restoring import well_typed
 from flinkish.launch.spark_submit import Installation
-from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Launch, Program
-from flinkish.messages.restore_options import RestoreOptions
 
+if TYPE_CHECKING:
+    from flinkish.client.context import Context
+
+_HASHER = "execution.stream-graph-hasher.version"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_T = TypeVar("_T", Program, RestoreOptions)
 
 
 def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """Return the launch that a program and the configuration describe, without a restore.
 
-    Parameters
-    ----------
-    program : Program
-        Names a file or a module.
-    config : Config
-        ``parallelism.default`` and the keys ``spark.*`` are used.
-    cwd : str
-        The directory at which relative paths start.
+    ``program``: names a file or a module. ``config``: ``parallelism.default`` and the keys
+    ``spark.*`` are used. ``cwd``: the directory at which relative paths start.
 
-    Returns
-    -------
-    Launch
-        Its paths are absolute.
-
-    Raises
-    ------
-    UsageError
-        No program is named, two are, or there is no such file.
+    Raises UsageError if no program is named, two are, or there is no such file.
     """
     file, home = _path(program.application), _path(program.spark_home)
     program = well_typed(replace(program, application=file, spark_home=home))
@@ -50,29 +38,16 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
             hint="name the program only once: APP.py, -py or -pym",
         )
     if not (program.application or program.module):
-        raise UsageError("no program was specified", hint="flinkish run [OPTIONS] APP.py [ARGS...]")
+        jar = ": a jar is not a program here" if program.jars else ""
+        raise UsageError(
+            f"no program was specified{jar}", hint="flinkish run [OPTIONS] APP.py [ARGS...]"
+        )
     conf = {**config.extra("spark."), **program.conf}
     partitions = config.integer("parallelism.default")
     if partitions is not None:
         conf[_PARTITIONS] = str(partitions)
     complete = {**vars(absolute(program, cwd)), "conf": conf}
     return Launch(**complete, options=config.to_options(), working_directory=cwd)
-
-
-def well_typed(value: _T) -> _T:
-    """Return a program or options as they are decoded again; raise UsageError for other types.
-
-    Python programs may give anything: a launch that cannot be decoded would make the registry
-    unreadable.
-    """
-    try:
-        return decode_fields(type(value), encode_fields(value))
-    except Corrupt as error:
-        raise UsageError(
-            error.message,
-            hint="several values are a tuple, as in Program('app.py', ('in', 'out')) and "
-            "RestoreOptions(uid_map=(('old', 'new'),))",
-        ) from error
 
 
 def _path(path: str | os.PathLike[str] | None) -> str | None:
@@ -82,10 +57,7 @@ def _path(path: str | os.PathLike[str] | None) -> str | None:
 def absolute(program: Program, cwd: str) -> Program:
     """Return a program with absolute paths, and single items in its lists of files.
 
-    Raises
-    ------
-    UsageError
-        There is no such file.
+    Raises UsageError if there is no such file.
     """
     file, home = program.application, program.spark_home
     return replace(
@@ -102,10 +74,7 @@ def absolute(program: Program, cwd: str) -> Program:
 def find_spark(launch: Launch) -> Installation:
     """Return the Spark and the interpreters that run a launch.
 
-    Raises
-    ------
-    LaunchFailed
-        Something is missing; the error says what to install.
+    Raises LaunchFailed if something is missing; the error says what to install.
     """
     return programs.resolve(launch, os.environ)
 
@@ -123,21 +92,44 @@ DEFAULT_SPARK = Program()
 def own_application(program: Program, config: Config) -> tuple[Launch, Installation]:
     """Return the launch of an application of flinkish itself, and its Spark.
 
-    Parameters
-    ----------
-    program : Program
-        Only its Spark settings are used; relative paths are not converted.
-    config : Config
-        Its options are passed to the application.
+    ``program``: only its Spark settings are used; relative paths are not converted. ``config``: its
+    options are passed to the application.
 
-    Raises
-    ------
-    LaunchFailed
-        See :func:`find_spark`.
+    Raises LaunchFailed as :func:`find_spark` does.
     """
     where = working_directory(instead="/")
     complete = {**vars(program), "options": config.to_options(), "working_directory": where}
     return pinned(Launch(**complete))
+
+
+def with_spark(launch: Launch, program: Program) -> Launch:
+    """Return a recorded launch with another Spark, master or Python, where a program names one.
+
+    If it names a Python but no Spark, that Python's own pyspark is used: the recorded Spark belongs
+    to the old Python. Settings of the program are added.
+    """
+    launch = replace(launch, conf={**launch.conf, **program.conf})
+    if program.master is not None:
+        launch = replace(launch, master=program.master)
+    python = program.client_python or program.python
+    if python is not None:
+        launch = replace(
+            launch, python=program.python or python, client_python=python, spark_home=None
+        )
+    if program.spark_home is not None:
+        launch = replace(launch, spark_home=program.spark_home)
+        if python is None:
+            launch = replace(launch, client_python=None)
+    return launch
+
+
+def note_old_hasher(context: Context) -> None:
+    """Say once per command that the program's ids are those of the older hasher."""
+    if context.config.get(_HASHER) == "v2":
+        context.reporter.note(
+            f"{_HASHER} is v2: ids of operators without a uid depend on chaining and parallelism. "
+            "A savepoint has the ids of both hashers: change to v3, the default, at any restore"
+        )
 
 
 def checkpoint_directory(config: Config) -> str:
@@ -159,16 +151,17 @@ def asked_partitions(launch: Launch) -> int | None:
 def program_file(application: str, cwd: str) -> str:
     """Return the absolute path of a program.
 
-    Raises
-    ------
-    UsageError
-        There is no such file.
-    StorageError
-        Nobody may look there.
+    Raises UsageError if there is no such file; StorageError if nobody may look there.
     """
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")
     path = os.path.join(cwd, os.path.expanduser(application))
+    if application.endswith(".jar"):
+        raise UsageError(
+            f"the program {application} is a jar, and jobs are PySpark programs",
+            hint="save the checkpoint of an application in a jar with: "
+            "flinkish savepoint --from-checkpoint URL",
+        )
     if storage.is_directory(path) or not storage.exists(path) or not os.path.isfile(path):
         what = "is a directory" if os.path.isdir(path) else "does not exist"
         raise UsageError(

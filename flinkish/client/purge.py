@@ -15,9 +15,9 @@ from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
 from flinkish.errors import FlinkishError, PartialFailure, StorageError
-from flinkish.launch.known_jobs import standing
+from flinkish.launch.known_jobs import meant_to_begin, standing
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.in_use import outlived
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
@@ -45,14 +45,8 @@ _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 class PurgeOutcome:
     """What became of one ended job.
 
-    Parameters
-    ----------
-    plan : JobPlan
-        Its parts, and the reasons why they stay or it stays as a whole.
-    removed : bool
-        Whether all is gone that was to go.
-    error : FlinkishError or None
-        Why not.
+    ``plan``: its parts, and the reasons why they stay or it stays as a whole. ``removed``: whether
+    all is gone that was to go.
     """
 
     plan: JobPlan
@@ -127,31 +121,14 @@ def purge_jobs(
 ) -> PurgeResult:
     """Remove the jobs that ended more than ``age`` seconds ago, and what older rehearsals left.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    age : float
-        Seconds.
-    failed : bool
-        Also jobs that ran and failed, if nobody has acknowledged it.
-    dry_run : bool
-        Only return what would be done.
-    agree : callable, optional
-        Called with what would be done, if anything would be removed, before anything is; it raises
-        ConsentNeeded to refuse. Afterwards nothing else is removed.
+    ``failed``: also jobs that ran and failed, if nobody has acknowledged it. ``dry_run``: only
+    return what would be done. ``agree``: called with what would be done, if anything would be
+    removed, before anything is; it raises ConsentNeeded to refuse. Afterwards nothing else is
+    removed.
 
-    Returns
-    -------
-    PurgeResult
-        Failed removals are in its ``errors``.
+    Failed removals are in the result's ``errors``.
 
-    Raises
-    ------
-    RegistryError
-        The registry cannot be read.
-    ConsentNeeded
-        ``agree`` refused.
+    Raises RegistryError if the registry cannot be read; ConsentNeeded if ``agree`` refused.
     """
     plan = _purged(context, age, failed=failed, dry_run=True)
     if dry_run or not (plan.going or plan.going_leftovers):
@@ -223,7 +200,9 @@ def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> Purg
 
 def _leftovers(context: Context, jobs: Sequence[JobRecord], rules: Rules) -> tuple[Leftover, ...]:
     """Find what rehearsals have left where jobs have, or would get, their checkpoints."""
-    directories = {_place(directory): directory for directory in _directories(context, jobs)}
+    directories = {
+        storage.one_name(directory): directory for directory in _directories(context, jobs)
+    }
     return find_leftovers(directories.values(), rules.ended_before, context.reporter)
 
 
@@ -264,7 +243,7 @@ def _facts(
     return facts_of_jobs, tuple(
         SavepointFacts(
             record.path,
-            _place(record.path),
+            storage.one_name(record.path),
             {query.query_id: query.batch_id for query in record.queries},
         )
         for record in records
@@ -281,9 +260,15 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
-    standings = [standing(registry, name) for name in sorted(names)]
-    stand = [each.job for each in standings if each is not None]
+    standings = {name: standing(registry, name) for name in sorted(names)}
+    stand = [each.job for each in standings.values() if each is not None]
+    # Without them the next run would not know that there is a savepoint to begin with.
+    held = [meant_to_begin(registry, name) for name, each in standings.items() if each is None]
     return {
+        job.job_id: "flinkish run --resume must know that it never began with its savepoint"
+        for job in held
+        if job is not None
+    } | {
         run.job.job_id: "flinkish run --resume continues from it"
         for job in (*stand, *resumed)
         for run in resumed_runs(registry, job).runs
@@ -298,10 +283,17 @@ def _known(
     return JobFacts(
         job,
         tuple(
-            RunFacts(q.name, q.query_id, q.checkpoint_dir, _place(q.checkpoint_dir), q.batch_id)
+            RunFacts(
+                q.name,
+                q.query_id,
+                q.checkpoint_dir,
+                storage.one_name(q.checkpoint_dir),
+                q.batch_id,
+                _own_place(job, q),
+            )
             for q in queries
         ),
-        None if job.checkpoint_dir is None else _place(job.checkpoint_dir),
+        None if job.checkpoint_dir is None else storage.one_name(job.checkpoint_dir),
         origin,
         news,
     )
@@ -318,7 +310,7 @@ def _origin(
         return None
     # What the next run needs, after one that has ended, is looked up apart (_stand).
     offered = () if job.state.is_final else offered_names(spec, runs, savepoints)
-    return None if outlived(runs.get(job.job_id, ()), offered) else _place(spec.path)
+    return None if outlived(runs.get(job.job_id, ()), offered) else storage.one_name(spec.path)
 
 
 def _looked_up(facts: JobFacts) -> JobFacts:
@@ -400,12 +392,9 @@ def _of(lease: LeaseRecord, candidates: Iterable[JobFacts]) -> list[str]:
     ]
 
 
-def _place(location: str) -> str:
-    """Return one name for a place: a local one without links, a URL as flinkish writes it."""
-    if storage.is_local(location):
-        return os.path.realpath(location)
-    try:
-        place = storage.locate(location)
-    except StorageError:
-        return location
-    return os.path.realpath(place) if storage.is_local(place) else place
+def _own_place(job: JobRecord, query: QueryStatus) -> str:
+    """Return the place of the checkpoint that a query's program names; empty if it names none."""
+    own = query.own_location
+    if own and not own.startswith("/") and ":" not in own.partition("/")[0]:
+        own = os.path.join(job.launch.working_directory or "/", own)
+    return storage.one_name(own) if own else ""

@@ -29,20 +29,8 @@ LINK = "it is a link to another place"
 class Leftover:
     """The directory of a rehearsal.
 
-    Parameters
-    ----------
-    location : str
-        Its path or URL.
-    written : float
-        When something was last written there, in seconds since the epoch.
-    bytes : int
-        Its size.
-    stays : str or None
-        Why it is not removed.
-    removed : bool
-        Whether it is gone.
-    error : FlinkishError or None
-        Why not.
+    ``written``: when something was last written there, in seconds since the epoch. ``stays``: why
+    it is not removed.
     """
 
     location: str
@@ -87,14 +75,9 @@ def find_leftovers(
 ) -> tuple[Leftover, ...]:
     """Return the directories of rehearsals, each with the reason why it stays if it does.
 
-    Parameters
-    ----------
-    directories : iterable of str
-        Where the checkpoints of jobs are.
-    ended_before : float
-        Those stay to which something was written later, in seconds since the epoch.
-    reporter : Reporter
-        Told of directories that cannot be listed.
+    ``directories``: where the checkpoints of jobs are. ``ended_before``: those stay to which
+    something was written later, in seconds since the epoch. ``reporter``: told of directories that
+    cannot be listed.
     """
     return tuple(
         leftover
@@ -122,12 +105,8 @@ def why_it_stays(
 ) -> str | None:
     """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
-    Parameters
-    ----------
-    leases
-        The leases in it. Without any its driver is about to begin or to end, unless it is old.
-    written
-        When something was last written there.
+    ``leases``: the leases in it. Without any its driver is about to begin or to end, unless it is
+    old. ``written``: when something was last written there.
     """
     own_leases = [lease for lease in leases if not lease.is_foreign]
     for lease in own_leases:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish import storage
+from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory, find_spark
 from flinkish.client.purge_files import new_rehearsal_directory
-from flinkish.client.restoring import check_source
 from flinkish.errors import ProgramFailed
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
@@ -21,19 +21,18 @@ from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.restore.origin.restore_origin import open_origin
 
 
 @dataclass(frozen=True)
 class RehearsalResult:
     """What became of a rehearsal.
 
-    Parameters
+    Attributes
     ----------
-    queries : tuple of RehearsedQuery
+    queries
         The program's queries, in the order of their starts.
-    before : mapping
+    before
         The input rows a second that the running job processes, by query.
     """
 
@@ -83,39 +82,8 @@ def rehearse(
     the saved positions. The job, the savepoint and all sinks are not changed; anything that the
     program does outside its queries does happen.
 
-    Parameters
-    ----------
-    context : Context
-        Its configuration was loaded with :func:`.restoring.settings`.
-    program : Program
-        The program.
-    savepoint : str or None
-        The savepoint.
-    options : RestoreOptions
-        How it would be restored.
-    job : JobRecord, optional
-        The job that stands for its savepoint.
-    limits : RehearsalLimits, optional
-        How far each query runs.
-    drop_output : bool
-        Whether the output of every query goes nowhere. Without this a sink that cannot be
-        redirected is refused.
-
-    Returns
-    -------
-    RehearsalResult
-        Also when a query failed: see its ``error()``.
-
-    Raises
-    ------
-    UsageError
-        There is no such program, no savepoint is named, or a sink cannot be redirected.
-    Incompatible, ConsentNeeded
-        The program cannot resume from that state.
-    ProgramFailed
-        The program itself failed.
-    FlinkishError
-        As for :func:`~flinkish.client.checking.check`.
+    Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration was
+    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint.
     """
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
@@ -133,10 +101,8 @@ def rehearse_launch(
     """Rehearse a launch that is complete; see :func:`rehearse`."""
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)
-    offers = (
-        open_restore_source(spec.path, verify=spec.verify) if origin is None else open_job(origin)
-    )
-    check_source(context, offers, programs.spark_version(installation.spark_home))
+    offers = open_origin(spec, origin, verify=spec.verify)
+    check_open_origin(context, offers, programs.spark_version(installation.spark_home))
     directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(
         RestoreQuestion(spec, job=origin), directory, limits or RehearsalLimits(), drop_output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 #: The phase in which a separate driver rewrites state: rows and bytes are counted.
@@ -69,3 +69,31 @@ class SilentReporter:
 
     def log(self, text: str) -> None:
         """Do nothing."""
+
+
+class WriterProgress:
+    """Forwards the progress of a writer of savepoints (``savepoint.reporter``) to a reporter."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._progress = Progress("Waiting for response")
+
+    def phase(self, name: str) -> None:
+        """Begin a phase."""
+        self._tell(replace(self._progress, phase=name))
+
+    def files(self, done: int, total: int) -> None:
+        """Report the number of files in place."""
+        self._tell(replace(self._progress, files=done, files_total=total))
+
+    def bytes(self, done: int, total: int) -> None:
+        """Report the number of bytes in place."""
+        self._tell(replace(self._progress, bytes=done, bytes_total=total))
+
+    def warning(self, text: str) -> None:
+        """Warn of what the user has to know."""
+        self._reporter.warning(text)
+
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress
+        self._reporter.progress(progress)

@@ -1,11 +1,14 @@
-"""Requests to a job's driver (savepoint, stop, cancel): submit one, wait for its result."""
+"""Requests to a job's driver (savepoint, stop, cancel): submit one, wait; the outcomes."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from flinkish import __version__
 from flinkish.client.context import Context, requester
-from flinkish.client.reporter import Progress
+from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import (
     FlinkishError,
     Locked,
@@ -13,7 +16,15 @@ from flinkish.errors import (
     WaitTimeout,
     from_record,
 )
-from flinkish.registry.jobs import JobRecord, Request, RequestKind, RequestState, arguments_for
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
+from flinkish.registry.jobs import (
+    JobRecord,
+    JobState,
+    Request,
+    RequestKind,
+    RequestState,
+    arguments_for,
+)
 from flinkish.registry.waiting import wait_job, wait_request
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
@@ -57,45 +68,31 @@ def submit(
     full: bool = False,
     format_: str = "native",
     drain: bool = False,
+    together: str | None = None,
 ) -> Request:
     """Put a request into the job's mailbox.
 
     How long anybody waits for its result is another matter (:func:`wait_result`).
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    job : JobRecord
-        The job whose driver gets the request.
-    kind : RequestKind
-        The kind of request.
-    target : str or None
-        The directory of savepoints, see :func:`savepoint_target`; None for a cancel without one.
-    limit : float, optional
-        Seconds that the driver waits for what the savepoint needs before the request fails; None:
-        the job's ``execution.checkpointing.timeout``. Only for those who would not want its result
-        later.
-    full : bool
-        Whether the savepoint shares no files with an earlier one.
-    format_ : str
-        ``native`` or ``canonical``.
-    drain : bool
-        Whether a stop emits first what waits for the watermark.
+    ``job``: the job whose driver gets the request. ``kind``: the kind of request. ``target``: the
+    directory of savepoints, see :func:`savepoint_target`; None for a cancel without one. ``limit``:
+    seconds that the driver waits for what the savepoint needs before the request fails; None: the
+    job's ``execution.checkpointing.timeout``. Only for those who would not want its result later.
+    ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
+    ``canonical``. ``drain``: whether a stop emits first what waits for the watermark. ``together``:
+    the id of the ``stop --all`` that a stop is a part of.
 
-    Returns
-    -------
-    Request
-        It is PENDING.
-
-    Raises
-    ------
-    Locked
-        The job is already being stopped or canceled.
-    WrongState
-        The job has ended.
+    Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
     """
-    arguments = arguments_for(kind, target, format=format_, timeout=limit, full=full, drain=drain)
+    agent = job.launch.external.agent if job.launch.external is not None else __version__
+    if agent != __version__:
+        context.reporter.warning(
+            f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
+            f"{__version__}: if one does not understand the other, upgrade the older"
+        )
+    arguments = arguments_for(
+        kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together
+    )
     return context.registry.submit(job.job_id, kind, arguments, requester())
 
 
@@ -130,26 +127,9 @@ def submit_cancel(context: Context, job: JobRecord) -> Request:
 def wait_result(context: Context, request: Request, timeout: float) -> Request:
     """Wait for a request's result; its progress goes to the reporter.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry and the reporter.
-    request : Request
-        As :func:`submit` returned it.
-    timeout : float
-        Seconds.
+    ``context``: has the registry and the reporter. ``request``: as :func:`submit` returned it.
 
-    Returns
-    -------
-    Request
-        It is COMPLETED.
-
-    Raises
-    ------
-    WaitTimeout
-        The timeout has passed; the work continues.
-    FlinkishError
-        The error of the request.
+    Raises WaitTimeout if the timeout has passed; the work continues; and the error of the request.
     """
     answered = wait_request(
         context.registry,
@@ -183,10 +163,7 @@ def wait_end(context: Context, request: Request, timeout: float) -> JobRecord:
     Waits at least as long as the program may continue after its job has ended
     (``execution.shutdown.grace``), however little is left of ``timeout`` (seconds).
 
-    Raises
-    ------
-    WaitTimeout
-        The job has not ended.
+    Raises WaitTimeout if the job has not ended.
     """
     grace = context.config.duration("execution.shutdown.grace") + _END_SLACK
     return wait_job(
@@ -237,3 +214,86 @@ def progress_of(request: Request) -> Progress:
     facts = dict(request.progress or {})
     counts = {name: facts.get(name) for name in Progress.__dataclass_fields__ if name != "phase"}
     return Progress(phase=str(facts.get("phase") or _PHASES[request.state]), **counts)
+
+
+#: The warning about a savepoint of a program that may still be starting queries.
+INCOMPLETE = (
+    "the program may not have started all its queries yet: later ones are not in the "
+    "savepoint, and a restore needs consent (-n) to start them empty"
+)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The old savepoints that were removed after a new one was taken.
+
+    ``removed``: locations of the savepoints that are gone. ``error``: why some of the savepoints to
+    be removed are still there. ``warnings``: sentences about savepoints of these jobs that are not
+    what they should be.
+    """
+
+    removed: tuple[str, ...] = ()
+    error: FlinkishError | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a savepoint, a stop or a cancel went.
+
+    ``job_id``: the job; for checkpoints without a job the id that stands in their savepoint.
+    ``target``: the directory of savepoints; None for a cancel without one. ``request_id``: the
+    request in the job's history; None for a dry run, and for checkpoints without a job. ``state``:
+    COMPLETED; PENDING if its result was not waited for; None for a dry run. ``job_state``: the
+    job's state afterwards; None if it was not waited for, or there is no job. ``result``: None if
+    it was not waited for. ``removal``: the old savepoints that the retention policy did not keep.
+    """
+
+    job_id: str
+    kind: RequestKind
+    target: str | None
+    request_id: str | None = None
+    state: RequestState | None = None
+    job_state: JobState | None = None
+    result: RequestResult | None = None
+    removal: Removal = Removal()
+
+    @classmethod
+    def of(cls, request: Request, job: JobRecord | None = None) -> Outcome:
+        """Return the outcome of a request so far; ``job`` is the job's record afterwards."""
+        return cls(
+            job_id=request.job_id,
+            kind=request.kind,
+            target=request.arguments.target,
+            request_id=request.request_id,
+            state=request.state,
+            job_state=None if job is None else job.state,
+            result=request.result,
+        )
+
+    @property
+    def savepoint(self) -> SavepointSummary | None:
+        """The new savepoint, if there is one."""
+        return None if self.result is None else self.result.savepoint
+
+    @property
+    def left_out(self) -> Sequence[LeftOut]:
+        """The queries that are not in the savepoint."""
+        return () if self.result is None else self.result.left_out
+
+
+def warnings_of(result: RequestResult | None) -> list[str]:
+    """Return sentences about what a request's savepoint does not have. Pure."""
+    if result is None:
+        return []
+    missing = [
+        f"query '{each.query}' is not in the savepoint: {each.reason}" for each in result.left_out
+    ]
+    return missing if result.complete else [*missing, INCOMPLETE]
+
+
+def reported(reporter: Reporter, outcome: Outcome) -> Outcome:
+    """Warn of what the savepoint of an outcome does not have, and return the outcome."""
+    for warning in warnings_of(outcome.result):
+        reporter.warning(warning)
+    return outcome

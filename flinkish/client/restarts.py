@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client.check_origin import check_restorable
 from flinkish.client.context import Context
-from flinkish.client.restoring import check_restorable
+from flinkish.client.program import pinned, with_spark
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import MASK
 from flinkish.errors import (
     ConsentNeeded,
     DriverLost,
+    ExternalJob,
     FlinkishError,
     NonRestoredState,
     UsageError,
@@ -21,15 +23,19 @@ from flinkish.errors import (
 )
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.restart_strategy import name_of
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.termination import wait_until_gone
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
 from flinkish.restore.plan.starts import with_options_of_run
+
+#: No change of Spark, master and Pythons.
+SAME_SPARK = Program()
 
 
 @dataclass(frozen=True)
@@ -59,14 +65,20 @@ def restart(
     conf: Mapping[str, str] | None = None,
     secret_args: Sequence[str] | None = None,
     sink_ahead: str | None = None,
+    accept_lost_rows: bool = False,
+    spark: Program = SAME_SPARK,
     dry_run: bool = False,
     wait: bool = True,
 ) -> Restart:
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
-    Parameters and errors are those of :func:`plan_restart` and :func:`restart_from`. With ``wait``
-    it returns once the job runs, see :func:`.waiting.wait_until_started`.
+    With another Spark, master or Python it is a new job, by default from the savepoint that the job
+    was stopped with. Parameters and errors are those of :func:`plan_restart` and
+    :func:`restart_from`. With ``wait`` it returns once the job runs, see
+    :func:`.waiting.wait_until_started`.
     """
+    if savepoint is None and _is_another(spark):
+        savepoint = _own_savepoint(context, _ended(context, job))
     if savepoint is None:
         begun = plan_restart(context, job, conf=conf, secret_args=secret_args)
     else:
@@ -77,7 +89,14 @@ def restart(
         started = carry_out(context, begun)
     else:
         started = restart_from(
-            context, job, savepoint, conf=conf, secret_args=secret_args, sink_ahead=sink_ahead
+            context,
+            job,
+            savepoint,
+            conf=conf,
+            secret_args=secret_args,
+            sink_ahead=sink_ahead,
+            accept_lost_rows=accept_lost_rows,
+            spark=spark,
         )
     if not wait:
         return replace(begun, job=started)
@@ -87,6 +106,46 @@ def restart(
         if savepoint is not None:
             with_options_of_run(refusal, savepoint)
         raise
+
+
+def ended_by(registry: Registry, job: JobRecord) -> Request | None:
+    """Return the stop, or the cancel with a savepoint, by which a job ended; None without one."""
+    ended = [
+        request
+        for request in registry.requests(job.job_id)
+        if request.kind is not RequestKind.SAVEPOINT and request.savepoint is not None
+    ]
+    if not ended or ended[-1].state is not RequestState.COMPLETED:
+        return None
+    return None if has_run_since(registry, ended[-1]) else ended[-1]
+
+
+def has_run_since(registry: Registry, request: Request) -> bool:
+    """Return whether the job of a completed stop has been restarted in place since."""
+    return any(
+        change.state is JobState.RESTARTING and change.time >= (request.finished or 0.0)
+        for change in registry.state_history(request.job_id)
+    )
+
+
+def _is_another(spark: Program) -> bool:
+    """Return whether a Spark, a master or a Python is named, not only settings."""
+    named = (spark.master, spark.spark_home, spark.python, spark.client_python)
+    return any(name is not None for name in named)
+
+
+def _own_savepoint(context: Context, job: JobRecord) -> str:
+    """Return the savepoint that a job was stopped with; WrongState without one."""
+    request = ended_by(context.registry, job)
+    if request is None or request.result is None or request.result.savepoint is None:
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) did not end with a savepoint, and another Spark or "
+            "master starts only from one",
+            hint=f"take one with: flinkish savepoint {job.job_id} TARGET, and name it with --from",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
+    return request.result.savepoint.path
 
 
 def plan_restart(
@@ -116,14 +175,17 @@ def plan_restart(
 
     Raises
     ------
+    ExternalJob
+        Another launcher has started it.
     WrongState
         The job has not ended, another job has continued from its state or has its name, its program
         is gone, or its checkpoints are, or it was refused for state that it leaves behind.
     Locked
         An unfinished upgrade continues from it, or has its name.
     UsageError
-        Secrets are missing, or there are none.
+        Secrets are missing, or there are none; or a setting is not the recorded one.
     """
+    check_ours(job, "restarted")
     job = _ended(context, job)
     who = f"job {job.name} ({job.job_id})"
     purged = why_purged(job)
@@ -148,6 +210,7 @@ def plan_restart(
     queries = context.registry.queries(job.job_id)
     check_alone(context.registry, job)
     launch = with_secrets(job.launch, conf or {}, secret_args)
+    _check_same_settings(job, launch)
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(
             f"the program of {who} no longer exists: {launch.application}",
@@ -162,6 +225,34 @@ def plan_restart(
                 hint="start the program from a savepoint instead",
             )
     return Restart(replace(job, launch=launch), batches)
+
+
+def check_ours(job: JobRecord, what: str) -> None:
+    """Refuse to start the driver of a job that another launcher has started. Pure.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The job.
+    what : str
+        What would be done with it, as a participle.
+
+    Raises
+    ------
+    ExternalJob
+        It was attached by its program.
+    """
+    if job.launch.external is None:
+        return
+    stop = "" if job.state.is_final else f"stop it with a savepoint: flinkish stop {job.job_id}; "
+    raise ExternalJob(
+        f"job {job.name} ({job.job_id}) cannot be {what}: that is the business of its launcher "
+        f"({job.launch.external.name}), of which flinkish knows nothing",
+        hint=f"{stop}have its launcher start the program again, from a savepoint with "
+        "FLINKISH_FROM_SAVEPOINT=PATH",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
 
 
 def _ended(context: Context, job: JobRecord) -> JobRecord:
@@ -231,6 +322,18 @@ def with_secrets(
     return complete
 
 
+def _check_same_settings(job: JobRecord, launch: Launch) -> None:
+    """Raise UsageError if a launch has settings that the job was not started with."""
+    kept = without_secrets(launch).conf
+    changed = [key for key, value in kept.items() if job.launch.conf.get(key) != value]
+    if changed:
+        raise UsageError(
+            f"a restart in place keeps the job's settings, and {', '.join(changed)} would change",
+            hint=f"start a new job with them: flinkish restart {job.job_id} --from SAVEPOINT "
+            "--conf KEY=VALUE; or flinkish run --resume, which continues from the newest batch",
+        )
+
+
 def carry_out(context: Context, restart: Restart, reason: str = "restart requested") -> JobRecord:
     """Start a job again in place; return it.
 
@@ -255,11 +358,14 @@ def restart_from(
     conf: Mapping[str, str] | None = None,
     secret_args: Sequence[str] | None = None,
     sink_ahead: str | None = None,
+    accept_lost_rows: bool = False,
+    spark: Program = SAME_SPARK,
 ) -> JobRecord:
     """Start the program of an ended job as a new job that begins with a savepoint; return that.
 
-    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, ``sink_ahead`` is
-    ``rebase`` or ``accept`` for a sink that has later batches.
+    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, ``spark`` names what
+    changes of Spark, master and Pythons (:func:`.program.with_spark`), and the others are consents
+    as in :class:`.RestoreOptions`: what ``run -s`` asks is asked here too.
 
     Raises
     ------
@@ -276,12 +382,16 @@ def restart_from(
     """
     from flinkish.storage import locate
 
+    check_ours(job, "restarted")
     job = _ended(context, job)
     context.registry.check_not_in_upgrade(job=job)
-    launch = with_secrets(job.launch, conf or {}, secret_args)
-    # It is the same program: as when its checkpoint goes on, its failOnDataLoss decides.
+    launch = with_secrets(job.launch, {**spark.conf, **(conf or {})}, secret_args)
+    if _is_another(spark):
+        launch, _ = pinned(with_spark(launch, spark))
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
-    options = RestoreOptions(sink_ahead=sink_ahead, accept_lost_rows=True, accept_partial=agreed)
+    options = RestoreOptions(
+        sink_ahead=sink_ahead, accept_lost_rows=accept_lost_rows, accept_partial=agreed
+    )
     launch = replace(launch, restore=RestoreSpec(locate(savepoint), options))
     # As in place: only a name that somebody gave is held unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)

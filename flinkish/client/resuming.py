@@ -44,7 +44,8 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
     Superseded
         A job of another name has continued from its state.
     WrongState
-        A process of it does not end, or its only run failed before it began with a savepoint.
+        A process of it does not end, or its newest run ended before it began with a savepoint,
+        and none has committed a batch.
     """
     newest = standing(context.registry, name)
     if newest is None:
@@ -60,8 +61,9 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
 def _never_began(job: JobRecord, savepoint: str) -> WrongState:
     """Return the refusal to start from the beginning what was to go on from a savepoint."""
     return WrongState(
-        f"job {job.name} ({job.job_id}) failed before it began with {savepoint}, and no run of "
-        "that name has committed a batch: it would start from the beginning",
+        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it began with "
+        f"{savepoint}, and no run of that name has committed a batch: it would start from the "
+        "beginning",
         hint=f"start it again from there with: flinkish restart {job.job_id}, or: flinkish run "
         f"--name {quoted(job.name)} -s {quoted(savepoint)}; or from the beginning without {_FLAG}",
         job_id=job.job_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context, requester
-from flinkish.client.outcomes import Outcome, Removal
+from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
 
 if TYPE_CHECKING:
@@ -91,41 +91,19 @@ def prune_savepoints(
 
     The policy applies to each job separately, and the newest whole savepoint of a job always stays.
 
-    Parameters
-    ----------
-    context : Context
-        Its registry knows which savepoints running jobs need.
-    directory : str
-        The directory of savepoints.
-    policy : Policy
-        What is kept. An empty one removes garbage only.
-    garbage : bool
-        Whether to remove unfinished savepoints that no process writes any more.
-    dry_run : bool
-        Only return what would be done.
-    agree : callable, optional
-        Called with what would be done, if anything would be removed, before anything is; it raises
-        ConsentNeeded to refuse. Afterwards nothing else is removed.
-    names : bool
-        Whether each outcome lists the files to be removed.
+    ``context``: its registry knows which savepoints running jobs need. ``directory``: the directory
+    of savepoints. ``policy``: what is kept. An empty one removes garbage only. ``garbage``: whether
+    to remove unfinished savepoints that no process writes any more. ``dry_run``: only return what
+    would be done. ``agree``: called with what would be done, if anything would be removed, before
+    anything is; it raises ConsentNeeded to refuse. Afterwards nothing else is removed. ``names``:
+    whether each outcome lists the files to be removed.
 
-    Returns
-    -------
-    PruneResult
-        Failed removals are in its ``errors``.
+    Failed removals are in the result's ``errors``.
 
-    Raises
-    ------
-    UsageError
-        The policy is empty, or has negative numbers.
-    SavepointNotFound
-        There is no such directory.
-    Locked
-        Another operation holds the directory.
-    StorageError, RegistryError
-        The directory or the registry cannot be read.
-    ConsentNeeded
-        ``agree`` refused.
+    Raises UsageError if the policy is empty, or has negative numbers; SavepointNotFound if there is
+    no such directory; Locked if another operation holds the directory; StorageError or
+    RegistryError if the directory or the registry cannot be read; ConsentNeeded if ``agree``
+    refused.
     """
     plan = _pruned(context, directory, policy, garbage=garbage, dry_run=True, names=names)
     if dry_run or not (plan.going or plan.trash):
@@ -205,18 +183,9 @@ def remove_old(
 
     Errors are returned, not raised: the new savepoints have been taken in any case.
 
-    Parameters
-    ----------
-    context : Context
-        Its registry knows which savepoints running jobs need.
-    target : str
-        The directory of savepoints.
-    policy : Policy
-        What is kept; an empty one keeps all.
-    job_ids : collection of str
-        The jobs.
-    taken : collection of str
-        Locations of the new savepoints. They stay, whatever the policy and the clocks say.
+    ``context``: its registry knows which savepoints running jobs need. ``target``: the directory of
+    savepoints. ``policy``: what is kept; an empty one keeps all. ``taken``: locations of the new
+    savepoints. They stay, whatever the policy and the clocks say.
     """
     if policy.is_empty or not job_ids:
         return Removal()
@@ -265,17 +234,10 @@ def with_removal(
 ) -> Outcome:
     """Remove the old savepoints of a job that has a new one, if a policy has any rule.
 
-    Parameters
-    ----------
-    outcome : Outcome
-        That of the savepoint; without one, as in a dry run, nothing is done.
-    on_taken : callable
-        Called with the outcome first, because the removal may take long.
+    ``outcome``: that of the savepoint; without one, as in a dry run, nothing is done. ``on_taken``:
+    called with the outcome first, because the removal may take long.
 
-    Returns
-    -------
-    Outcome
-        Has the removal; its error is not raised.
+    Returns an outcome with the removal, whose error is not raised.
     """
     savepoint, target = outcome.savepoint, outcome.target
     if savepoint is None or target is None:

@@ -12,11 +12,11 @@ from flinkish.client.checking import Plan, check
 from flinkish.client.context import Context
 from flinkish.client.job import Job
 from flinkish.client.reporter import Reporter
-from flinkish.client.restoring import settings
 from flinkish.client.savepoints import Savepoint
 from flinkish.client.submission import RunRequest
 from flinkish.client.waiting import wait_until_started
 from flinkish.config import Config
+from flinkish.launch.restoring import settings
 from flinkish.messages.launch import Program
 from flinkish.messages.rehearsals import RehearsalLimits
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
@@ -267,7 +267,8 @@ class ProgramRunner:
         FlinkishError
             Those of :meth:`check`, and:
         UsageError
-            There is no such query, or an option needs the program.
+            Neither ``directory`` nor ``in_place_of`` is named, or both; there is no such query; an
+            option needs the program; or a table would have to be rolled back.
         StorageError
             The directory is not empty, or cannot be written.
         WrongState

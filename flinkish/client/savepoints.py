@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkish.client.context import Agree, Context
-from flinkish.client.reporter import SilentReporter
+from flinkish.client.context import Agree, Context, requester
+from flinkish.client.reporter import SilentReporter, WriterProgress
 from flinkish.client.state import first_rows, open_state
 from flinkish.config import Config
-from flinkish.errors import ConsentNeeded, RegistryError
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    FlinkishError,
+    PartialFailure,
+    RegistryError,
+)
 from flinkish.units import size_text
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.format.contents import Header, QueryRecord
     from flinkish.savepoint.manage.verify import Verification
+    from flinkish.savepoint.write.copying import SavepointCopy
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,10 @@ class Savepoint:
         UnsupportedFormat, StorageError
             The savepoint cannot be read.
         """
-        return verify_savepoint(self._opened, level)
+        from flinkish.savepoint import reporter
+        from flinkish.savepoint.manage.verify import verify
+
+        return verify(self._opened, level, reporter.SilentSavepointReporter())
 
     def dispose(self, *, dry_run: bool = False) -> Disposed:
         """Delete the savepoint; files that other savepoints use are kept.
@@ -192,26 +202,53 @@ def open_savepoint(
     )
 
 
-def verify_savepoint(opened: reader.OpenSavepoint, level: str) -> Verification:
-    """Verify an opened savepoint; see :meth:`Savepoint.verify`."""
-    from flinkish.savepoint import reporter
-    from flinkish.savepoint.manage.verify import verify
+@dataclass(frozen=True)
+class Verified:
+    """A savepoint that was verified; without ``verification`` it could not be read (``error``)."""
 
-    return verify(opened, level, reporter.SilentSavepointReporter())
+    path: str
+    verification: Verification | None
+    error: FlinkishError | None
+
+
+def verify_savepoints(
+    paths: Sequence[str], level: str, on_verified: Callable[[Verified], object]
+) -> FlinkishError | None:
+    """Verify several savepoints, as :meth:`Savepoint.verify` does; return one error for all.
+
+    ``on_verified`` is called with each outcome. The error is Corrupt if any savepoint is damaged,
+    else PartialFailure; that of the only savepoint is returned as it is.
+    """
+    errors = []
+    for path in paths:
+        verification: Verification | None = None
+        error: FlinkishError | None = None
+        try:
+            verification = Savepoint.open(path).verify(level)
+            if not verification.ok:
+                error = verification.error()
+        except FlinkishError as unreadable:
+            error = unreadable
+        on_verified(Verified(path, verification, error))
+        if error is not None:
+            errors.append(error)
+    if len(paths) == 1 or not errors:
+        return errors[0] if errors else None
+    damaged = [error for error in errors if isinstance(error, Corrupt)]
+    words = f"{len(errors)} of {len(paths)} savepoints are damaged or could not be read"
+    hint = "each is named above; --json names every bad file"
+    if damaged:
+        return Corrupt(f"{words}: {damaged[0].message}", hint=hint)
+    return PartialFailure(f"{words}: {errors[0].message}", hint=hint)
 
 
 def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     """Return the differences of two savepoints as plain data; nothing is changed.
 
-    Parameters
-    ----------
-    first, second : str
-        The savepoints ``a`` and ``b``, whose locations are in the result under these names.
+    ``first``, ``second``: the savepoints ``a`` and ``b``, whose locations are in the result under
+    these names.
 
-    Raises
-    ------
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        One of them cannot be read.
+    Raises SavepointNotFound, Corrupt or UnsupportedFormat if one of them cannot be read.
     """
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.manage.diff import compare
@@ -219,6 +256,43 @@ def diff_savepoints(first: str, second: str) -> dict[str, Any]:
     a, b = reader.open_savepoint(first), reader.open_savepoint(second)
     differences = compare((a.header, a.queries), (b.header, b.queries))
     return {"a": a.path, "b": b.path, **differences}
+
+
+def copy_savepoint(
+    context: Context, path: str, directory: str, *, dry_run: bool = False
+) -> SavepointCopy:
+    """Copy a savepoint into a directory on any storage, where it is whole and has its own name.
+
+    Repeat a copy that was cut off: what is in place already is not sent again.
+
+    Parameters
+    ----------
+    context : Context
+        Its reporter receives the progress.
+    path : str
+        The savepoint.
+    directory : str
+        The parent of the copy's directory.
+    dry_run : bool
+        Only find out what would be sent.
+
+    Raises
+    ------
+    SavepointNotFound
+        There is no savepoint.
+    Corrupt, UnsupportedFormat
+        A file is missing, or does not have its recorded digest.
+    UsageError
+        The directory is that of the savepoint, or inside it.
+    StorageError
+        Another savepoint of that name is there, or a file cannot be read or written.
+    Locked
+        Another process writes a savepoint of the job there, or removes files.
+    """
+    from flinkish.savepoint.write.copying import copy_savepoint as copied
+
+    reporter = WriterProgress(context.reporter)
+    return copied(path, directory, owner=requester(), reporter=reporter, dry_run=dry_run)
 
 
 def dispose_savepoint(
@@ -231,26 +305,17 @@ def dispose_savepoint(
 ) -> Disposed:
     """Delete a savepoint and record that in the registry; see :meth:`Savepoint.dispose`.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    path : str
-        The savepoint.
-    agree : callable, optional
-        Asked, with the number and size of the files, before anything is deleted.
-    dry_run : bool
-        Touch nothing, and do not ask.
-    tell : callable, optional
-        Called with the location of each file or directory that is deleted.
+    ``agree``: asked, with the number and size of the files, before anything is deleted.
+    ``dry_run``: touch nothing, and do not ask. ``tell``: called with the location of each file or
+    directory that is deleted.
 
-    Raises
-    ------
-    ConsentNeeded
-        ``agree`` returned False.
+    Raises ConsentNeeded if ``agree`` returned False.
     """
     from flinkish.savepoint.directory.dispose import dispose
 
+    needed = _why_needed(context, path)
+    if needed is not None:
+        context.reporter.warning(f"the savepoint {path} is still needed: {needed}")
     if dry_run:
         return dispose(path, dry_run=True, tell=tell)
     if agree is not None:
@@ -268,6 +333,23 @@ def dispose_savepoint(
     except RegistryError as error:
         context.reporter.warning(f"the registry could not be updated: {error.message}")
     return disposed
+
+
+def _why_needed(context: Context, path: str) -> str | None:
+    """Return why a prune would keep a savepoint; None also if the registry does not tell."""
+    from flinkish.registry.in_use import savepoints_in_use
+    from flinkish.savepoint.directory.places import place_keys
+    from flinkish.savepoint.format.metadata import FILE_NAME
+
+    keys = place_keys(path.removesuffix(f"/{FILE_NAME}"))
+    try:
+        protected = savepoints_in_use(context.registry).protected
+        return next(
+            (why for p, why in protected.items() if not keys.isdisjoint(place_keys(p))), None
+        )
+    except RegistryError as error:
+        context.reporter.warning(f"whether a job needs {path} is not known: {error.message}")
+        return None
 
 
 @contextmanager

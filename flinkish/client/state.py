@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 class StateRows:
     """Rows of a state.
 
-    Parameters
-    ----------
-    state : mapping
-        The description of the state.
-    rows : sequence of mappings
-        ``partition``, ``key`` and ``value`` of each, as plain JSON data.
-    more : bool
-        Whether there are more rows than requested.
+    ``state``: the description of the state. ``rows``: ``partition``, ``key`` and ``value`` of each,
+    as plain JSON data. ``more``: whether there are more rows than requested.
     """
 
     state: Mapping[str, Any]
@@ -43,16 +37,8 @@ class StateRows:
 class Export:
     """The export of a state to files.
 
-    Parameters
-    ----------
-    state : mapping
-        The description of the state.
-    path : str
-        The new directory, an absolute path or a URL.
-    format : str
-        The format of its files.
-    rows : int or None
-        The number of rows; None if nothing was written.
+    ``state``: the description of the state. ``path``: the new directory, an absolute path or a URL.
+    ``format``: the format of its files. ``rows``: the number of rows; None if nothing was written.
     """
 
     state: Mapping[str, Any]
@@ -66,21 +52,10 @@ def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> Sav
 
     Only this function imports the engine's libraries.
 
-    Parameters
-    ----------
-    savepoint : OpenSavepoint
-        The savepoint.
-    name : str
-        ``[QUERY/]UID[/STATE]``.
-    raw : bool
-        Whether the values of typed state stay bytes.
+    ``name``: ``[QUERY/]UID[/STATE]``. ``raw``: whether the values of typed state stay bytes.
 
-    Raises
-    ------
-    UsageError
-        There is no such state, or a library is missing.
-    Corrupt, UnsupportedFormat
-        The state's metadata cannot be read.
+    Raises UsageError if there is no such state, or a library is missing; Corrupt or
+    UnsupportedFormat if the state's metadata cannot be read.
     """
     try:
         from flinkish.savepoint.state import state_rows
@@ -95,19 +70,10 @@ def open_state(savepoint: OpenSavepoint, name: str, *, raw: bool = False) -> Sav
 def first_rows(state: SavedState, limit: int, partition: int | None = None) -> StateRows:
     """Return the first rows of a state, read in this process.
 
-    Parameters
-    ----------
-    state : SavedState
-        See :func:`open_state`.
-    limit : int
-        Largest number of rows.
-    partition : int, optional
-        Only rows of this partition.
+    ``state``: see :func:`open_state`. ``limit``: largest number of rows. ``partition``: only rows
+    of this partition.
 
-    Raises
-    ------
-    Corrupt, UnsupportedFormat
-        A file cannot be read.
+    Raises Corrupt or UnsupportedFormat if a file cannot be read.
     """
     from flinkish.savepoint.state.state_rows import show_rows
 
@@ -128,35 +94,15 @@ def show_state(
 ) -> StateRows:
     """Return rows of a state; with a condition, those that a Spark application finds.
 
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives notices and the driver's log.
-    path : str
-        The savepoint.
-    name : str
-        ``[QUERY/]UID[/STATE]``.
-    where : str, optional
-        A condition in SQL on ``partition``, ``key`` and ``value``.
-    limit : int
-        Largest number of rows.
-    partition : int, optional
-        Only rows of this partition.
-    raw : bool
-        As for :func:`open_state`.
-    program : Program
-        The Spark of the application; see :func:`flinkish.client.program.own_application`.
+    ``context``: its reporter receives notices and the driver's log. ``name``:
+    ``[QUERY/]UID[/STATE]``. ``where``: a condition in SQL on ``partition``, ``key`` and ``value``.
+    ``limit``: largest number of rows. ``partition``: only rows of this partition. ``raw``: as for
+    :func:`open_state`. ``program``: the Spark of the application; see
+    :func:`flinkish.client.program.own_application`.
 
-    Raises
-    ------
-    UsageError
-        There is no such state or partition, or a library is missing.
-    Corrupt, UnsupportedFormat
-        The state cannot be read.
-    LaunchFailed
-        The application cannot be started.
-    FlinkishError
-        The application refused the task.
+    Raises UsageError if there is no such state or partition, or a library is missing; Corrupt or
+    UnsupportedFormat if the state cannot be read; LaunchFailed if the application cannot be
+    started; FlinkishError if the application refused the task.
     """
     from flinkish.savepoint.format.reader import open_savepoint
 
@@ -189,37 +135,16 @@ def export_state(
 ) -> Export:
     """Write a state to files with a Spark application.
 
-    Parameters
-    ----------
-    context : Context
-        Its reporter receives notices and the driver's log.
-    path : str
-        The savepoint.
-    name : str
-        ``[QUERY/]UID[/STATE]``.
-    target : str
-        The directory to be made, a path or a URL.
-    form : str
-        ``parquet``, ``json`` or ``avro``.
-    where : str, optional
-        Export only rows for which this condition in SQL holds; not with ``avro``, which has whole
-        partitions.
-    raw : bool
-        As for :func:`open_state`; always so with ``avro``.
-    program : Program
-        The Spark of the application; see :func:`flinkish.client.program.own_application`.
-    dry_run : bool
-        Only check the export.
+    ``context``: its reporter receives notices and the driver's log. ``name``:
+    ``[QUERY/]UID[/STATE]``. ``target``: the directory to be made, a path or a URL. ``form``:
+    ``parquet``, ``json`` or ``avro``. ``where``: export only rows for which this condition in SQL
+    holds; not with ``avro``, which has whole partitions. ``raw``: as for :func:`open_state`; always
+    so with ``avro``. ``program``: the Spark of the application; see
+    :func:`flinkish.client.program.own_application`. ``dry_run``: only check the export.
 
-    Raises
-    ------
-    UsageError
-        There is no such state, the target exists, the format takes no condition, or a library is
-        missing.
-    LaunchFailed
-        The application cannot be started.
-    FlinkishError
-        The application refused the task or failed.
+    Raises UsageError if there is no such state, the target exists, the format takes no condition,
+    or a library is missing; LaunchFailed if the application cannot be started; FlinkishError if the
+    application refused the task or failed.
     """
     from flinkish import storage
     from flinkish.savepoint.format.reader import open_savepoint

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flinkish.client.check_origin import check_restorable
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.program import (
@@ -14,13 +15,7 @@ from flinkish.client.program import (
     checkpoint_directory,
     find_spark,
     launch_of,
-)
-from flinkish.client.restoring import (
-    check_restorable,
-    check_source,
-    given,
-    restore_spec,
-    settings,
+    note_old_hasher,
 )
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import working_directory
@@ -28,9 +23,11 @@ from flinkish.config.secrets import MASK
 from flinkish.errors import Locked, NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
-from flinkish.launch.deploy_mode import check_deploy_mode
+from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
+from flinkish.launch.job_logs import state_directory
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restart_strategy import strategy_of
+from flinkish.launch.restoring import RECOVERY_PATH, given, restore_spec, settings
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.spark_submit import Installation
 from flinkish.messages.launch import Launch, Program, RestoreSpec
@@ -47,26 +44,12 @@ if TYPE_CHECKING:
 class RunRequest:
     """The job that ``run`` is to start.
 
-    Parameters
-    ----------
-    program : Program
-        The program to run.
-    savepoint : str or None
-        The savepoint to start from.
-    restore : RestoreOptions
-        How it is restored.
-    parallelism : int or None
-        Requested number of state partitions.
-    plan : PlanFile, optional
-        The saved plan that the restore must match; see :func:`planned`.
-    name : str, optional
-        The job's name, which no other job that has not ended may have. Default: the program's,
-        which others may have.
-    if_not_running : bool
-        Whether a job of the name, also of the program's, that has not ended is the result instead.
-    resume : bool
-        Whether it continues from where the job of the name stands, if any run of it has committed a
-        batch.
+    ``savepoint``: the savepoint to start from. ``parallelism``: requested number of state
+    partitions. ``plan``: the saved plan that the restore must match; see :func:`planned`. ``name``:
+    the job's name, which no other job that has not ended may have. Default: the program's, which
+    others may have. ``if_not_running``: whether a job of the name, also of the program's, that has
+    not ended is the result instead. ``resume``: whether it continues from where the job of the name
+    stands, if any run of it has committed a batch.
     """
 
     program: Program
@@ -87,38 +70,25 @@ class RunRequest:
 class Submitted:
     """The outcome of a request to run a job.
 
-    Parameters
-    ----------
-    name : str
-        The job's name.
-    job : JobRecord or None
-        The job; None in a dry run.
-    is_new : bool
-        Whether it was started; otherwise it has the name and has not ended.
-    command : sequence of str
-        The ``spark-submit`` command line of a new job, without secrets.
+    ``job``: the job; None in a dry run. ``is_new``: whether it was started; otherwise it has the
+    name and has not ended. ``command``: the ``spark-submit`` command line of a new job, without
+    secrets. ``carried``: in cluster mode the file that brings the job to its driver, as its launch
+    would write it.
     """
 
     name: str
     job: JobRecord | None
     is_new: bool = True
     command: Sequence[str] = ()
+    carried: str | None = None
 
 
 @dataclass(frozen=True)
 class Submission:
     """A job that has been checked and can be launched (:func:`launch`).
 
-    Parameters
-    ----------
-    name : str
-        The job's name.
-    launch : Launch
-        The launch.
-    installation : Installation
-        The Spark that runs it.
-    unique_name : bool
-        Whether no other job that has not ended may have its name.
+    ``installation``: the Spark that runs it. ``unique_name``: whether no other job that has not
+    ended may have its name.
     """
 
     name: str
@@ -126,49 +96,31 @@ class Submission:
     installation: Installation
     unique_name: bool = False
 
-    def command(self) -> list[str]:
-        """Return the ``spark-submit`` command line, without secrets."""
+    def command(self, carried: str | None = None) -> list[str]:
+        """Return the ``spark-submit`` command line, without secrets; see :class:`Submitted`."""
         return programs.build_command(
             without_secrets(self.launch),
             self.installation,
             name=self.name,
             driver_main=programs.driver_main(),
+            carried=carried,
         )
 
 
 def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Submitted:
     """Check a job, register it and start its driver, without waiting for it.
 
-    Parameters
-    ----------
-    context : Context
-        Its configuration was loaded with :meth:`RunRequest.settings`.
-    request : RunRequest
-        The job.
-    dry_run : bool
-        Only check it.
+    ``context``: its configuration was loaded with :meth:`RunRequest.settings`. ``dry_run``: only
+    check it.
 
-    Raises
-    ------
-    NameTaken
-        Another job has the name.
-    Locked
-        An upgrade that is not finished has it.
-    UsageError
-        There is no such program, no savepoint to restore from, or no such deploy mode; or options
-        contradict ``resume``.
-    Superseded
-        A job of another name has gone on from the one to resume.
-    LaunchFailed
-        Spark, Java or a Python is missing, or no process can be started.
-    SavepointNotFound, Corrupt, UnsupportedFormat
-        The savepoint is missing, incomplete or not readable.
-    Incompatible
-        This Spark cannot resume the savepoint, or something has changed since the plan.
-    ConsentNeeded
-        The plan needs a consent that it was made without.
-    StorageError
-        The job's log cannot be written.
+    Raises NameTaken if another job has the name; Locked if an upgrade that is not finished has it;
+    UsageError if there is no such program, no savepoint to restore from, or no such deploy mode; or
+    options contradict ``resume``; Superseded if a job of another name has gone on from the one to
+    resume; LaunchFailed if Spark, Java or a Python is missing, or no process can be started;
+    SavepointNotFound, Corrupt or UnsupportedFormat if the savepoint is missing, incomplete or not
+    readable; Incompatible if this Spark cannot resume the savepoint, or something has changed since
+    the plan; ConsentNeeded if the plan needs a consent that it was made without; StorageError if
+    the job's log cannot be written.
     """
     try:
         submission = prepare(context, request)
@@ -178,7 +130,18 @@ def run(context: Context, request: RunRequest, *, dry_run: bool = False) -> Subm
             raise
         holder = context.registry.job(str(taken.data["job_id"]))
         return Submitted(holder.name, holder, is_new=False)
-    return Submitted(submission.name, job, command=submission.command())
+    carried = _carried(context, submission.launch)
+    return Submitted(submission.name, job, command=submission.command(carried), carried=carried)
+
+
+def _carried(context: Context, launch: Launch) -> str | None:
+    """Return the file that brings a job to its driver in cluster mode; None in client mode."""
+    if not is_cluster_mode(launch):
+        return None
+    from flinkish.launch.carried_job import example_of
+
+    logs = os.path.join(state_directory(os.environ), "logs")
+    return example_of(launch, checkpoint_directory(context.config), logs)
 
 
 def prepare(context: Context, request: RunRequest) -> Submission:
@@ -188,6 +151,7 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     if resume:
         check_resume(savepoint, options, name, has_plan=plan is not None)
     launch = launch_of(request.program, context.config, working_directory())
+    note_old_hasher(context)
     chosen = name or launch.default_name
     unique = name is not None or request.if_not_running
     if unique:
@@ -210,23 +174,29 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     launch = replace(launch, named=name is not None)
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
-    elif spec.job is None:
-        check_restorable(context, spec, spark)
     else:
-        from flinkish.restore.source.job_source import open_job
-
-        origin = resumed_origin(context.registry, context.registry.job(spec.job))
-        source = open_job(origin, drops=spec.options.allow_non_restored)
-        check_source(context, source, spark)
+        resumed = None if spec.job is None else context.registry.job(spec.job)
+        origin = None if resumed is None else resumed_origin(context.registry, resumed)
+        check_restorable(context, spec, spark, job=origin)
     return Submission(chosen, launch, installation, unique)
 
 
 def _resumed(
     context: Context, options: RestoreOptions, name: str, partitions: int | None
 ) -> RestoreSpec | None:
-    """Return the restore of a job from the checkpoints of its newest run; None for a first run."""
+    """Return the restore of a job from the checkpoints of its newest run.
+
+    A first run starts as without ``--resume``: from a savepoint that the configuration names, or
+    from the beginning.
+    """
     job = run_to_resume(context, name)
     if job is None:
+        if context.config.get(RECOVERY_PATH) is not None:
+            return restore_spec(None, options, context.config, parallelism=partitions)
+        context.reporter.note(
+            f"no run of job {name} in the registry {context.registry.url_masked} has committed a "
+            "batch: it starts where a first run does"
+        )
         return None
     where = job.checkpoint_dir or job.job_id
     spec = restore_spec(None, options, context.config, parallelism=partitions, checkpoints=where)
@@ -282,19 +252,12 @@ def _check_name(context: Context, name: str) -> None:
 def planned(request: RunRequest, plan: Plan | str | os.PathLike[str] | None) -> RunRequest:
     """Return a request with what a plan says: the savepoint, the parallelism, the program.
 
-    Parameters
-    ----------
-    request : RunRequest
-        Without a savepoint, a parallelism and options of the restore other than the claim mode. Its
-        program, if it names one, replaces the plan's.
-    plan : Plan or path or None
-        A plan, or the file it was saved to.
+    ``request``: without a savepoint, a parallelism and options of the restore other than the claim
+    mode. Its program, if it names one, replaces the plan's. ``plan``: a plan, or the file it was
+    saved to.
 
-    Raises
-    ------
-    UsageError
-        The file is not a plan, other options are given with it, or it masks secret arguments of
-        its program, and the request names none.
+    Raises UsageError if the file is not a plan, other options are given with it, or it masks secret
+    arguments of its program, and the request names none.
     """
     if plan is None:
         return request

@@ -35,18 +35,11 @@ class GoalKind(Enum):
 class Goal:
     """What is waited for.
 
-    Parameters
-    ----------
-    kind : GoalKind
-        ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later one;
-        with ``more``, that many more than when the wait began.
-        ``IDLE``: every query has committed what its sources had. ``ENDED``: the job has ended.
-    batch : int or None
-        For ``BATCH``.
-    query : str or None
-        Only this query counts, for ``BATCH`` and ``IDLE``; None means every query.
-    quiet : float
-        Seconds without a batch, for ``IDLE``.
+    ``kind``: ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later
+    one; with ``more``, that many more than when the wait began. ``IDLE``: every query has committed
+    what its sources had. ``ENDED``: the job has ended. ``query``: only this query counts, for
+    ``BATCH`` and ``IDLE``; None means every query. ``quiet``: seconds without a batch, for
+    ``IDLE``.
     """
 
     kind: GoalKind
@@ -59,10 +52,7 @@ class Goal:
 def parse_goal(text: str, query: str | None = None) -> Goal:
     """Return the goal of ``running``, ``batch=N``, ``batch=+N``, ``idle`` or ``ended``.
 
-    Raises
-    ------
-    UsageError
-        It is none of these, or a query is named where none counts.
+    Raises UsageError if it is none of these, or a query is named where none counts.
     """
     word, equals, number = text.strip().lower().partition("=")
     more = number.startswith("+")
@@ -89,13 +79,8 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
 class Watch:
     """Compares what a job's driver reports with a goal, one look after the other.
 
-    Parameters
-    ----------
-    goal : Goal
-        What is waited for.
-    began : float
-        When the wait began, in seconds since the epoch by the registry's clock: what a driver
-        reported before may not know of input that was there by then.
+    ``began``: when the wait began, in seconds since the epoch by the registry's clock: what a
+    driver reported before may not know of input that was there by then.
     """
 
     def __init__(self, goal: Goal, began: float) -> None:

@@ -73,13 +73,9 @@ def wait_until_started(context: Context, job: JobRecord) -> JobRecord:
     There is no time limit by default, because a first start may have to download much;
     ``client.timeout`` applies when it is set explicitly.
 
-    Raises
-    ------
-    WaitTimeout
-        The job has not started in time, or not the number of queries that was announced
-        (``execution.start.queries``); it continues.
-    FlinkishError
-        The job failed or was canceled.
+    Raises WaitTimeout if the job has not started in time, or not the number of queries that was
+    announced (``execution.start.queries``); it continues; FlinkishError if the job failed or was
+    canceled.
     """
     setting = context.config.setting("client.timeout")
     timeout = None if setting.origin == "default" else context.config.duration("client.timeout")
@@ -144,21 +140,10 @@ def _not_started(job: JobRecord, what: str) -> WaitTimeout:
 def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = None) -> JobRecord:
     """Wait until a job has finished.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    job : JobRecord
-        The job.
-    timeout : float, optional
-        Seconds; None waits without limit.
+    ``timeout``: seconds; None waits without limit.
 
-    Raises
-    ------
-    WaitTimeout
-        The job has not ended in time; it continues.
-    FlinkishError
-        The job failed or was canceled.
+    Raises WaitTimeout if the job has not ended in time; it continues; FlinkishError if the job
+    failed or was canceled.
     """
     ended = wait_job(context.registry, job.job_id, lambda now: now.state.is_final, timeout)
     return with_queries(context, not_canceled(not_failed(context, ended)))
@@ -169,25 +154,11 @@ def wait_for(
 ) -> JobRecord:
     """Wait until a job has reached a goal, and return it.
 
-    Parameters
-    ----------
-    context : Context
-        Has the registry.
-    job : JobRecord
-        The job.
-    goal : Goal
-        What is waited for.
-    timeout : float, optional
-        Seconds; None waits without limit, 0 looks once.
+    ``goal``: what is waited for. ``timeout``: seconds; None waits without limit, 0 looks once.
 
-    Raises
-    ------
-    WaitTimeout
-        The job has not reached it in time; the message says what it lacks. The job continues.
-    WrongState
-        The job has finished or was canceled without reaching it.
-    FlinkishError
-        The job failed; for :attr:`GoalKind.ENDED` also: it was canceled.
+    Raises WaitTimeout if the job has not reached it in time; the message says what it lacks. The
+    job continues; WrongState if the job has finished or was canceled without reaching it;
+    FlinkishError if the job failed; for :attr:`GoalKind.ENDED` also: it was canceled.
     """
     with interruptible(
         f"stopped waiting; job {job.job_id} keeps running", f"flinkish status {job.job_id}"

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from flinkish.compat.data import REINSTALL, Node, read_data
 from flinkish.compat.model import CompatVerdict, Version
-from flinkish.compat.nodes import REINSTALL, Node, read_data
 from flinkish.errors import FlinkishError, UsageError
 
 FILE = "connectors.json"

@@ -1,11 +1,17 @@
-"""Loading and checking of the tables' files; ``data/schema.json`` describes their form."""
+"""Loading and checking of the tables' files; ``data/schema.json`` describes their form.
+
+Strict reading of the tables' files: a value that does not fit is refused by its place.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib import resources
+from typing import Any, NoReturn
 
 from flinkish.compat.model import (
     FLINK,
@@ -22,14 +28,86 @@ from flinkish.compat.model import (
     Rewrite,
     VersionLine,
 )
-from flinkish.compat.nodes import REINSTALL, Node, read_data
 from flinkish.errors import FlinkishError
+
+REINSTALL = "this installation of flinkish is damaged; install it again"
+
+
+def read_data(name: str) -> str:
+    """Return the text of a file in ``data/``; FlinkishError if it cannot be read."""
+    try:
+        path = resources.files("flinkish.compat") / "data" / name
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FlinkishError(
+            f"the compatibility table {name} cannot be read: {error}", hint=REINSTALL
+        ) from error
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value of a document and its path in it; ``place`` names the file."""
+
+    place: str
+    value: Any
+    path: str = ""
+
+    def fail(self, what: str) -> NoReturn:
+        """Refuse the document because of this value."""
+        where = f"{self.place}: {self.path}" if self.path else self.place
+        raise FlinkishError(f"{where}: {what}", hint=REINSTALL)
+
+    def at(self, key: str) -> Node:
+        """Return the value under a key."""
+        return Node(self.place, self.value[key], f"{self.path}.{key}" if self.path else key)
+
+    def items(self) -> Iterator[Node]:
+        """Yield the items of a list; refuse anything else."""
+        if not isinstance(self.value, list):
+            self.fail("must be a list")
+        for number, item in enumerate(self.value):
+            yield Node(self.place, item, f"{self.path}[{number}]")
+
+    def keys(self, required: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Refuse anything but an object with exactly these keys."""
+        if not isinstance(self.value, Mapping):
+            self.fail("must be an object")
+        missing = [key for key in required if key not in self.value]
+        unknown = sorted(set(self.value) - {*required, *optional})
+        if missing:
+            self.fail(f"lacks {', '.join(missing)}")
+        if unknown:
+            self.fail(f"has unknown keys: {', '.join(unknown)}")
+
+    def text(self, pattern: re.Pattern[str] | None = None) -> str:
+        """Return the value, which must be a text (of a form)."""
+        if not isinstance(self.value, str) or not self.value.strip():
+            self.fail("must be a text")
+        if pattern is not None and not pattern.fullmatch(self.value):
+            self.fail(f"{self.value!r} is not of the form {pattern.pattern}")
+        return str(self.value)
+
+    def one_of(self, allowed: Sequence[str]) -> str:
+        """Return the value, which must be one of these texts."""
+        if not isinstance(self.value, str) or self.value not in allowed:
+            self.fail(f"{self.value!r} is not one of {', '.join(allowed)}")
+        return str(self.value)
+
+    def unique(self, values: Sequence[object]) -> None:
+        """Refuse values that are there twice."""
+        seen: set[object] = set()
+        for number, value in enumerate(values):
+            if value in seen:
+                Node(self.place, value, f"{self.path}[{number}]").fail("is there twice")
+            seen.add(value)
+
 
 #: The version of the files; raised when their form changes.
 DATA_VERSION = 1
 BACKENDS = ("hdfs", "rocksdb")
 
 _LINE = re.compile(r"[0-9]+\.[0-9]+")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -66,7 +144,7 @@ def parse(text: str, place: str, framework: str) -> Matrix:
     limitations = [_limitation(node, framework) for node in root.at("limitations").items()]
     root.at("limitations").unique([one.id for one in limitations])
     preconditions = root.at("preconditions").items() if "preconditions" in own else ()
-    versions = [line.line for line in lines]
+    versions = [name for line in lines for name in (line.line, *line.also)]
     cells = [
         _cell(node, framework, versions, {one.id for one in limitations})
         for node in root.at("cells").items()
@@ -87,14 +165,24 @@ def parse(text: str, place: str, framework: str) -> Matrix:
 
 
 def _line(node: Node, framework: str) -> VersionLine:
-    node.keys(["line", "measured"] if framework == SPARK else ["line"])
+    node.keys(
+        ["line", "measured"] if framework == SPARK else ["line"],
+        ["also"] if framework == SPARK else [],
+    )
     line = node.at("line").text(_LINE)
     if framework != SPARK:
         return VersionLine(line)
     measured = node.at("measured").text()
-    if not measured.startswith(f"{line}."):
+    if not (_RELEASE.fullmatch(measured) and measured.startswith(f"{line}.")):
         node.at("measured").fail(f"{measured!r} is no release of {line}")
-    return VersionLine(line, measured)
+    releases = list(node.at("also").items()) if "also" in node.value else []
+    also = tuple(item.text(_RELEASE) for item in releases)
+    for item, release in zip(releases, also, strict=True):
+        if not release.startswith(f"{line}.") or release == measured:
+            item.fail(f"{release!r} is no other release of {line}")
+    if also:
+        node.at("also").unique(also)
+    return VersionLine(line, measured, also)
 
 
 def _limitation(node: Node, framework: str) -> Limitation:

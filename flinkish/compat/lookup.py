@@ -1,12 +1,29 @@
-"""Lookup in a table: the verdict for two versions, and for a savepoint to resume. Pure."""
+"""Lookup in a table: the verdict for two versions, and for a savepoint to resume. Pure.
+
+The operators, backends and formats that a saved query uses, in the table's names. Pure.
+
+The offset log pins the formats of operators' state. A setting that is not pinned had the value
+that Spark used then, not today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.checkpoint.format.names import ROCKSDB
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_CHANGELOG,
+    PIN_ENCODING,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_ROW_CHECKSUM,
+    pinned,
+)
 from flinkish.compat.model import (
+    NO_BACKEND,
     STATELESS,
     Cell,
     CompatVerdict,
@@ -15,6 +32,76 @@ from flinkish.compat.model import (
     Precondition,
     Version,
 )
+
+#: The backend of a state store provider that is not Spark's: no cell has it.
+OTHER_BACKEND = "other"
+
+#: Operator -> the pin of its format version, and the name of the format. The default is 2.
+_VERSIONED = {
+    "symmetricHashJoin": (PIN_JOIN_FORMAT, "join"),
+    "stateStoreSave": (PIN_AGGREGATION_FORMAT, "aggregation"),
+    "applyInPandasWithState": (PIN_GROUP_FORMAT, "pandas-state"),
+}
+_DEFAULT_VERSION = "2"
+_AVRO_OPERATORS = "transformWithState"  # the common prefix of their names
+
+
+def uses_of(
+    pins: Mapping[str, str],
+    *,
+    backend: str | None,
+    kinds: Sequence[str | None],
+    checkpoint_format: int = 1,
+    offset_log_version: int = 1,
+    changelog: bool | None = None,
+) -> tuple[Use, ...]:
+    """Return what one saved query uses, each use once.
+
+    ``pins`` is the configuration in its offset log. ``backend`` is ``hdfs``, ``rocksdb``, or None
+    for a foreign state store provider. ``kinds`` are Spark's names of its stateful operators, None
+    if the checkpoint has none. ``checkpoint_format`` (``stateStore.checkpointFormatVersion``) is
+    not pinned: it is 2 for a commit log with unique ids of state files. ``changelog`` says whether
+    RocksDB wrote changelogs, as the files show; None takes the pinned setting.
+    """
+    query = {"offset-log-v2"} if offset_log_version >= 2 else set()
+    if not kinds:
+        return (Use(STATELESS, NO_BACKEND, frozenset(query)),)
+    if changelog is None:
+        changelog = _true(pins, PIN_CHANGELOG)
+    common = set(query)
+    if backend == ROCKSDB and changelog:
+        common.add("changelog")
+    if backend == ROCKSDB and checkpoint_format >= 2:
+        common.add("checkpoint-v2")
+    if _true(pins, PIN_ROW_CHECKSUM):
+        common.add("row-checksum")
+    uses = [
+        Use(
+            kind or UNKNOWN_OPERATOR,
+            backend or OTHER_BACKEND,
+            frozenset(common | _formats_of(kind, pins)),
+        )
+        for kind in kinds
+    ]
+    return tuple(dict.fromkeys(uses))
+
+
+def _formats_of(kind: str | None, pins: Mapping[str, str]) -> set[str]:
+    """Return the formats that only this kind of operator has."""
+    if kind is None:
+        return set()
+    if kind.startswith(_AVRO_OPERATORS):
+        return {"avro"} if pinned(pins, PIN_ENCODING).lower() == "avro" else set()
+    if kind not in _VERSIONED:
+        return set()
+    pin, name = _VERSIONED[kind]
+    version = pinned(pins, pin)
+    return set() if version == _DEFAULT_VERSION else {f"{name}-v{version}"}
+
+
+def _true(pins: Mapping[str, str], key: str) -> bool:
+    return pins.get(key, "").lower() == "true"
+
 
 #: The kind of an operator whose kind is not recorded (Spark 3.5 writes no operator metadata).
 UNKNOWN_OPERATOR = "unknown"
@@ -112,7 +199,7 @@ def compare_versions(matrix: Matrix, created: Version, resumed: Version) -> Vers
 def judge(matrix: Matrix, created: Version, resumed: Version, uses: Sequence[Use]) -> Judgement:
     """Return the verdict for resuming, with one version, a savepoint that another created.
 
-    ``uses`` is what the savepoint contains, see :func:`flinkish.compat.uses.uses_of`.
+    ``uses`` is what the savepoint contains, see :func:`uses_of`.
     """
     cells = _cells(matrix, created, resumed)
     same_line = created.line == resumed.line
@@ -167,7 +254,7 @@ def usual_verdict(cells: Sequence[Cell]) -> CompatVerdict:
 def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ...]:
     """Return the cells of a pair, without the limitations that do not concern these releases."""
     cells_of_pair = []
-    for cell in matrix.between(created.line, resumed.line):
+    for cell in _measured(matrix, created, resumed):
         kept = tuple(
             name for name in cell.limitations if matrix.limitations[name].concerns(created, resumed)
         )
@@ -176,6 +263,42 @@ def _cells(matrix: Matrix, created: Version, resumed: Version) -> tuple[Cell, ..
             verdict = CompatVerdict.OK
         cells_of_pair.append(replace(cell, verdict=verdict, limitations=kept))
     return tuple(cells_of_pair)
+
+
+def _measured(matrix: Matrix, created: Version, resumed: Version) -> Iterable[Cell]:
+    """Return the cells of a pair, of several releases that stand for a version the worst ones.
+
+    The cells of the lines hold, except where a release has another.
+    """
+    pair = created.line, resumed.line
+    own = {_kind(cell): cell for cell in matrix.between(*pair)}
+    tables = [
+        {**own, **{_kind(cell): cell for cell in matrix.between(old, new)}}
+        for old in _names(matrix, created)
+        for new in _names(matrix, resumed)
+        if (old, new) != pair
+    ]
+    if pair[0] in _names(matrix, created) and pair[1] in _names(matrix, resumed):
+        tables.insert(0, own)
+    worst_cells: dict[object, Cell] = {}
+    for kind, cell in (item for table in tables for item in table.items()):
+        first = worst_cells.setdefault(kind, cell)
+        if cell.verdict.badness > first.verdict.badness:
+            worst_cells[kind] = cell
+    return worst_cells.values()
+
+
+def _kind(cell: Cell) -> tuple[str | None, str | None, frozenset[str]]:
+    return cell.operator, cell.backend, cell.formats
+
+
+def _names(matrix: Matrix, version: Version) -> tuple[str, ...]:
+    """Return the names of the table's cells that answer for a version: its line, or releases."""
+    line = matrix.line_of(version)
+    if line is None or not line.also:
+        return (version.line,)
+    _, releases = matrix.evidence(version)
+    return tuple(line.line if name == line.measured else name for name in releases)
 
 
 def _limitations(matrix: Matrix, cells: Iterable[Cell]) -> tuple[Limitation, ...]:

@@ -137,10 +137,33 @@ class Cell:
 
 @dataclass(frozen=True)
 class VersionLine:
-    """A version line of the table, and the release it was measured with, if it was measured."""
+    """A version line of the table, and the release that stands for it, if it was measured.
+
+    ``also`` are other measured releases of the line; they have cells of their own where the answer
+    is not that of the line.
+    """
 
     line: str
     measured: str | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """All its measured releases, oldest first."""
+        measured = () if self.measured is None else (self.measured,)
+        return tuple(sorted((*self.also, *measured), key=_patch))
+
+
+class Evidence(str, Enum):
+    """How the table's answer for a release is known: from the release itself, or from others.
+
+    BETWEEN: an older and a newer release of its line were measured. LINE: others of its line were.
+    """
+
+    MEASURED = "measured"
+    BETWEEN = "between"
+    LINE = "line"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -162,8 +185,27 @@ class Matrix:
         return tuple(version.line for version in self.versions)
 
     def between(self, created: str, resumed: str) -> tuple[Cell, ...]:
-        """Return the cells of a pair of lines; empty when the table does not have the pair."""
+        """Return the cells of a pair of lines or releases; empty if the table has none."""
         return self._by_pair.get((created, resumed), ())
+
+    def line_of(self, version: Version) -> VersionLine | None:
+        """Return the line of a version; None if the table does not have it."""
+        return next((one for one in self.versions if one.line == version.line), None)
+
+    def evidence(self, version: Version) -> tuple[Evidence, tuple[str, ...]]:
+        """Return how the answer for a version is known, and the releases that it comes from."""
+        line = self.line_of(version)
+        releases = () if line is None else line.releases
+        if not releases:
+            return Evidence.NONE, ()
+        if version.patch is None:
+            return Evidence.LINE, releases
+        if str(version) in releases:
+            return Evidence.MEASURED, (str(version),)
+        older = [release for release in releases if _patch(release) < version.patch]
+        newer = [release for release in releases if _patch(release) > version.patch]
+        both = (*older[-1:], *newer[:1])
+        return (Evidence.BETWEEN if len(both) == 2 else Evidence.LINE), both
 
     @cached_property
     def _by_pair(self) -> Mapping[tuple[str, str], tuple[Cell, ...]]:
@@ -172,6 +214,11 @@ class Matrix:
             pair = (cell.created, cell.resumed)
             pairs[pair] = (*pairs.get(pair, ()), cell)
         return pairs
+
+
+def _patch(release: str) -> int:
+    """Return the patch number of a measured release."""
+    return int(release.rpartition(".")[2])
 
 
 def parse_version(text: str, framework: str, lines: Sequence[str] = ()) -> Version:

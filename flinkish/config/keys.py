@@ -63,8 +63,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.state-recovery.path",
         None,
-        "the savepoint to start from, as `run -s`",
-        ("execution.savepoint.path",),
+        "the savepoint to start from, as `run -s` (in the environment also "
+        "FLINKISH_FROM_SAVEPOINT)",
+        ("execution.savepoint.path", "from-savepoint"),
         "path",
     ),
     Key(
@@ -160,6 +161,14 @@ KEYS: tuple[Key, ...] = (
         "how long the program may run after its job was stopped",
         (),
         "duration",
+    ),
+    Key(
+        "execution.savepoint-on-terminate",
+        "false",
+        "whether SIGTERM ends a job that another launcher started (`flinkish.attach()`) with a "
+        "savepoint in execution.checkpointing.savepoint-dir",
+        (),
+        "boolean",
     ),
     Key(
         "execution.start.queries",

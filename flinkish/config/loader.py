@@ -23,6 +23,9 @@ from flinkish.config.secrets import MASK, is_secret, mask_secrets
 from flinkish.config.values import POSTGRES, normal_value, parse_boolean, parse_duration
 from flinkish.errors import InvalidConfiguration, StorageError, UsageError
 
+#: What keys begin with as settings of Spark, for drivers that flinkish does not start.
+SPARK_PREFIX = "spark.flinkish."
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -64,6 +67,7 @@ class Config:
         *,
         flags: Mapping[str, str | None] | None = None,
         dynamic: Sequence[str] = (),
+        spark: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> Config:
@@ -71,7 +75,8 @@ class Config:
 
         ``flags`` are keys set by a command's own options; None means not given. ``dynamic`` are the
         ``-D`` options in order: ``k=v``, or ``k`` alone for ``k=true`` (as in Flink); the last of a
-        repeated key wins. ``environ`` and ``cwd`` default to those of the process. If the working
+        repeated key wins. ``spark`` are keys set as ``spark.flinkish.KEY``, which come after the
+        environment. ``environ`` and ``cwd`` default to those of the process. If the working
         directory no longer exists, there is no ``./flinkish.toml``, and relative paths are errors.
 
         Raises InvalidConfiguration if a value is invalid for its key, the old and the new name of a
@@ -85,6 +90,7 @@ class Config:
             (given_flags, here),
             (_dynamic(dynamic), here),
             (_environment(env), here),
+            ([(k, v, f"Spark setting {SPARK_PREFIX}{k}") for k, v in (spark or {}).items()], here),
             (_file(os.path.join(here, "flinkish.toml")), here),
             (_file(user_file), os.path.dirname(user_file)),
         ]

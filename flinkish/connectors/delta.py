@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from flinkish.connectors.base import Connector
-from flinkish.connectors.findings import Consent, Finding, SourceAnswer
+from flinkish.connectors.sources import Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 
 #: Operations that remove or rewrite rows; an overwriting ``WRITE`` is given as ``TRUNCATE``.

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from flinkish.connectors.base import Connector
-from flinkish.connectors.findings import ACCEPT_LOST_ROWS, Consent, Finding, SourceAnswer
+from flinkish.connectors.sources import ACCEPT_LOST_ROWS, Consent, Finding, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 
 SKIP_DELETE = "streaming-skip-delete-snapshots"

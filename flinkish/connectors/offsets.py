@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from flinkish.connectors.findings import ACCEPT_LOST_ROWS
-from flinkish.connectors.sources import SET
+from flinkish.connectors.sources import ACCEPT_LOST_ROWS, SET
 from flinkish.errors import UsageError
 from flinkish.messages.plan import Move
 

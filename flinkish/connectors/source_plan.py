@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.offsets import Target
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer
 from flinkish.messages.plan import Check, Move
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 

@@ -1,12 +1,16 @@
-"""The sources of both sides of a restore as plain data: saved positions, and what is read now."""
+"""The sources of both sides of a restore as plain data: saved positions, and what is read now.
+
+Findings about a source that resumes from a saved position; the same for all formats. Pure.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.messages.plan import RestoreOutcome
 from flinkish.operators.identity import UNKNOWN, Identified, OperatorIdentity
 
 #: ``user:secret@`` of a location. A port (``host:8020/``) does not match, nor does a container,
@@ -53,7 +57,7 @@ class SavedSource(Identified):
         Pairs of ordinal and input, for operators with several inputs: the input through which the
         source reaches them (a join's left is 0).
     topics
-        The record of the topics of a Kafka source (``flinkish.connectors.kafka.identity``), as
+        The record of the topics of a Kafka source (``flinkish.connectors.kafka.reading``), as
         the savepoint has it.
     options
         Those that a savepoint records of its format, by their names in lower case; None where the
@@ -166,3 +170,56 @@ def name_option(option: str, source: NewSource, more: str = "") -> str:
     name = (source.uid or source.signature) + more
     plain = re.fullmatch(r"[\w.=,:/@%+-]+", name)
     return f"{option} " + (name if plain else "'" + name.replace("'", "'\\''") + "'")
+
+
+#: The option by which the user agrees that rows are skipped.
+ACCEPT_LOST_ROWS = "--accept-lost-rows"
+#: The option of a plan for which no broker and no table is asked.
+OFFLINE = "--offline"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact that matters for the source's restore, with a stable id, ``reason``.
+
+    ``text`` continues a sentence that begins with the name of the source. ``rows`` is the number of
+    rows that are never read because of it; None for none, or if unknown.
+    """
+
+    reason: str
+    outcome: RestoreOutcome
+    text: str
+    advice: str = ""
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Consent:
+    """The consents that a source may need.
+
+    ``reset`` is the option with which this source starts from scratch; ``lost_rows`` says whether
+    the user has agreed that rows are skipped (:data:`ACCEPT_LOST_ROWS`).
+    """
+
+    reset: str
+    lost_rows: bool = False
+
+
+class SourceAnswer:
+    """The answer of a source's broker, table or directory: what is still there to be read."""
+
+    def judge(self, offset: str, consent: Consent) -> Iterable[Finding]:
+        """Return what the source meets when it continues from a position."""
+        return ()
+
+    def judge_reset(self, offset: str) -> Iterable[Finding]:
+        """Return what the source reads twice or never when it leaves a position behind."""
+        return ()
+
+
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order in which they matter."""
+    return tuple(sorted(findings, key=lambda each: _GRAVEST.index(each.outcome)))
+
+
+_GRAVEST = tuple(reversed(RestoreOutcome))

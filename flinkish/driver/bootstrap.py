@@ -10,6 +10,9 @@ from flinkish.errors import FlinkishError
 from flinkish.launch import secret_settings
 from flinkish.messages.calls import CALL_VARIABLE
 
+#: Whether flinkish has started this process as a driver, or runs its bundled program.
+is_driving = False
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the driver in the mode that its environment variables select.
@@ -24,6 +27,8 @@ def main(argv: Sequence[str]) -> int:
     int
         The driver's exit status: 0 when the job is FINISHED or CANCELED.
     """
+    global is_driving
+    is_driving = True
     _end_input()
     secret_settings.remove(os.environ.pop(secret_settings.FILE_VARIABLE, None))  # Spark has read it
     argv = secret_settings.with_arguments(argv, os.environ)
@@ -34,6 +39,10 @@ def main(argv: Sequence[str]) -> int:
     call_path = os.environ.pop(CALL_VARIABLE, None)
     if call_path is not None:
         return _answer(call_path, argv)
+    if os.environ.pop(carried.BUNDLE_VARIABLE, None) is not None:
+        from flinkish.driver.attached import attachment
+
+        return attachment.run(argv)
     from flinkish.driver import job
 
     return job.main(argv)

@@ -1,41 +1,53 @@
-"""The ``__main__`` of the file that brings a job to a driver in cluster mode.
+"""The ``__main__`` of the file that brings a job, or a bundled program, to a driver.
 
 Unpacks the file (:mod:`flinkish.launch.carried_job`) into a directory that only this user can read,
-below the working directory that the cluster manager removes, and runs ``driver/__main__.py`` from
-there. Imports the standard library alone: nothing else is there yet. The parameters have secrets:
-they are not unpacked, and the file is removed.
+and runs ``driver/__main__.py`` from there. For a job that is below the working directory, which the
+cluster manager removes; its parameters have secrets: they are not unpacked, and the file is
+removed. A bundle has none, and stays: it is started any number of times.
+
+In a bundle this module is also ``flinkish/__init__.py``, for programs that import flinkish from the
+file (``spark-submit --py-files``). Imports the standard library alone: nothing else is there yet.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import runpy
+import shutil
 import sys
 import tempfile
 import zipfile
 from contextlib import suppress
+from importlib import import_module
+from typing import Any
 
 #: To :mod:`flinkish.driver.bootstrap`: Spark's settings that this driver's JVM does not have, as
 #: JSON, and the name of the jar to leave out.
 SETTINGS_VARIABLE = "FLINKISH_CARRIED_CONF"
 #: To :mod:`flinkish.driver.bootstrap`: where the file was got from, and is to be removed.
 ORIGIN_VARIABLE = "FLINKISH_CARRIED_FROM"
+#: To :mod:`flinkish.driver.bootstrap`: the program is a bundled one, which another launcher starts.
+BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 
 #: Name of the parameters in the file.
 PARAMETERS = "flinkish-job.json"
 
 
+#: What of the file is for imports from it, and for its parameters, and is not unpacked.
+_NOT_UNPACKED = ("__main__.py", "flinkish/__init__.py", PARAMETERS)
+
+
 def main() -> None:
     """Unpack this file and run the job's driver."""
     archive = os.path.abspath(sys.argv[0])
-    directory = tempfile.mkdtemp(prefix="flinkish-", dir=os.getcwd())
-    with zipfile.ZipFile(archive) as source:
-        document = json.loads(source.read(PARAMETERS))
-        members = [name for name in source.namelist() if name not in ("__main__.py", PARAMETERS)]
-        source.extractall(directory, members)
-    with suppress(OSError):
-        os.unlink(archive)
+    document, directory = _unpacked(archive)
+    if not document.get("is_bundle"):
+        with suppress(OSError):
+            os.unlink(archive)
+    elif not document["program"] and len(sys.argv) < 2:
+        sys.exit(f"usage: spark-submit {os.path.basename(archive)} APP.py [ARGS]...")
     os.environ.update(document["environment"])
     os.environ["FLINKISH_HOME"] = os.path.join(directory, "home")
     packages = os.path.join(directory, "packages")
@@ -51,15 +63,51 @@ def main() -> None:
             settings["spark.submit.pyFiles"] = ",".join(files)
         os.environ[SETTINGS_VARIABLE] = json.dumps(settings)
     program = document["program"]
-    if program[0] != "--module":
+    if program and program[0] != "--module":
         program = [os.path.join(directory, program[0])]
+    arguments = document["arguments"]
+    if document.get("is_bundle"):
+        arguments = [*arguments, *sys.argv[1:]]
     # The file itself is the first entry.
     sys.path[:1] = [path for path in files if not path.endswith(".py")]
     sys.path[:0] = sorted({os.path.dirname(path) for path in files if path.endswith(".py")})
     start = os.path.join(directory, "home", "flinkish", "driver", "__main__.py")
-    sys.argv = [start, *program, *document["arguments"]]
+    sys.argv = [start, *program, *arguments]
     runpy.run_path(start, run_name="__main__")
+
+
+def _unpacked(archive: str) -> tuple[Any, str]:
+    """Return the parameters in a file, and the directory into which the rest is unpacked."""
+    with zipfile.ZipFile(archive) as source:
+        document = json.loads(source.read(PARAMETERS))
+        is_bundle = bool(document.get("is_bundle"))
+        directory = tempfile.mkdtemp(prefix="flinkish-", dir=None if is_bundle else os.getcwd())
+        if is_bundle:
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        members = [name for name in source.namelist() if name not in _NOT_UNPACKED]
+        source.extractall(directory, members)
+    return document, directory
+
+
+def become_flinkish(module: dict[str, Any]) -> None:
+    """Make this module, imported from a bundle as ``flinkish``, the package that is in the file.
+
+    ``module`` are its globals. What flinkish needs and this interpreter lacks is found there too.
+    """
+    _, directory = _unpacked(os.path.dirname(os.path.dirname(module["__file__"])))
+    package = os.path.join(directory, "home", "flinkish")
+    path = os.path.join(package, "__init__.py")
+    module["__path__"] = module["__spec__"].submodule_search_locations = [package]
+    module["__file__"] = path
+    packages = os.path.join(directory, "packages")
+    names = [name.removesuffix(".py") for name in os.listdir(packages)]
+    with open(path, encoding="utf-8") as source:
+        exec(compile(source.read(), path, "exec"), module)
+    finder = import_module("flinkish.driver.__main__").NamedFinder
+    sys.meta_path.append(finder([name for name in names if name.isidentifier()], [packages]))
 
 
 if __name__ == "__main__":
     main()
+elif __name__ == "flinkish":
+    become_flinkish(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flinkish.config import Config, parse_duration
 from flinkish.driver.log import log
@@ -15,6 +15,7 @@ from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
     ProgramOutcome,
+    hint_of,
     last_line,
     outcome_lines,
     own_places,
@@ -51,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     job = registry.job(os.environ["FLINKISH_JOB_ID"])
     registry.update_job(job.job_id, driver=process_ref(os.getpid()))
     try:
-        runtime, agent, hook = _prepare(registry, job)
+        runtime, agent, hook = assemble(registry, job)
     except FlinkishError as error:
         _fail(registry, job.job_id, job.launch, error)
         return 1
@@ -64,7 +65,17 @@ def main(argv: Sequence[str]) -> int:
     return conclude(runtime, agent, hook, outcome)
 
 
-def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
+def assemble(
+    registry: Registry,
+    job: JobRecord,
+    *,
+    let_go: Callable[[], None] | None = None,
+    shutdown_grace: float | None = None,
+) -> tuple[Runtime, Agent, Hook]:
+    """Make what serves a job in its driver; nothing is started yet.
+
+    ``let_go`` is that of the :class:`Agent`; ``shutdown_grace`` replaces the configured time.
+    """
     for package in ("fsspec", "fastavro"):
         try:
             __import__(package)
@@ -97,7 +108,10 @@ def _prepare(registry: Registry, job: JobRecord) -> tuple[Runtime, Agent, Hook]:
         runtime,
         actions,
         heartbeat_interval=seconds("execution.heartbeat.interval"),
-        shutdown_grace=seconds("execution.shutdown.grace"),
+        shutdown_grace=(
+            seconds("execution.shutdown.grace") if shutdown_grace is None else shutdown_grace
+        ),
+        let_go=let_go,
     )
     return runtime, agent, Hook(runtime)
 
@@ -109,6 +123,7 @@ def conclude(
     outcome: ProgramOutcome,
     *,
     stop_session: bool = True,
+    print_error: bool = True,
 ) -> int:
     """Wait for requests, end the queries that still run, and record the job's final state.
 
@@ -118,7 +133,7 @@ def conclude(
         The driver's exit status.
     """
     if outcome.error is not None and runtime.ending is None:
-        if runtime.fatal is None:
+        if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
         # A refusal is no fault of the program's code, and says itself what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():
@@ -160,6 +175,7 @@ def conclude(
     if error is None and failed_query is not None:
         error = ProgramFailed(
             f"query '{failed_query[0]}' failed: {reason(failed_query[1])}",
+            hint=hint_of(failed_query[1]),
             tail=python_traceback(failed_query[1]) or outcome_lines(without_plan(failed_query[1])),
         )
     if error is not None:

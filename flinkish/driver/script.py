@@ -29,12 +29,7 @@ _TAIL_LINES = 12
 class ProgramOutcome:
     """How the user's program ended.
 
-    Attributes
-    ----------
-    status
-        Its exit status.
-    error
-        The exception that ended it; None for an exit with status 0.
+    ``error``: the exception that ended it; None for an exit with status 0.
     """
 
     status: int
@@ -71,6 +66,17 @@ def run_callable(program: Callable[[], Any]) -> ProgramOutcome:
 
 #: What Spark says of any query that failed, before it says why.
 _WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: (?=\S)")
+#: What Spark 4 says when a batch whose state was not computed is to be committed with the ids of
+#: checkpoint format 2 (``StateStoreWriter``).
+_NO_STATE = re.compile(r"CheckpointInfo length: 0\b")
+#: The hint for it. Restored from the checkpoint, the query is asked about the batch of the sink.
+_SKIPPED = (
+    "the batch ran without computing its state: its sink has it already, from a driver that was "
+    "killed before Spark committed it, or a foreachBatch function does not read its frame. With "
+    "checkpoint format 2 Spark cannot commit that; see where its checkpoint is with: flinkish "
+    "status JOB, and start it from there with: flinkish run -s CHECKPOINT, which says what can be "
+    "done with the batch"
+)
 #: The hint for a program that wants to be told something.
 _NO_INPUT = "a job has no standard input: give it what it needs as arguments or in a file"
 
@@ -78,25 +84,28 @@ _NO_INPUT = "a job has no standard input: give it what it needs as arguments or 
 def program_failed(outcome: ProgramOutcome, query_error: str = "") -> FlinkishError:
     """Return the error for a program that ended with a status other than 0.
 
-    Parameters
-    ----------
-    query_error
-        The error of a query that failed, with its root cause; empty if none did.
+    ``query_error``: the error of a query that failed, with its root cause; empty if none did.
     """
     if isinstance(outcome.error, FlinkishError):
         return outcome.error
     if outcome.error is None or isinstance(outcome.error, SystemExit):
         return ProgramFailed(f"the program exited with status {outcome.status}")
     kind = type(outcome.error).__name__
+    hint = hint_of(query_error or str(outcome.error))
     inner = python_traceback(str(outcome.error))
     if inner:  # a query's StreamingQueryException, which has Python's traceback in its text
-        return ProgramFailed(f"{kind}: {reason(str(outcome.error))}", tail=inner)
+        return ProgramFailed(f"{kind}: {reason(str(outcome.error))}", hint=hint, tail=inner)
     if kind == "StreamingQueryException" and CAUSED_BY in query_error:
         tail = python_traceback(query_error) or outcome_lines(without_plan(query_error, CAUSED_BY))
-        return ProgramFailed(f"{kind}: {reason(query_error)}", tail=tail)
+        return ProgramFailed(f"{kind}: {reason(query_error)}", hint=hint, tail=tail)
     lines = without_plan("".join(_own_traceback(outcome.error))).splitlines()
-    hint = _NO_INPUT if isinstance(outcome.error, EOFError) else None
+    hint = _NO_INPUT if isinstance(outcome.error, EOFError) else hint
     return ProgramFailed(last_line(outcome.error), hint=hint, tail=lines[-_TAIL_LINES:])
+
+
+def hint_of(query_error: str) -> str | None:
+    """Return what to do about the error of a failed query; None if it explains itself."""
+    return _SKIPPED if _NO_STATE.search(query_error) else None
 
 
 def _own_traceback(error: BaseException) -> list[str]:

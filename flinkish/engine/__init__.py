@@ -25,7 +25,7 @@ Building blocks, which need no Spark:
 - :func:`~flinkish.engine.rows.encodings.split_key` and ``split_value`` split RocksDB's keys and
   values into rows; :func:`~flinkish.engine.rows.unsafe_rows.check_unsafe_row` checks a single row.
 - :func:`~flinkish.engine.rows.row_codec.compile_schema` and
-  :func:`~flinkish.engine.rows.key_codec.compile_key` return codecs between rows or keys and Arrow
+  :func:`~flinkish.engine.rows.row_codec.compile_key` return codecs between rows or keys and Arrow
   columns; :mod:`flinkish.engine.rows.types` defines the Arrow types. Unchanged values encode to the
   same bytes.
 - :func:`~flinkish.engine.stores.writers.write_records` (deltas and snapshots of HDFS-backed
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from flinkish.engine.migration.migration_planner import TargetState
     from flinkish.engine.rows import types
     from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
-    from flinkish.engine.stores.directories import LocalDirectory
+    from flinkish.engine.stores.files import LocalDirectory
     from flinkish.storage.directory import StorageDirectory
 
 __all__ = [
@@ -81,11 +81,11 @@ __all__ = [
 _HOMES = {
     "CannotMigrate": "migration.migration_planner",
     "EngineError": "errors",
-    "LocalDirectory": "stores.directories",
+    "LocalDirectory": "stores.files",
     "OperatorState": "stores.checkpoints",
     "Rewritten": "migration.checkpoint_migration",
     "StateFormatError": "errors",
-    "StorageDirectory": "stores.directories",
+    "StorageDirectory": "stores.files",
     "TargetState": "migration.migration_planner",
     "directory": "api",
     "migrate_checkpoint": "api",

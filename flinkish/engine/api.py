@@ -15,7 +15,7 @@ from flinkish.engine.migration.checkpoint_migration import Rewritten
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.migration.pipeline import Progress, WrittenOperator
 from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory, StateSource, StateTarget
+from flinkish.engine.stores.files import LocalDirectory, StateSource, StateTarget
 from flinkish.engine.tables import bootstrap_state, spark_frames
 from flinkish.engine.tables.frames import NoSuchState
 from flinkish.storage.directory import StorageDirectory
@@ -32,7 +32,7 @@ def directory(place: Place) -> StateTarget:
     ----------
     place : path, URL or directory
         A local path or ``file:`` URL, which the executors reach by the same path; another URL; or
-        an object with the methods of :class:`~.directories.StateTarget`, which is returned
+        an object with the methods of :class:`~.files.StateTarget`, which is returned
         unchanged.
     """
     if not isinstance(place, str | os.PathLike):

@@ -26,8 +26,9 @@ import re
 import secrets
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
@@ -36,17 +37,26 @@ from flinkish import storage
 from flinkish.errors import LaunchFailed, StorageError, UsageError
 from flinkish.launch import secret_settings, spark_submit
 from flinkish.launch.deploy_mode import ClusterManager, manager_of
-from flinkish.messages.launch import Launch, Secrets
+from flinkish.messages.launch import Launch, Program, Secrets
 from flinkish.registry.jobs import JobRecord
 
 #: What a driver of flinkish needs that a node may lack, with all that it requires itself.
 DISTRIBUTIONS = ("fsspec", "fastavro", "psycopg", "psycopg-binary")
 #: The same for storages, by the schemes of the job's directories; the extras of pyproject.toml.
-OF_SCHEMES = {"s3": "s3fs", "hdfs": "hdfs-native", "viewfs": "hdfs-native"}
+OF_SCHEMES = {
+    "s3": "s3fs",
+    "hdfs": "hdfs-native",
+    "viewfs": "hdfs-native",
+    "gs": "gcsfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+}
 #: Name of the parameters in the file.
 PARAMETERS = "flinkish-job.json"
 #: Name of the file that a standalone worker puts into the driver's working directory.
 JAR = "flinkish-job.jar"
+#: The variable of :mod:`flinkish.driver.carried` that makes its driver one of a bundle.
+BUNDLE_VARIABLE = "FLINKISH_BUNDLE"
 _MAIN = "flinkish/driver/carried.py"
 
 
@@ -62,28 +72,44 @@ def carried_job(
     UsageError if a file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
-    where = None
+    root = (job.checkpoint_dir or "").rstrip("/")
+    where = _location(
+        launch, storage.parent(root) if root else "", log_directory, secrets.token_hex(8)
+    )
     try:
+        data = archive(job, launch, url, secret, where if standalone else None)
         if standalone:
-            root = (job.checkpoint_dir or "").rstrip("/")
-            where = f"{storage.parent(root)}/.launch-{secrets.token_hex(8)}/{JAR}"
-            data = archive(job, launch, url, secret, where)
             _write_beside(where, data)
-            yield storage.for_spark(storage.to_uri(where))
         else:
-            data = archive(job, launch, url, secret, None)
-            handle, where = tempfile.mkstemp(prefix="flinkish-", suffix=".py", dir=log_directory)
-            with open(handle, "wb") as file:
+            with open(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
-            yield where
+        yield _for_submission(where)
     except (OSError, StorageError) as error:
         raise LaunchFailed(
             f"the file that brings the job to its driver could not be written: {error}",
             hint="see that the directory of the checkpoints and of the job's log can be written",
         ) from error
     finally:
-        if where is not None:
-            remove(where)
+        remove(where)
+
+
+def example_of(launch: Launch, checkpoints: str, log_directory: str) -> str:
+    """Return the path or URL of the file, with X for what is different at each launch.
+
+    ``checkpoints`` is the directory in which the job gets its own. Nothing is written.
+    """
+    return _for_submission(_location(launch, checkpoints, log_directory, "X" * 16))
+
+
+def _location(launch: Launch, checkpoints: str, log_directory: str | None, token: str) -> str:
+    if manager_of(launch) is ClusterManager.STANDALONE:
+        return f"{checkpoints.rstrip('/')}/.launch-{token}/{JAR}"
+    return os.path.join(log_directory or tempfile.gettempdir(), f"flinkish-{token}.py")
+
+
+def _for_submission(location: str) -> str:
+    is_jar = location.endswith(f"/{JAR}")
+    return storage.for_spark(storage.to_uri(location)) if is_jar else location
 
 
 def remove(location: str) -> None:
@@ -115,19 +141,11 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
 
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
-        home = Path(spark_submit.flinkish_home())
-        target.writestr("__main__.py", (home / _MAIN).read_bytes())
-        _add_tree(target, home / "flinkish", "home/flinkish")
-        for name in _distributions(job, launch):
-            _add_distribution(target, name)
+        _add_flinkish(target, _distributions(_schemes(job, launch)))
         arguments = (
             secret_settings.arguments_of(launch) if secret.arguments is None else secret.arguments
         )
-        if launch.application is None:
-            program = ["--module", str(launch.module)]
-        else:
-            program = [f"program/{os.path.basename(launch.application)}"]
-            target.write(launch.application, program[0])
+        program = _add_program(target, launch)
         document = {
             "environment": {
                 "FLINKISH_JOB_ID": job.job_id,
@@ -141,6 +159,50 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
         }
         target.writestr(PARAMETERS, json.dumps(document))
     return buffer.getvalue()
+
+
+def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]]:
+    """Return a file that other launchers start: flinkish with a program, and what it holds.
+
+    Without a file or module the program is the launcher's first argument. ``schemes`` are those of
+    the storages that the driver uses. Nothing of the configuration is in it, and no secret.
+    """
+    import json
+
+    buffer = BytesIO()
+    names = _distributions(schemes)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+        _add_flinkish(target, names)
+        target.writestr("flinkish/__init__.py", _main_source())
+        document = {
+            "environment": {BUNDLE_VARIABLE: "1"},
+            "program": _add_program(target, program),
+            "arguments": list(program.arguments),
+            "origin": None,
+            "is_bundle": True,
+        }
+        target.writestr(PARAMETERS, json.dumps(document))
+    return buffer.getvalue(), names
+
+
+def _main_source() -> bytes:
+    return (Path(spark_submit.flinkish_home()) / _MAIN).read_bytes()
+
+
+def _add_flinkish(target: zipfile.ZipFile, distributions: Sequence[str]) -> None:
+    target.writestr("__main__.py", _main_source())
+    _add_tree(target, Path(spark_submit.flinkish_home()) / "flinkish", "home/flinkish")
+    for name in distributions:
+        _add_distribution(target, name)
+
+
+def _add_program(target: zipfile.ZipFile, program: Program) -> list[str]:
+    """Add a program; return the words that start it, below the directory of the unpacked file."""
+    if program.application is None:
+        return [] if program.module is None else ["--module", program.module]
+    name = f"program/{os.path.basename(program.application)}"
+    target.write(program.application, name)
+    return [name]
 
 
 def _standalone_part(
@@ -171,29 +233,48 @@ def _add_tree(target: zipfile.ZipFile, root: Path, name: str) -> None:
             target.write(path, f"{name}/{path.relative_to(root).as_posix()}")
 
 
-def _distributions(job: JobRecord, launch: Launch) -> list[str]:
-    """Return the distributions that the driver needs: flinkish's own, and those of its storages."""
+def _schemes(job: JobRecord, launch: Launch) -> set[str]:
+    """Return the schemes of a job's directories."""
     places = [job.checkpoint_dir, launch.options.get("execution.checkpointing.savepoint-dir")]
     if launch.restore is not None:
         places.append(launch.restore.path)
-    schemes = {storage.scheme_of(storage.locate(place)) for place in places if place}
-    wanted = [*DISTRIBUTIONS, *(name for key, name in OF_SCHEMES.items() if key in schemes)]
-    names: dict[str, None] = {}
+    return {storage.scheme_of(storage.locate(place)) for place in places if place}
+
+
+def _distributions(schemes: Collection[str]) -> list[str]:
+    """Return the distributions that the driver needs: flinkish's own, and those of its storages."""
+    wanted = [_Wanted(name) for name in DISTRIBUTIONS]
+    wanted += [_Wanted(name) for key, name in OF_SCHEMES.items() if key in schemes]
+    chosen: dict[_Wanted, None] = {}
     while wanted:
-        name = wanted.pop(0)
-        if name not in names and _distribution(name) is not None:
-            names[name] = None
-            wanted += _requirements(name)
-    return list(names)
+        each = wanted.pop(0)
+        if each not in chosen and _distribution(each.name) is not None:
+            chosen[each] = None
+            wanted += _requirements(each)
+    return list(dict.fromkeys(each.name for each in chosen))
 
 
-def _requirements(name: str) -> list[str]:
-    """Return the names that a distribution requires, without those of its extras."""
-    requirements = [
-        text for text in metadata.requires(name) or () if not re.search(r"\bextra\s*==", text)
-    ]
-    names = [re.match(r"[\w.-]+", text) for text in requirements]
-    return [_normal(match[0]) for match in names if match]
+@dataclass(frozen=True)
+class _Wanted:
+    """A distribution, and those of its extras that are wanted too."""
+
+    name: str
+    extras: frozenset[str] = frozenset()
+
+
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^\]]*)\])?")
+_OF_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)""")
+
+
+def _requirements(wanted: _Wanted) -> list[_Wanted]:
+    """Return what a distribution requires, without what is for other extras."""
+    required = []
+    for text in metadata.requires(wanted.name) or ():
+        extra, match = _OF_EXTRA.search(text), _REQUIREMENT.match(text)
+        if match is not None and (extra is None or extra[1] in wanted.extras):
+            extras = frozenset(each.strip() for each in (match[2] or "").split(",") if each.strip())
+            required.append(_Wanted(_normal(match[1]), extras))
+    return required
 
 
 def _distribution(name: str) -> metadata.Distribution | None:

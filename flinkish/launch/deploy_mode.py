@@ -33,6 +33,65 @@ class ClusterManager(str, Enum):
 
 
 @dataclass(frozen=True)
+class Target:
+    """What one of Flink's deployment targets is with Spark; ``master`` begins Spark's master.
+
+    ``is_whole`` is set when that is the whole master, without an address.
+    """
+
+    master: str
+    example: str
+    mode: str = "client"
+    is_whole: bool = False
+    is_supported: bool = True
+
+
+#: Flink's deployment targets (``DeploymentOptions.TARGET``). In Flink's per-job mode the program
+#: runs on the client, in its application mode on the cluster.
+TARGETS = {
+    "local": Target("local", "local[*]", is_whole=True),
+    "remote": Target("spark://", "spark://HOST:PORT"),
+    "yarn-application": Target("yarn", "yarn", mode="cluster", is_whole=True),
+    "yarn-per-job": Target("yarn", "yarn", is_whole=True),
+    "yarn-session": Target("yarn", "yarn", is_supported=False),
+    "kubernetes-application": Target("k8s://", "k8s://URL", mode="cluster"),
+    "kubernetes-session": Target("k8s://", "k8s://URL", is_supported=False),
+}
+
+
+def of_target(name: str, master: str | None, mode: str | None) -> tuple[str, str]:
+    """Return Spark's master and deploy mode for one of Flink's deployment targets.
+
+    ``master`` and ``mode`` are those that are given besides. Raises UsageError if they contradict
+    the target, it needs an address, or there is no such target.
+    """
+    target = TARGETS.get(name.lower())
+    if target is None:
+        near = ", ".join(each for each in TARGETS if TARGETS[each].is_supported)
+        raise UsageError(f"unknown target {name!r}", hint=f"-t takes {near}; or use -m URL")
+    if not target.is_supported:
+        raise UsageError(
+            f"target {name}: Spark has no session clusters, each job is an application of its own",
+            hint=f"use -m {target.example}, with --deploy-mode cluster for a driver on the cluster",
+        )
+    if master is None and not target.is_whole:
+        raise UsageError(
+            f"target {name} needs the address of the cluster", hint=f"name it: -m {target.example}"
+        )
+    if master is not None and not master.startswith(target.master):
+        raise UsageError(
+            f"target {name} and the master {master} contradict each other",
+            hint=f"omit -t, or use -m {target.example}",
+        )
+    if mode is not None and mode.lower() != target.mode:
+        raise UsageError(
+            f"target {name} and the deploy mode {mode} contradict each other",
+            hint=f"omit -t; its driver runs in {target.mode} mode",
+        )
+    return master or target.example, target.mode
+
+
+@dataclass(frozen=True)
 class Submission:
     """What ``spark-submit`` reports about an application in cluster mode.
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.errors import NoCommittedBatch, WrongState
-from flinkish.launch.offline import ever_ran, left_without_batch
+from flinkish.launch.known_jobs import check_began
+from flinkish.launch.offline import left_without_batch
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.resumed_runs import resumed_runs
+from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
 
 
 def job_origin(
@@ -43,6 +44,7 @@ def job_origin(
                     f"query '{query.name}' of {who} has not committed its first batch yet"
                 )
     empty = left_without_batch(job, queries, facts, committed)
+    check_began(registry, job)
     return JobOrigin(
         job.job_id,
         not job.state.is_final,
@@ -50,9 +52,40 @@ def job_origin(
         facts,
         job.spark_version,
         job.launch.working_directory,
-        tuple(LeftOut(name, "it had committed no batch") for name in empty),
+        (
+            *(LeftOut(name, "it had committed no batch") for name in empty),
+            *(left_queries(registry, job) if only is None else ()),
+        ),
         ever_ran(registry, job),
     )
+
+
+def left_queries(registry: Registry, job: JobRecord) -> tuple[LeftOut, ...]:
+    """Return the queries that a savepoint of a job's checkpoints lacks, as it has not started them.
+
+    Their state is in what the job began with: in a savepoint, or in the checkpoints of earlier runs
+    (``run --resume``).
+    """
+    resumed = resumed_runs(registry, job)
+    places = {
+        query.name: run.job.checkpoint_dir or run.job.job_id
+        for run in reversed(resumed.runs[1:])
+        for query in run.queries
+        if query.batch_id is not None or query.restored_batch is not None
+    }
+    if resumed.began_with is not None:
+        saved = registry.savepoints(include_disposed=True)
+        offered = set(offered_names(resumed.began_with, {}, saved)) - resumed.taken
+        places.update({str(name): resumed.began_with.path for name in offered})
+    return tuple(not_started(name, place) for name, place in sorted(places.items()))
+
+
+def not_started(name: str, place: str) -> LeftOut:
+    """Return a query of a restored job that its program has not started; ``place`` has its state.
+
+    It is pending: left out of a later restore, it would start from the beginning.
+    """
+    return LeftOut(name, f"the job has not started it; its state is in {place}", pending=True)
 
 
 def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
@@ -79,6 +112,7 @@ def resumed_origin(registry: Registry, job: JobRecord) -> JobOrigin:
         origin,
         queries=tuple(queries),
         facts=facts,
+        left_out=tuple(each for each in origin.left_out if not each.pending),
         began_with="" if resumed.began_with is None else resumed.began_with.path,
         claimed=resumed.began_with is not None and resumed.began_with.options.claim_mode == "claim",
         taken=tuple(sorted(resumed.taken, key=str)),

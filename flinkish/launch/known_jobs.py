@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.connectors.registry import sink_connector
-from flinkish.errors import JobNotFound, StorageError
-from flinkish.launch.offline import ever_ran
+from flinkish.errors import JobNotFound, StorageError, Superseded, WrongState
 from flinkish.messages.calls import KnownRun, KnownWriter
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.resumed_runs import newest_run
+from flinkish.registry.resumed_runs import newest_first, newest_run, was_held
 
 
 def known_writers(registry: Registry, own: str | None) -> tuple[KnownWriter, ...]:
@@ -65,6 +64,16 @@ class Standing:
         """The newest committed batch of all queries."""
         return max((n for n in self.committed.values() if n is not None), default=None)
 
+    @property
+    def has_committed(self) -> bool:
+        """Whether any query has committed a batch, even if its checkpoint is gone."""
+        return self.batch is not None or any(q.batch_id is not None for q in self.queries)
+
+    @property
+    def is_as_restored(self) -> bool:
+        """Whether no query has a batch that was not put there by the restore."""
+        return all(_is_as_restored(query, self.committed[query.name]) for query in self.queries)
+
 
 def standing(registry: Registry, name: str, but: str | None = None) -> Standing | None:
     """Return where the job of a name would resume; None if no run has committed a batch.
@@ -74,28 +83,26 @@ def standing(registry: Registry, name: str, but: str | None = None) -> Standing 
     seen: dict[str, Standing] = {}
 
     def has_committed(job: JobRecord) -> bool:
-        queries = registry.queries(job.job_id)
-        committed = {query.name: _committed(query) for query in queries}
-        seen[job.job_id] = Standing(job, tuple(queries), committed)
-        if never_began(registry, seen[job.job_id]):
-            return False
-        return any(q.batch_id is not None or committed[q.name] is not None for q in queries)
+        run = seen[job.job_id] = standing_of(registry, job)
+        return run.has_committed and not never_began(registry, run)
 
     runs = (job for job in registry.jobs(name=name) if job.job_id != but)
     job = newest_run(runs, has_committed)
     return None if job is None else seen[job.job_id]
 
 
+def standing_of(registry: Registry, job: JobRecord) -> Standing:
+    """Return a run with what its checkpoints have now."""
+    queries = registry.queries(job.job_id)
+    return Standing(job, tuple(queries), {query.name: _committed(query) for query in queries})
+
+
 def never_began(registry: Registry, run: Standing) -> bool:
     """Return whether a restored run has ended while its queries were held: it has done nothing.
 
-    It was refused, or killed before it was known whether all state has an owner. Its checkpoints
-    lack the state that has none.
+    Its checkpoints lack the state that has no owner.
     """
-    spec = run.job.launch.restore
-    if spec is None or spec.is_awaited or ever_ran(registry, run.job):
-        return False
-    return all(_is_as_restored(query, run.committed[query.name]) for query in run.queries)
+    return was_held(registry, run.job) and run.is_as_restored
 
 
 def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
@@ -107,15 +114,59 @@ def _is_as_restored(query: QueryStatus, committed: int | None) -> bool:
 
 
 def meant_to_begin(registry: Registry, name: str) -> JobRecord | None:
-    """Return the newest run of a name if it failed before it began with a savepoint."""
-    ended = [job for job in registry.jobs(name=name) if job.state.is_final]
-    newest = max(ended, key=lambda job: (job.end_time or 0.0, job.start_time), default=None)
-    if newest is None or newest.state is not JobState.FAILED or newest.launch.restore is None:
-        return None
-    queries = registry.queries(newest.job_id)
-    committed = {query.name: _committed(query) for query in queries}
-    run = Standing(newest, tuple(queries), committed)
-    return newest if never_began(registry, run) else None
+    """Return the newest run of a name that ended before it began with a savepoint, or None.
+
+    Asked for a name that does not stand anywhere (:func:`standing`). Runs that ended after it
+    without a batch do not count: a plain ``run`` that was refused, for example.
+    """
+    for job in newest_first(registry.jobs(name=name)):
+        run = standing_of(registry, job)
+        if never_began(registry, run):
+            return job
+        if run.has_committed:
+            return None
+    return None
+
+
+def check_began(registry: Registry, job: JobRecord) -> None:
+    """Raise WrongState if the checkpoints of an ended job may lack state of what it was to restore.
+
+    See :func:`never_began`.
+    """
+    spec = job.launch.restore
+    if (
+        spec is None
+        or not job.state.is_final
+        or not never_began(registry, standing_of(registry, job))
+    ):
+        return
+    raise WrongState(
+        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it began with "
+        f"{spec.path}: its checkpoints may lack state that is there",
+        hint=f"use {spec.path} instead; or start it again with: flinkish restart {job.job_id}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
+
+
+def check_stands(registry: Registry, job: JobRecord) -> None:
+    """Raise Superseded if the run from which a job resumes is not the newest of its name any more.
+
+    Asked by the new driver, while its job holds the name: another run may have begun and ended
+    between the choice of the run and the launch.
+    """
+    spec = job.launch.restore
+    if spec is None or spec.job is None:
+        return
+    newest = standing(registry, job.name, but=job.job_id)
+    if newest is not None and newest.job.job_id != spec.job:
+        raise Superseded(
+            f"job {job.name} ({job.job_id}) was to resume from job {spec.job}, but by now job "
+            f"{newest.job.job_id} has continued to batch {newest.batch}",
+            hint="run the command again: it resumes from that one",
+            job_id=newest.job.job_id,
+            state=newest.job.state.value,
+        )
 
 
 def came_from(registry: Registry, job: JobRecord) -> list[str]:

@@ -129,6 +129,6 @@ def _supervised(
     finally:
         os.close(log)
     # Recorded immediately, so that a supervisor that dies at once is noticed.
-    registry.update_job(job.job_id, supervisor=process_ref(child.pid))
+    registry.supervise(job.job_id, process_ref(child.pid))
     detached.leave(child)
     return child.pid

@@ -8,13 +8,13 @@ flinkish there is only the checkpoint itself.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from flinkish import storage
 from flinkish.errors import NoCommittedBatch, WrongState, from_record
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 
@@ -82,11 +82,6 @@ def left_without_batch(
     return empty
 
 
-def ever_ran(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job ever was RUNNING: its program had started all its queries then."""
-    return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
-
-
 def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
     """Refuse a checkpoint to which a job that is not dead writes; WrongState names the job.
 
@@ -94,7 +89,7 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
     share the id with a query whose old checkpoint still exists.
     """
     for job, query in registry.find_query(query_id):
-        if _place(query.checkpoint_dir) != _place(checkpoint):
+        if not storage.same_place(query.checkpoint_dir, checkpoint):
             continue
         (owner,) = reconcile(registry, [job])
         if not owner.state.is_final:
@@ -105,11 +100,6 @@ def check_owner(registry: Registry, query_id: str, checkpoint: str) -> None:
                 job_id=owner.job_id,
                 state=owner.state.value,
             )
-
-
-def _place(location: str) -> str:
-    """Return the normalised name of a local directory, with links resolved."""
-    return os.path.realpath(location) if location.startswith("/") else location
 
 
 def job_id_of(query_ids: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from flinkish.config import MASK
 from flinkish.errors import LaunchFailed, quoted
 from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of, master_of
 from flinkish.launch.secret_settings import (
@@ -71,7 +72,7 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
     if not os.path.isfile(installation.spark_submit):
         raise LaunchFailed(
             f"{spark_home} is not a Spark installation: it has no bin/spark-submit",
-            hint="name a Spark with --spark-home (or SPARK_HOME), or: pip install pyspark",
+            hint="name one with --spark-home or SPARK_HOME, or: pip install 'flinkish[spark]'",
         )
     _check_java(spark_home, environ)
     return installation
@@ -123,7 +124,7 @@ def build_command(
         modules = _module_settings(launch, installation)
         conf = {**_cluster_settings(launch), **conf, **modules}
     for key, value in conf.items():
-        if key not in secret:
+        if key not in secret and not (brings_files and value == MASK):
             command += ["--conf", f"{key}={value}"]
     for option, values in (
         ("--py-files", () if brings_files else launch.py_files),
@@ -384,9 +385,10 @@ def _pyspark_of(python: str) -> str:
             )
         locations = [line for line in process.stdout.splitlines()[-1:] if line]
     if not locations:
+        package = "'flinkish[spark]'" if python == sys.executable else "pyspark"
         raise LaunchFailed(
             f"no Spark: {python} has no pyspark, and no other Spark is named",
-            hint=f"install it: {quoted(python)} -m pip install pyspark; or name a Spark with "
+            hint=f"install it: {quoted(python)} -m pip install {package}; or name a Spark with "
             "--spark-home or SPARK_HOME",
         )
     return os.path.abspath(locations[0])

@@ -80,8 +80,10 @@ def _start(driver: DriverProcess, job_id: str, url: str, secrets: Secrets) -> bo
     """Start the driver; return False when there is nothing to start, or it cannot be started."""
     registry = Registry.open(url, create=False)
     try:
-        registry.update_job(job_id, supervisor=process_ref())
-        job = registry.job(job_id)
+        job = registry.supervise(job_id, process_ref())
+        if job is None:  # this process has started late, or slept, and the job has another by now
+            print(f"flinkish: another process supervises job {job_id}", file=sys.stderr)
+            return False
         if job.state is JobState.CANCELLING:
             job = registry.transition(job_id, JobState.CANCELED, "before its driver started")
         if job.state.is_final:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import LaunchFailed, WaitTimeout, WrongState
@@ -134,6 +135,8 @@ def kill_job(
         if not final.state.is_final:
             final = registry.transition(job.job_id, JobState.CANCELED, "its cluster has ended it")
         return final
+    if job.launch.external is not None:
+        return _kill_attached(registry, job, sleep)
     group = _group(job.driver)
     if job.supervisor is not None and is_alive(job.supervisor):
         os.kill(job.supervisor.pid, signal.SIGTERM)
@@ -151,6 +154,27 @@ def kill_job(
     if not final.state.is_final:
         final = registry.transition(job.job_id, JobState.CANCELED, "its processes were ended")
     return final
+
+
+def _kill_attached(registry: Registry, job: JobRecord, sleep: Callable[[float], None]) -> JobRecord:
+    """End the driver of a job that another launcher has started: its process alone.
+
+    Its group may be that of the launcher.
+    """
+    driver = job.driver
+    for number, patience in ((signal.SIGTERM, _TERM_PATIENCE), (signal.SIGKILL, _KILL_PATIENCE)):
+        if driver is not None and is_alive(driver):
+            with suppress(ProcessLookupError):
+                os.kill(driver.pid, number)
+        if _gone(registry, job.job_id, patience, sleep):
+            final = registry.job(job.job_id)
+            if not final.state.is_final:
+                final = registry.transition(job.job_id, JobState.CANCELED, "its driver was ended")
+            return final
+    raise WaitTimeout(
+        f"the driver of job {job.name} ({job.job_id}) survives SIGKILL",
+        hint="the host may hang on storage: see ps",
+    )
 
 
 def _kill_application(job: JobRecord, application: str) -> None:

@@ -166,7 +166,7 @@ class Described:
     Attributes
     ----------
     queries
-        Its queries as ``flinkish.driver.tasks.describe.query_record`` describes them.
+        Its queries as ``flinkish.driver.plan.planned_queries.query_record`` describes them.
     plan
         The plan of the restore, if one was requested.
     """

@@ -61,12 +61,8 @@ def version_of(cls: type) -> int:
 def decode(cls: type[_T], document: object) -> _T:
     """Decode the JSON data of :func:`encode`, also from an older flinkish.
 
-    Raises
-    ------
-    UnsupportedFormat
-        A newer flinkish wrote the document.
-    Corrupt
-        The document does not fit the class; the message names the place.
+    Raises UnsupportedFormat if a newer flinkish wrote the document; Corrupt if the document does
+    not fit the class; the message names the place.
     """
     place = cls.__name__
     values = dict(_object(document, place))

@@ -102,6 +102,22 @@ class Program:
 
 
 @dataclass(frozen=True)
+class ExternalLauncher:
+    """What started a driver that flinkish did not start, and attached to.
+
+    Attributes
+    ----------
+    name
+        ``spark-submit``, ``python`` or ``notebook``.
+    agent
+        The version of flinkish in the driver.
+    """
+
+    name: str
+    agent: str
+
+
+@dataclass(frozen=True)
 class Launch(Program):
     """A program with all that the supervisor and the driver need to launch it; paths are absolute.
 
@@ -120,6 +136,8 @@ class Launch(Program):
         Whether ``run --resume`` started it, so that the next such run continues from it.
     named
         Whether the user has named the job, so that its runs belong together.
+    external
+        What started the driver, if that was not flinkish: nothing can start it again then.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +146,7 @@ class Launch(Program):
     sink_ahead: str | None = field(default=None, metadata=OMIT_DEFAULT)
     resumes: bool = field(default=False, metadata=OMIT_DEFAULT)
     named: bool = field(default=False, metadata=OMIT_DEFAULT)
+    external: ExternalLauncher | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def default_name(self) -> str:

@@ -20,7 +20,7 @@ from flinkish.messages.codec import OMIT_DEFAULT, named
 PlanVerdict = Literal["ok", "consent-needed", "incompatible"]
 
 
-class Verdict(str, Enum):
+class StateVerdict(str, Enum):
     """What happens to an operator's state, from the least to the most severe."""
 
     AS_IS = "as-is"
@@ -51,7 +51,7 @@ class StateChange:
     """
 
     store: str
-    verdict: Verdict
+    verdict: StateVerdict
     reason: str
     text: str
     advice: str = ""
@@ -184,7 +184,7 @@ class OperatorRow:
     Attributes
     ----------
     verdict
-        A :class:`Verdict`, or ``consent-needed``.
+        A :class:`StateVerdict`, or ``consent-needed``.
     executable
         Whether the restore can carry the verdict out.
     reason
@@ -201,7 +201,7 @@ class OperatorRow:
     operator_id: str | None = None
     kind: str | None = None
     ordinal: int | None = None
-    verdict: str = Verdict.AS_IS.value
+    verdict: str = StateVerdict.AS_IS.value
     executable: bool = True
     reason: str = ""
     text: str = ""
@@ -250,7 +250,7 @@ class SourceRow:
     uid: str | None = None
     signature: str | None = None
     entry: int | None = None
-    verdict: str = Verdict.AS_IS.value
+    verdict: str = StateVerdict.AS_IS.value
     reason: str = ""
     text: str = ""
     advice: str = ""
@@ -289,7 +289,7 @@ class SinkRow:
     path: str = ""
     newest_batch: int | None = None
     rollback_to: int | None = None
-    verdict: str = Verdict.AS_IS.value
+    verdict: str = StateVerdict.AS_IS.value
     reason: str = ""
     text: str = ""
     advice: str = ""

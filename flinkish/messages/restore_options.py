@@ -30,6 +30,9 @@ class RestoreOptions:
         Pairs (old, new): the operator of the program with the uid ``new`` gets the state of
         ``old``, a uid or an operator id (32 hex digits in any case) of the savepoint. No state and
         no uid occurs twice.
+    path_map
+        Pairs (old, new) of locations: what the savepoint names in ``old`` is in ``new`` now. None
+        lies in another one of its side.
     reset_sources
         Sources that start from scratch, by uid or by what they read; behind ``QUERY/`` one of that
         query of the program.
@@ -58,6 +61,7 @@ class RestoreOptions:
     claim_mode: str | None = field(default=None, metadata=OMIT_DEFAULT)
     fork: bool = field(default=False, metadata=OMIT_DEFAULT)
     uid_map: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
+    path_map: tuple[tuple[str, str], ...] = field(default=(), metadata=OMIT_DEFAULT)
     reset_sources: tuple[str, ...] = field(default=(), metadata=OMIT_DEFAULT)
     sink_ahead: str | None = field(default=None, metadata=OMIT_DEFAULT)
     accept_lost_rows: bool = field(default=False, metadata=OMIT_DEFAULT)

@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.errors import FlinkishError, InvalidGraph
-from flinkish.operators.coverage import require_uids
-from flinkish.operators.graph import OperatorGraph, OperatorNode, OutEdge
+from flinkish.operators.graph import OperatorGraph, OperatorNode, OutEdge, require_uids
 from flinkish.operators.hasher import hash_v2, hash_v3, user_hashes
 from flinkish.operators.identity import identify
 from flinkish.operators.uids import uid_to_operator_id

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import os
 
-from flinkish.registry.schema import UNACKNOWLEDGED, VERSION
-from flinkish.registry.sqlite_file import is_absent
+from flinkish.registry.schema import UNACKNOWLEDGED, VERSION, is_absent
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def read_jobs(
 
     These are the rows for ``cli.output.jobs_text.show``, and name and id of each unacknowledged
     failed job. ``path`` is absolute; without a file the registry is empty. The filters are those of
-    :class:`flinkish.cli.commands.jobs_table.ListOptions`.
+    :class:`flinkish.cli.commands.list.ListOptions`.
     """
     if is_absent(path):
         return [], []

@@ -3,8 +3,9 @@
 A restored job needs its savepoint as a fallback until its own queries have committed a batch:
 before that, its checkpoint has nothing that the savepoint does not. It also needs it for queries
 that its program has not started: a program of bounded queries starts one after the other. So does
-``run --resume`` after a job that was ended before its program was finished (:mod:`.resumed_runs`).
-An unfinished upgrade may roll back to its savepoints, even if the new job has failed.
+``run --resume`` after a job that was ended before its program was finished (:mod:`.resumed_runs`),
+and ``restart`` of one that was ended before it had begun with its savepoint. An unfinished upgrade
+may roll back to its savepoints, even if the new job has failed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 
 from flinkish.messages.plan import QueryRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.resumed_runs import newest_run, resumed_runs, taken_by
+from flinkish.registry.resumed_runs import newest_first, resumed_runs, taken_by, was_held
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,12 @@ def _protected(
                 yield path, f"upgrade {upgrade.upgrade_id[:6]} is not finished"
     recorded = {savepoint.path for savepoint in savepoints}
     queries = registry.queries_of([job.job_id for job in all_jobs])
-    for job in (*_resumable(all_jobs, active, queries), *active):
+    resumable, held = _next_runs(registry, all_jobs, active, queries)
+    for job in held:
+        spec = job.launch.restore
+        if spec is not None and spec.job is None:
+            yield spec.path, f"job {job.name} ({job.job_id[:6]}) ended before it began with it"
+    for job in (*resumable, *held, *active):
         began_with = resumed_runs(registry, job).began_with
         if began_with is not None and began_with.path in recorded:
             yield (
@@ -100,28 +106,36 @@ def _protected(
             )
 
 
-def _resumable(
+def _next_runs(
+    registry: Registry,
     all_jobs: Sequence[JobRecord],
     active: Sequence[JobRecord],
     queries: Mapping[str, Sequence[QueryStatus]],
-) -> Iterator[JobRecord]:
-    """Yield the restored run of each name that ``run --resume`` may resume from.
+) -> tuple[list[JobRecord], list[JobRecord]]:
+    """Return what the next run of each name may begin with, by the records alone.
 
-    By the records alone: a run without a recorded batch needs its savepoint in any case.
+    The first are the restored runs that ``run --resume`` may resume from. The second are the newest
+    runs after them that may have ended before they began with a savepoint: ``restart`` begins with
+    it, and ``run --resume`` names it.
     """
-
-    def has_committed(job: JobRecord) -> bool:
-        return any(query.batch_id is not None for query in queries.get(job.job_id, ()))
-
     active_names = {job.name for job in active}
     runs: dict[str, list[JobRecord]] = {}
     for job in all_jobs:
-        if job.name not in active_names and (job.launch.resumes or job.has_given_name):
+        if job.name not in active_names:
             runs.setdefault(job.name, []).append(job)
+    resumable, held = [], []
     for each in runs.values():
-        newest = newest_run(each, has_committed)
-        if newest is not None and newest.launch.restore is not None:
-            yield newest
+        newest_held = None
+        for job in newest_first(each):
+            of_job = queries.get(job.job_id, ())
+            as_restored = all(q.batch_id in (None, q.restored_batch) for q in of_job)
+            if as_restored and was_held(registry, job):
+                newest_held = newest_held or job
+            elif any(query.batch_id is not None for query in of_job):
+                resumable += [job] if job.launch.restore is not None else []
+                break
+        held += [newest_held] if newest_held is not None else []
+    return resumable, held
 
 
 def outlived(queries: Sequence[QueryStatus], offered: Collection[str | None] = ()) -> bool:

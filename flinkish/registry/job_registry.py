@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flinkish.config import sqlite_path
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.database import Database
 from flinkish.registry.job_table import JobTable
 from flinkish.registry.requests import new_request_id

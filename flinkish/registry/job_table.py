@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.errors import RegistryError, UsageError, WrongState
 from flinkish.messages.codec import encode
-from flinkish.registry import lookup
+from flinkish.registry import statements
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
 from flinkish.registry.purging import Purging, why_purged
@@ -91,7 +91,7 @@ class JobTable(Purging):
         if not reference:
             raise UsageError("the job id is missing", hint="see the jobs with: flinkish list")
         by_id: list[Row] = []
-        if lookup.is_prefix(reference):
+        if statements.is_prefix(reference):
             by_id = self._read(
                 f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE substr(job_id, 1, :n) = :prefix",
                 n=len(reference),
@@ -104,7 +104,7 @@ class JobTable(Purging):
         if include_final and len(named) > 1 and all(job.state.is_final for job in named):
             named = self._not_superseded(named)
         by_prefix = [job_of(row) for row in by_id]
-        return lookup.choose(reference, by_prefix, named, include_final=include_final)
+        return statements.choose(reference, by_prefix, named, include_final=include_final)
 
     def _not_superseded(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
         """Return the ended jobs from which no later one of them has resumed."""
@@ -119,7 +119,7 @@ class JobTable(Purging):
                 (query_ids if row["path"] is None else paths)[job_id].add(
                     row["query_id"] if row["path"] is None else row["path"]
                 )
-        return lookup.without_superseded(jobs, query_ids, paths)
+        return statements.without_superseded(jobs, query_ids, paths)
 
     def jobs(
         self, *, states: Collection[JobState] | None = None, name: str | None = None

@@ -145,12 +145,13 @@ def arguments_for(
     timeout: float | None = None,
     full: bool = False,
     drain: bool = False,
+    together: str | None = None,
 ) -> Arguments:
     """Make the arguments of a request; only a cancel can have no target, only a stop drains."""
     if kind is RequestKind.CANCEL:
         return CancelArguments(target, format, timeout, full)
     assert target is not None, kind
-    return SavepointArguments(target, format, timeout, full=full, drain=drain)
+    return SavepointArguments(target, format, timeout, full=full, drain=drain, together=together)
 
 
 class RequestState(str, Enum):

@@ -7,7 +7,8 @@ stays, or by a savepoint inside it. Savepoints share no files with checkpoints.
 
 The record alone stays, without the files, while there is a savepoint of an earlier batch of one of
 its queries. Sinks remember query ids and batch numbers, so a restore of that savepoint must know
-that the batches after it were already written (``flinkish.restore.plan.query_id``).
+that the batches after it were already written (``flinkish.restore.plan.query_id``). So must a start
+in the program's own ``checkpointLocation`` that a restored job has left behind.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class RunFacts:
     """One run of a query.
 
     ``checkpoint`` is as recorded, ``place`` its normalised form for comparisons. ``batch_id`` is
-    the newest batch that it has committed.
+    the newest batch that it has committed. ``own_place`` is that of the program's own checkpoint,
+    in which its next start without a savepoint would continue; empty if the program names none.
     """
 
     name: str
@@ -40,6 +42,7 @@ class RunFacts:
     checkpoint: str
     place: str
     batch_id: int | None
+    own_place: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def plan_purge(
     for facts in jobs:
         reason = kept[facts.job.job_id]
         if reason is None:
-            plans.append(JobPlan(facts.job, items=tuple(_items(facts, staying, savepoints))))
+            plans.append(JobPlan(facts.job, items=tuple(_items(facts, jobs, staying, savepoints))))
         elif facts.job.state.is_final:
             plans.append(JobPlan(facts.job, (reason,)))
     return tuple(plans)
@@ -195,7 +198,10 @@ def _needed(
 
 
 def _items(
-    facts: JobFacts, staying: Collection[JobFacts], savepoints: Collection[SavepointFacts]
+    facts: JobFacts,
+    jobs: Collection[JobFacts],
+    staying: Collection[JobFacts],
+    savepoints: Collection[SavepointFacts],
 ) -> Iterator[Item]:
     """Yield the parts of a job that is purged."""
     job, checkpoint = facts.job, facts.checkpoint
@@ -208,7 +214,8 @@ def _items(
         named = job.log_path is not None and job.log_path.endswith(f"/{job.job_id}.log")
         stays = None if named else "it does not have the name of a flinkish log"
         yield Item(What.LOG, job.log_path, facts.log_bytes, stays)
-    yield Item(What.RECORD, stays=_remembered(facts, staying, savepoints))
+    stays = _remembered(facts, staying, savepoints) or _makes_stale(facts, jobs)
+    yield Item(What.RECORD, stays=stays)
 
 
 def _remembered(
@@ -228,6 +235,29 @@ def _remembered(
                 if theirs.query_id == run.query_id and (theirs.batch_id or 0) < run.batch_id:
                     who = f"job {other.job.name} ({other.job.job_id})"
                     return f"{who} is at an earlier batch {went_on}"
+    return None
+
+
+def _makes_stale(facts: JobFacts, jobs: Collection[JobFacts]) -> str | None:
+    """Return why the record stays: the program's own checkpoint is at an earlier batch.
+
+    A plain ``run`` would continue in it, and nothing else knows that this job has gone on. The
+    record of a later run of the query tells the same.
+    """
+    for run in facts.runs:
+        if not run.own_place or run.own_place == run.place or run.batch_id is None:
+            continue
+        others = [each for other in jobs if other is not facts for each in other.runs]
+        if not any(
+            each.query_id == run.query_id
+            and run.own_place in (each.own_place, each.place)
+            and (each.batch_id or 0) > run.batch_id
+            for each in others
+        ):
+            return (
+                f"the checkpoint {run.own_place} of its program does not have the batches of query "
+                f"'{run.name}' up to {run.batch_id}"
+            )
     return None
 
 

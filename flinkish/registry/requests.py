@@ -20,7 +20,7 @@ from flinkish.errors import (
 )
 from flinkish.messages.codec import encode
 from flinkish.messages.requests import Arguments, CancelArguments, RequestResult
-from flinkish.registry import lookup
+from flinkish.registry import statements
 from flinkish.registry.database import Database, Row, Transaction
 from flinkish.registry.jobs import ARGUMENTS, JobRecord, Request, RequestKind, RequestState
 from flinkish.registry.rows import (
@@ -195,11 +195,11 @@ class Mailbox:
         """Return the request with this id, or with this unique prefix (at least 4 digits)."""
         text = reference.strip().lower()
         rows: list[Row] = []
-        if lookup.is_id(text):
+        if statements.is_id(text):
             rows = self._read(
                 f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE request_id = :id", id=text
             )
-        elif lookup.is_prefix(text):
+        elif statements.is_prefix(text):
             rows = self._read(
                 f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "
                 "WHERE substr(request_id, 1, :n) = :prefix ORDER BY created",
@@ -219,6 +219,15 @@ class Mailbox:
         rows = self._read(
             f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE job_id = :id ORDER BY number",
             id=job_id,
+        )
+        return [request_of(row) for row in rows]
+
+    def stops_together(self) -> list[Request]:
+        """Return all requests of every ``stop --all``, oldest first."""
+        rows = self._read(
+            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "
+            "WHERE kind = 'stop' AND arguments LIKE :mark ORDER BY created, request_id",
+            mark='%"together"%',
         )
         return [request_of(row) for row in rows]
 

@@ -9,7 +9,7 @@ from flinkish.errors import JobNotFound
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import OperatorRow, RestorePlan, SourceRow
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 
@@ -37,6 +37,30 @@ class ResumedRuns:
     began_with: RestoreSpec | None = None
 
 
+def newest_first(runs: Iterable[JobRecord]) -> list[JobRecord]:
+    """Return the runs that have ended, the last to end first. Pure.
+
+    A run that another has resumed from comes after that one, whatever the clock said: one that was
+    set back must not make it the newest again.
+    """
+    ended = [job for job in runs if job.state.is_final]
+    ended.sort(key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
+    resumed: dict[str, list[JobRecord]] = {}
+    for job in ended:
+        if job.launch.restore is not None and job.launch.restore.job is not None:
+            resumed.setdefault(job.launch.restore.job, []).append(job)
+    ordered: dict[str, JobRecord] = {}
+    for job in ended:
+        pending = [job]
+        while pending:
+            later = [e for e in resumed.pop(pending[-1].job_id, ()) if e.job_id not in ordered]
+            if later:
+                pending += reversed(later)
+            else:
+                ordered.setdefault(pending[-1].job_id, pending.pop())
+    return list(ordered.values())
+
+
 def newest_run(
     runs: Iterable[JobRecord], has_committed: Callable[[JobRecord], bool]
 ) -> JobRecord | None:
@@ -45,9 +69,24 @@ def newest_run(
     ``runs`` are all of the name that count. ``has_committed`` returns whether any query of a run
     has committed a batch.
     """
-    ended = [job for job in runs if job.state.is_final]
-    ended.sort(key=lambda job: (job.end_time or 0.0, job.start_time), reverse=True)
-    return next((job for job in ended if has_committed(job)), None)
+    return next((job for job in newest_first(runs) if has_committed(job)), None)
+
+
+def ever_ran(registry: Registry, job: JobRecord) -> bool:
+    """Return whether a job ever was RUNNING: its program had started all its queries then."""
+    return any(each.state is JobState.RUNNING for each in registry.state_history(job.job_id))
+
+
+def was_held(registry: Registry, job: JobRecord) -> bool:
+    """Return whether the queries of a restored job may never have been let go in an earlier driver.
+
+    It was refused, killed or canceled before it was known whether all state has an owner, however
+    its end was recorded. Only its checkpoints tell whether a query has run (:mod:`.known_jobs`).
+    """
+    spec = job.launch.restore
+    if spec is None or spec.is_awaited or ever_ran(registry, job):
+        return False
+    return not _ended_by_itself(registry, job)
 
 
 def resumed_runs(registry: Registry, job: JobRecord) -> ResumedRuns:

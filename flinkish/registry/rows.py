@@ -11,8 +11,7 @@ from flinkish.errors import Corrupt, RegistryError, UsageError
 from flinkish.messages.codec import decode, decode_fields, encode, encode_fields
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
-from flinkish.messages.requests import Arguments, RequestResult
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import Arguments, RequestResult, SavedQuery, SavepointSummary
 from flinkish.registry.jobs import (
     ARGUMENTS,
     JobRecord,

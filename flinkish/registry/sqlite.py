@@ -27,8 +27,7 @@ from flinkish.registry.database import (
     migrate,
     storable,
 )
-from flinkish.registry.schema import VERSION
-from flinkish.registry.sqlite_file import is_absent
+from flinkish.registry.schema import VERSION, is_absent
 
 T = TypeVar("T")
 

@@ -8,16 +8,18 @@ queries.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flinkish import storage
 from flinkish.checkpoint.format.names import OFFSETS
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.connectors.path_map import NO_MAP, PathMap
+from flinkish.savepoint.format.digests import FileTable
 
 
 @dataclass(frozen=True)
-class SourceCheckpoint:
+class OriginCheckpoint:
     """The files of one query at one committed batch.
 
     Attributes
@@ -32,6 +34,8 @@ class SourceCheckpoint:
     planned_state
         The files of the state that the planned batch has written, if it has written all: the query
         was killed before its commit. By path, and not among ``files``.
+    paths
+        How the paths in the logs of file sources are mapped: its files are read as mapped.
     """
 
     root: str
@@ -40,6 +44,7 @@ class SourceCheckpoint:
     held: Mapping[str, str] = field(default_factory=dict)
     recorded: FileTable = field(default_factory=FileTable, repr=False)
     planned_state: tuple[str, ...] = ()
+    paths: PathMap = NO_MAP
 
     def at(self, path: str) -> str:
         """Return the location of one of its files."""
@@ -147,7 +152,7 @@ class Recipe:
         Whether the state that the planned batch has written is taken, as its sink skips that batch.
     """
 
-    origins: tuple[SourceCheckpoint, ...]
+    origins: tuple[OriginCheckpoint, ...]
     base: int = 0
     states: Mapping[int, TakenState | EmptyState] | None = None
     sources: tuple[TakenSource | FreshSource, ...] | None = None
@@ -155,6 +160,10 @@ class Recipe:
     rebase_to: int | None = None
     pins: Mapping[str, str] = field(default_factory=dict)
     takes_planned_state: bool = False
+
+    def with_query_id(self, *, keep: bool) -> Recipe:
+        """Return the recipe with the base's query id, or with a new one."""
+        return replace(self, query_id=None if keep else str(uuid.uuid4()))
 
     @property
     def can_take_planned_state(self) -> bool:

@@ -17,7 +17,8 @@ serializer, after migration, or incompatible.
   :class:`~flinkish.state.composite.CompositeTypeSerializerSnapshot` are for custom serializers;
   :mod:`flinkish.state.legacy` is for those of the old style.
 - :func:`~flinkish.state.snapshots.write_snapshot` and ``read_snapshot`` convert snapshots to and
-  from bytes; :func:`~flinkish.state.restored.restore_state` decides how a program restores a state.
+  from bytes; :func:`~flinkish.state.generations.restore_state` decides how a program restores a
+  state.
 
 The names are imported on first use.
 """
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         MapStateDescriptor,
         ValueStateDescriptor,
     )
+    from flinkish.state.generations import RestoredState, restore_state
     from flinkish.state.group_state import TypedGroupState, apply_in_pandas_with_state
     from flinkish.state.legacy import (
         CompatibilityResult,
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
         TypeSerializerConfigSnapshot,
     )
     from flinkish.state.processors import TypedHandle, transform_with_state
-    from flinkish.state.restored import RestoredState, restore_state
     from flinkish.state.serializers import (
         Reason,
         SnapshotLoader,
@@ -117,7 +118,7 @@ _HOMES = {
     "NumpyScalarSerializer": "builtin.numpy_scalars",
     "OptionalSerializer": "builtin.containers",
     "Reason": "serializers",
-    "RestoredState": "restored",
+    "RestoredState": "generations",
     "SnapshotLoader": "serializers",
     "StatePlace": "snapshots",
     "TupleSerializer": "builtin.containers",
@@ -134,7 +135,7 @@ _HOMES = {
     "check_snapshot_class": "snapshots",
     "read_snapshot": "snapshots",
     "resolve": "avro.resolution",
-    "restore_state": "restored",
+    "restore_state": "generations",
     "serializer_of": "builtin.records",
     "state_type": "builtin.record_types",
     "transform_with_state": "processors",

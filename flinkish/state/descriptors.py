@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from flinkish.errors import UsageError
 from flinkish.state.builtin.containers import ListSerializer, MapSerializer
-from flinkish.state.builtin.hints import check_key
+from flinkish.state.builtin.record_types import check_key
 from flinkish.state.builtin.records import serializer_of
 from flinkish.state.serializers import TypeSerializer, TypeSerializerSnapshot
 from flinkish.state.snapshots import check_snapshot_class

@@ -2,7 +2,7 @@
 
 Flink's ``ValueState``, ``ListState`` and ``MapState``. There are two kinds of each: those of
 ``applyInPandasWithState`` keep a state in one column of the key's row (this module), those of
-``transformWithState`` in a state variable of Spark (:mod:`flinkish.state.variables`).
+``transformWithState`` in a state variable of Spark (:mod:`flinkish.state.processors`).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from flinkish.storage.deletion import (
     remove_tree,
 )
 from flinkish.storage.errors import Replaced, storage_error
+from flinkish.storage.hashing import Hasher
 from flinkish.storage.limits import set_connections
 from flinkish.storage.listing import FileEntry, Listing
 from flinkish.storage.local import publish, sync_directory
@@ -34,8 +35,10 @@ from flinkish.storage.locations import (
     is_local,
     join,
     locate,
+    one_name,
     parent,
     prefixed,
+    same_place,
     scheme_of,
     split,
     to_uri,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileEntry",
+    "Hasher",
     "Listing",
     "PlacedFile",
     "Placing",
@@ -65,6 +69,7 @@ __all__ = [
     "locate",
     "make_directory",
     "make_new_directory",
+    "one_name",
     "open_file",
     "parent",
     "parts_of",
@@ -83,6 +88,7 @@ __all__ = [
     "remove_file",
     "remove_files",
     "remove_tree",
+    "same_place",
     "scheme_of",
     "set_connections",
     "size_of",

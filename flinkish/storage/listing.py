@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -114,12 +115,18 @@ def remote_entry(info: Mapping[str, Any]) -> RemoteEntry:
 
 
 #: Keys under which fsspec's file systems report the modification time.
-_TIMES = ("LastModified", "modification_time", "modificationTime", "mtime", "modified", "created")
+_TIMES = (
+    *("LastModified", "last_modified", "modification_time", "modificationTime", "mtime"),
+    *("updated", "modified", "created"),
+)
 
 
 def _modified(info: Mapping[str, Any]) -> float:
     for name in _TIMES:
         value = info.get(name)
+        if isinstance(value, str):  # Google's listings: 2026-01-15T08:00:00.123Z
+            with suppress(ValueError):
+                value = datetime.fromisoformat(value.replace("Z", "+00:00"))
         if isinstance(value, datetime):
             return value.timestamp()
         if isinstance(value, int | float):

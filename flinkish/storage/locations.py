@@ -15,7 +15,7 @@ from flinkish.errors import NoLocation, StorageError
 _LOCAL = frozenset({"file", "local"})
 _SAME = {"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}
 #: Schemes whose libraries parse ``?`` and ``#`` as a browser does.
-_NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs"})
+_NO_QUERY = frozenset({"hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az"})
 #: Schemes whose authority may be ``user@host``; in others the text before ``@`` would be a key.
 _WITH_USER = frozenset({"hdfs", "webhdfs", "viewfs", "sftp", "ssh", "abfs", "abfss"})
 
@@ -184,3 +184,17 @@ def for_spark(location: str) -> str:
     if location.startswith("s3://"):
         return "s3a://" + location.removeprefix("s3://")
     return to_uri(location)
+
+
+def same_place(one: str, other: str) -> bool:
+    """Return whether two locations are the same, with links resolved."""
+    return one_name(one) == one_name(other)
+
+
+def one_name(location: str) -> str:
+    """Return the one name of a location, with links resolved; Spark's own locations stay."""
+    try:
+        place = locate(location)
+    except StorageError:
+        return location
+    return os.path.realpath(place) if is_local(place) else place.rstrip("/")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkish.storage import deletion, local
 from flinkish.storage.errors import Replaced, storage_error
-from flinkish.storage.locations import is_local, scheme_of, split
+from flinkish.storage.hashing import Hasher, digest_of
+from flinkish.storage.locations import is_local, split
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
@@ -46,40 +47,48 @@ def place(
     stamp: str | None = None,
     size: int | None = None,
     link: bool = True,
+    hasher: Hasher | None = None,
 ) -> PlacedFile:
     """Place a file at ``target`` by the cheapest available method; replace an existing target.
 
     Local files are linked if possible (and if ``link``), otherwise copied. Within one remote store
     the store copies. In all other cases the bytes pass through this process. ``stamp`` and ``size``
     are from the source's listing; without a stamp any content is accepted, the size saves a
-    request. Raises FileNotFoundError if the source no longer exists, Replaced if it no longer has
-    ``stamp``.
+    request. ``hasher`` gets the bytes that pass through this process (default: SHA-256). Raises
+    FileNotFoundError if the source no longer exists, Replaced if it no longer has ``stamp``.
     """
     if is_local(source) and is_local(target):
         if link:
             return PlacedFile(*local.place(source, target, stamp))
         return PlacedFile(local.copy(source, target, stamp), linked=False)
+    hasher = hasher or hashlib.sha256()
     if is_local(source):
-        return _upload(source, target, stamp)
+        return _upload(source, target, stamp, hasher)
     if is_local(target):
-        return _download(source, target, stamp)
-    if _store(source) is _store(target) or scheme_of(source) == scheme_of(target) == "s3":
-        size, digest = _store(source).copy_within(source, target, stamp, size)
+        return _download(source, target, stamp, hasher)
+    if _store(source).is_same(_store(target)):
+        size, digest = _store(source).copy_within(source, target, stamp, size, hasher)
         return PlacedFile(size, False, digest)
     with tempfile.SpooledTemporaryFile(_SPOOLED) as file:
-        size, _ = _store(source).send(source, file, stamp)
+        _store(source).send(source, file, stamp)
+        size = file.tell()
         file.seek(0)
-        return PlacedFile(size, False, _store(target).receive(target, file, size)[1])
+        _store(target).receive(target, file, size, hasher)
+        return PlacedFile(size, False, digest_of(hasher))
 
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A file to place, as plain data: the arguments of :func:`place`."""
+    """A file to place, as plain data: the arguments of :func:`place`.
+
+    ``digest`` is the one that its bytes must have, if that is recorded.
+    """
 
     source: str
     target: str
     stamp: str | None
     size: int
+    digest: str | None = None
 
 
 def batch_size(source: str, target: str) -> int:
@@ -91,12 +100,19 @@ def batch_size(source: str, target: str) -> int:
     return remote.batch_size(source, target)
 
 
-def place_all(files: Sequence[Placing]) -> list[PlacedFile | FileNotFoundError | Replaced]:
+def _sha256(_: Placing) -> Hasher:
+    return hashlib.sha256()
+
+
+def place_all(
+    files: Sequence[Placing], hasher_of: Callable[[Placing], Hasher] = _sha256
+) -> list[PlacedFile | FileNotFoundError | Replaced]:
     """Place several files from one storage on another, with concurrent requests to S3.
 
     One thread per request would cost more than the request. Files that pass through this process
     are in memory at the same time, so pass small ones. Returns the result for each file, or the
-    exception if the source is gone or was replaced; other failures are raised.
+    exception if the source is gone or was replaced; other failures are raised. ``hasher_of``: see
+    :func:`place`.
     """
     if len(files) > 1 and batch_size(files[0].source, files[0].target) > 1:
         store = _store(files[0].target)
@@ -106,19 +122,19 @@ def place_all(files: Sequence[Placing]) -> list[PlacedFile | FileNotFoundError |
                 PlacedFile(copied[0], False, copied[1]) if isinstance(copied, tuple) else copied
                 for copied in store.copy_all(copies)
             ]
-        return _upload_all(files, store)
-    return [_placed_or_lost(file) for file in files]
+        return _upload_all(files, store, hasher_of)
+    return [_placed_or_lost(file, hasher_of(file)) for file in files]
 
 
-def _placed_or_lost(file: Placing) -> PlacedFile | FileNotFoundError | Replaced:
+def _placed_or_lost(file: Placing, hasher: Hasher) -> PlacedFile | FileNotFoundError | Replaced:
     try:
-        return place(file.source, file.target, stamp=file.stamp, size=file.size)
+        return place(file.source, file.target, stamp=file.stamp, size=file.size, hasher=hasher)
     except (FileNotFoundError, Replaced) as lost:
         return lost
 
 
 def _upload_all(
-    files: Sequence[Placing], store: RemoteStore
+    files: Sequence[Placing], store: RemoteStore, hasher_of: Callable[[Placing], Hasher]
 ) -> list[PlacedFile | FileNotFoundError | Replaced]:
     results: list[PlacedFile | FileNotFoundError | Replaced] = []
     contents: list[tuple[str, bytes]] = []
@@ -129,24 +145,25 @@ def _upload_all(
             results.append(lost)
             continue
         contents.append((file.target, data))
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        results.append(PlacedFile(len(data), False, digest))
+        hasher = hasher_of(file)
+        hasher.update(data)
+        results.append(PlacedFile(len(data), False, digest_of(hasher)))
     store.receive_all(contents)
     return results
 
 
-def _upload(source: str, target: str, stamp: str | None) -> PlacedFile:
+def _upload(source: str, target: str, stamp: str | None, hasher: Hasher) -> PlacedFile:
     with local.open_file(source) as reader:
         size = os.fstat(reader.fileno()).st_size
-        size_written, digest = _store(target).receive(target, reader, size)
+        written = _store(target).receive(target, reader, size, hasher)
     local.check_stamp(source, stamp)
-    return PlacedFile(size_written, False, digest)
+    return PlacedFile(written, False, digest_of(hasher))
 
 
-def _download(source: str, target: str, stamp: str | None) -> PlacedFile:
+def _download(source: str, target: str, stamp: str | None, hasher: Hasher) -> PlacedFile:
     try:
         with open(target, "wb") as writer:
-            size, digest = _store(source).send(source, writer, stamp)
+            size = _store(source).send(source, writer, stamp, hasher)
             writer.flush()
             os.fsync(writer.fileno())
     except OSError as error:
@@ -154,4 +171,4 @@ def _download(source: str, target: str, stamp: str | None) -> PlacedFile:
             deletion.remove_file(*split(target))
             raise
         raise storage_error("write", target, error) from error
-    return PlacedFile(size, False, digest)
+    return PlacedFile(size, False, digest_of(hasher))

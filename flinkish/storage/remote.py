@@ -1,9 +1,9 @@
 """Remote storage through fsspec: S3 (s3fs), HDFS (hdfs-native), WebHDFS, memory and others.
 
 Credentials, endpoints and other options come from fsspec's own configuration and environment
-(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...). They stay there: none of
-them is part of a location. Listings are never cached, because other processes write the listed
-directories.
+(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...), those of one bucket from
+its section ``flinkish``. They stay there: none of them is part of a location. Listings are never
+cached, because other processes write the listed directories.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
 from flinkish.storage import bounded, s3
 from flinkish.storage.errors import NotRegular, Replaced, not_regular, storage_error
+from flinkish.storage.hashing import Hasher, digest_of
 from flinkish.storage.limits import connections
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
 from flinkish.storage.locations import base_name, is_local, parent, scheme_of
@@ -38,7 +39,12 @@ _ROOM = 150 << 20
 _BATCH = 16
 #: Stores without directories: slashes are only characters of a name.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
-_EXTRAS = {"s3": "s3", "hdfs": "hdfs"}
+_EXTRAS = {
+    "s3": "s3",
+    "hdfs": "hdfs",
+    "gs": "gcs",
+    **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
+}
 
 _stores: dict[tuple[str, str], RemoteStore] = {}
 _lock = threading.Lock()
@@ -67,13 +73,15 @@ def forget_stores() -> None:
 def _open(location: str, scheme: str) -> Any:
     from fsspec.core import url_to_fs
 
+    own = _options_of(location)
     options: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":
-        options["config_kwargs"] = s3.client_settings(connections())
+        settings = s3.client_settings(connections())
+        options["config_kwargs"] = {**settings, **own.pop("config_kwargs", {})}
     elif scheme in {"hdfs", "viewfs"}:
         options = _hadoop_options()
     try:
-        return url_to_fs(location, **options)[0]
+        return url_to_fs(location, **{**options, **own})[0]
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
         raise StorageError(
@@ -89,6 +97,18 @@ def _open(location: str, scheme: str) -> Any:
         ) from error
     except Exception as error:
         raise _failure("open", location, error) from error
+
+
+def _options_of(location: str) -> dict[str, Any]:
+    """Return the options of one bucket, which override those of its scheme.
+
+    They are in fsspec's configuration, in the section ``flinkish`` under the bucket's URL: one
+    process can then use two stores of one kind.
+    """
+    from fsspec.config import conf
+
+    scheme, _, rest = location.partition("://")
+    return dict(conf.get("flinkish", {}).get(f"{scheme}://{rest.partition('/')[0]}", {}))
 
 
 def _hadoop_options() -> dict[str, Any]:
@@ -242,7 +262,8 @@ class RemoteStore:
         with refused("write", location):
             if self.flat:
                 with open(source, "rb") as reader:
-                    self.receive(location, reader, os.fstat(reader.fileno()).st_size)
+                    size = os.fstat(reader.fileno()).st_size
+                    self.receive(location, reader, size, hashlib.sha256())
                 return
             temporary = f"{parent(location)}/.{base_name(location)}.{secrets.token_hex(6)}.tmp"
             self._fs.put_file(source, self._path(temporary))
@@ -263,8 +284,21 @@ class RemoteStore:
             with refused("create directory", location):
                 self._fs.makedirs(self._path(location), exist_ok=True)
 
+    def is_same(self, other: RemoteStore) -> bool:
+        """Return whether both are one store, with one endpoint and one identity.
+
+        Buckets of one S3 may have different ones (:func:`_options_of`): then S3 cannot copy.
+        """
+        one, two = self._fs, other._fs
+        return one is two or (type(one) is type(two) and one.storage_options == two.storage_options)
+
     def copy_within(
-        self, source: str, target: str, stamp: str | None, size: int | None
+        self,
+        source: str,
+        target: str,
+        stamp: str | None,
+        size: int | None,
+        hasher: Hasher,
     ) -> tuple[int, str | None]:
         """Copy a file inside the store and return its size, and its digest if known.
 
@@ -279,7 +313,7 @@ class RemoteStore:
                 if isinstance(copied, BaseException):
                     raise copied
                 return copied
-            return self._stream(source, target, stamp)
+            return self._stream(source, target, stamp, hasher), digest_of(hasher)
 
     def copy_all(
         self, copies: Sequence[tuple[str, str, str | None, int | None]]
@@ -308,57 +342,60 @@ class RemoteStore:
             if error is not None:
                 raise _failure("write", target, error) from error
 
-    def _stream(self, source: str, target: str, stamp: str | None) -> tuple[int, str]:
+    def _stream(self, source: str, target: str, stamp: str | None, hasher: Hasher) -> int:
         """Copy through this process: the store's own copy is no better and returns no digest."""
         self.check_stamp(source, stamp)
-        digest, size = hashlib.sha256(), 0
+        size = 0
         with (
             _room.taken(10 * _PART),
             self._open(source, "rb", _PART) as reader,
             self._open(target, "wb", _PART) as writer,
         ):
             while block := reader.read(_BLOCK):
-                digest.update(block)
+                hasher.update(block)
                 size += len(block)
                 writer.write(block)
         self.check_stamp(source, stamp)
-        return size, f"sha256:{digest.hexdigest()}"
+        return size
 
     def check_stamp(self, location: str, stamp: str | None) -> None:
         """Raise Replaced if the file does not have ``stamp`` (None: any file is accepted)."""
         if stamp is not None and self.entry(location).stamp() != stamp:
             raise Replaced(f"{location} was replaced")
 
-    def receive(self, target: str, reader: IO[bytes], size: int) -> tuple[int, str]:
-        """Write the content of ``reader``, about ``size`` bytes; return its size and digest."""
-        digest, written = hashlib.sha256(), 0
+    def receive(self, target: str, reader: IO[bytes], size: int, hasher: Hasher) -> int:
+        """Write the content of ``reader``, about ``size`` bytes; return its size."""
+        written = 0
         with refused("write", target):
             if size <= SMALL:
                 with _room.taken(2 * size):
                     data = reader.read()
-                    digest.update(data)
+                    hasher.update(data)
                     self._fs.pipe_file(self._path(target), data)
-                return len(data), f"sha256:{digest.hexdigest()}"
+                return len(data)
             part = max(_PART, size // _PARTS)
             # A part is buffered, split off, signed and sent: measured at many times its size.
             with _room.taken(10 * part), self._open(target, "wb", part) as writer:
                 while block := reader.read(_BLOCK):
-                    digest.update(block)
+                    hasher.update(block)
                     written += len(block)
                     writer.write(block)
-        return written, f"sha256:{digest.hexdigest()}"
+        return written
 
-    def send(self, source: str, writer: IO[bytes], stamp: str | None) -> tuple[int, str]:
-        """Write the bytes of a file to ``writer``; return its size and digest."""
-        digest, size = hashlib.sha256(), 0
+    def send(
+        self, source: str, writer: IO[bytes], stamp: str | None, hasher: Hasher | None = None
+    ) -> int:
+        """Write the bytes of a file to ``writer`` (and to ``hasher``); return its size."""
+        size = 0
         with refused("read", source):
             with _room.taken(3 * _PART), self._open(source, "rb", _PART) as reader:
                 while block := reader.read(_BLOCK):
-                    digest.update(block)
+                    if hasher is not None:
+                        hasher.update(block)
                     size += len(block)
                     writer.write(block)
             self.check_stamp(source, stamp)
-        return size, f"sha256:{digest.hexdigest()}"
+        return size
 
     def delete_file(self, location: str) -> bool:
         """Delete one file; return False if it did not exist (S3 does not report this: True)."""
@@ -491,7 +528,9 @@ class RemoteStore:
 
 def batch_size(source: str, target: str) -> int:
     """Return how many small files to copy or receive by one call; 1 unless the target is on S3."""
-    if scheme_of(target) != "s3" or not (is_local(source) or scheme_of(source) == "s3"):
+    if scheme_of(target) != "s3":
+        return 1
+    if not is_local(source) and not store_of(source).is_same(store_of(target)):
         return 1
     return max(1, min(_BATCH, connections() // 4))
 

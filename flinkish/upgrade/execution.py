@@ -14,7 +14,7 @@ from dataclasses import replace
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
 from flinkish.client.context import Context
-from flinkish.client.outcomes import warnings_of
+from flinkish.client.requests import warnings_of
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import look, not_failed
 from flinkish.errors import (

@@ -23,7 +23,7 @@ from flinkish.messages.launch import Launch
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.lookup import name_matches
+from flinkish.registry.statements import name_matches
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
 from flinkish.upgrade.preparation import check_agreed, prepare

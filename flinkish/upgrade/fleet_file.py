@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
-from flinkish.client.restoring import check_uid_map
 from flinkish.config import parse_duration, read_toml
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.launch.restoring import check_path_map, check_uid_map
 from flinkish.messages.launch import LEAST_PARALLELISM, Program
 from flinkish.messages.restore_options import SINK_MODES, RestoreOptions
 from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
@@ -19,9 +19,10 @@ from flinkish.upgrade.target import Changes, NewVersion
 #: What other keys say, or what has no meaning there.
 _NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
 #: The keys that are not their field's name.
-_KEY_OF = {"allow_non_restored": "allow-non-restored-state"}
+_KEY_OF = {"allow_non_restored": "allow-non-restored-state", "path_map": "map-path"}
+_Pairs = tuple[tuple[str, str], ...]
 #: The options with a pair for each entry of a table.
-_TABLES = ("uid_map", "set_offsets")
+_TABLES = ("uid_map", "path_map", "set_offsets")
 
 
 def _kind_of(option: Field[Any]) -> type:
@@ -183,16 +184,17 @@ def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
     options = RestoreOptions(**values)
     return replace(
         options,
-        uid_map=_uid_map(options.uid_map, where),
+        uid_map=_checked(check_uid_map, options.uid_map, f"uid-map of {where}"),
+        path_map=_checked(check_path_map, options.path_map, f"map-path of {where}"),
         set_offsets=tuple((name, _target(text, where)) for name, text in options.set_offsets),
     )
 
 
-def _uid_map(pairs: tuple[tuple[str, str], ...], where: str) -> tuple[tuple[str, str], ...]:
+def _checked(check: Callable[[_Pairs], _Pairs], pairs: _Pairs, where: str) -> _Pairs:
     try:
-        return check_uid_map(pairs)
+        return check(pairs)
     except UsageError as error:
-        raise _wrong(f"uid-map of {where}: {error.message}", error.hint) from error
+        raise _wrong(f"{where}: {error.message}", error.hint) from error
 
 
 def _location(text: str, where: str, directory: str) -> str:

@@ -11,11 +11,11 @@ from flinkish.client.context import Context
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
 from flinkish.client.requests import savepoint_target
-from flinkish.client.restarts import with_secrets
-from flinkish.client.restoring import checked
+from flinkish.client.restarts import check_ours, with_secrets
 from flinkish.config import MASK
 from flinkish.errors import StorageError, UsageError, WrongState
 from flinkish.launch.restart_strategy import strategy_of
+from flinkish.launch.restoring import checked
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.plan import RestorePlan
@@ -69,10 +69,12 @@ class Ready:
 def prepare(context: Context, job: JobRecord, version: NewVersion, kind: UpgradeKind) -> Ready:
     """Check an upgrade against the running job, and change nothing.
 
-    Raises WrongState if the job does not run; UsageError if secrets of the job are missing, without
-    which it could not be started again, or if a shadow would write where the job does; LaunchFailed
-    if Spark, Java or a Python of the new program is missing; FlinkishError if it cannot be checked.
+    Raises ExternalJob if another launcher has started it; WrongState if the job does not run;
+    UsageError if secrets of the job are missing, without which it could not be started again, or if
+    a shadow would write where the job does; LaunchFailed if Spark, Java or a Python of the new
+    program is missing; FlinkishError if it cannot be checked.
     """
+    check_ours(job, "upgraded")
     changes, is_shadow = version.changes, kind is UpgradeKind.SHADOW
     options = replace(checked(version.restore), fork=is_shadow)
     restore = RestoreSpec("", options, changes.parallelism)

@@ -1,18 +1,216 @@
-"""Begin an upgrade, or continue one whose process has ended."""
+"""Upgrades in place and by a shadow: begin one, or continue one whose process has ended.
+
+In a handover the driver of the new program is started first, and waits at its first query.
+
+Of a shadow (Flink's shadow copy) the new program is restored from a savepoint of the job as another
+job, with its own query ids and checkpoints, while the old job continues; its arguments make it
+write elsewhere. When it has caught up it is promoted, which stops the old job with a savepoint, or
+abandoned.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flinkish.client.context import Context
+from flinkish.client.restarts import launch_in_place_of
+from flinkish.client.waiting import STARTING, look, not_failed, wait_until_started
 from flinkish.errors import Locked, RolledBack, WrongState
-from flinkish.messages.upgrades import UpgradeKind
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.registry.job_registry import new_job_id
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import is_alive, process_ref
-from flinkish.upgrade.execution import Execution
-from flinkish.upgrade.in_place import InPlaceUpgrade
+from flinkish.upgrade.execution import Execution, canceled
 from flinkish.upgrade.preparation import Ready, Secrets
-from flinkish.upgrade.shadow import ShadowUpgrade
-from flinkish.upgrade.steps import undo
+from flinkish.upgrade.steps import behind, lacking, undo
+
+
+class ShadowUpgrade(Execution):
+    """A shadow; :meth:`run` returns when it is SHADOWING, and continues when it is PROMOTING."""
+
+    def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
+        return {
+            UpgradeState.SAVING: self._save_job,
+            UpgradeState.STARTING: self._start,
+            UpgradeState.WATCHING: self._watch,
+            UpgradeState.PROMOTING: self._promote,
+            UpgradeState.ENDING: self._end,
+        }
+
+    def promote(self) -> None:
+        """Decide that the shadow takes over; :meth:`run` then stops the old job.
+
+        Raises WrongState if the shadow is not SHADOWING, or no longer runs.
+        """
+        shadow = self._shadow()
+        if self.upgrade.state is not UpgradeState.SHADOWING or shadow.state is not JobState.RUNNING:
+            raise WrongState(
+                f"the shadow of job {self.upgrade.name} cannot be promoted: it is "
+                f"{shadow.state.value}, its upgrade {self.upgrade.state.value}",
+                hint=f"see: flinkish status {shadow.job_id}",
+                job_id=shadow.job_id,
+                state=shadow.state.value,
+            )
+        # Without the request of an earlier promotion, which has failed.
+        self._save(state=UpgradeState.PROMOTING, failure=None, request_id=None)
+
+    def _save_job(self) -> None:
+        path = self._saved(RequestKind.SAVEPOINT, "taking a savepoint of {}")
+        self._done(savepoint=path, restore=replace(self.upgrade.restore, path=path))
+
+    def _start(self) -> None:
+        """Start the new program from the savepoint, and wait until it runs."""
+        job = self._new_job(self.upgrade.restore)
+        self._say(f"starting the new program as job {job.name} ({job.job_id}) ...")
+        self._await(
+            job.job_id,
+            lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
+            "has not started its queries in",
+        )
+        self._done()
+
+    def _lacks(self, job: JobRecord) -> str | None:
+        """Return why the shadow is not healthy, or has not caught up with the job, as a clause."""
+        mine = self._registry.queries(job.job_id)
+        lacks = lacking(mine, self.upgrade.health.batches)
+        if lacks is not None:
+            return lacks
+        others = {query.name: query for query in self._registry.queries(self.upgrade.job_id)}
+        reasons = [behind(query, others.get(query.name)) for query in mine]
+        return next((text for text in reasons if text is not None), None)
+
+    def _promote(self) -> None:
+        """Stop the old job, unless it has ended, and rename the shadow."""
+        old = look(self._context, self._registry.job(self.upgrade.job_id))
+        if not old.state.is_final or self._request(RequestKind.STOP) is not None:
+            path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
+            self._wait_for_old()
+            self._save(old_savepoint=path)
+        shadow = self._shadow()
+        self._registry.rename(shadow.job_id, self.upgrade.name)
+        self._done()
+
+    def _shadow(self) -> JobRecord:
+        """Return the current record of the new program's job; raise if it has failed."""
+        assert self.upgrade.new_job_id is not None
+        job = look(self._context, self._registry.job(self.upgrade.new_job_id))
+        return not_failed(self._context, job)
+
+    def _launch(self, old: JobRecord, launch: Launch, job_id: str) -> JobRecord:
+        return launch_in_place_of(
+            self._context,
+            replace(old, name=shadow_name(old.name)),
+            launch,
+            unique_name=True,
+            job_id=job_id,
+        )
+
+
+def shadow_name(name: str) -> str:
+    """Return the name of a job's shadow. Pure."""
+    return f"{name}-shadow"
+
+
+def find_shadow(context: Context, job: JobRecord) -> Upgrade:
+    """Return the shadow that a job has or is; WrongState if there is none."""
+    for upgrade in reversed(context.registry.upgrades_of(job.job_id)):
+        if upgrade.kind is UpgradeKind.SHADOW and not upgrade.state.is_final:
+            return upgrade
+    raise WrongState(
+        f"job {job.name} ({job.job_id}) has no shadow",
+        hint=f"start one with: flinkish upgrade shadow {job.job_id} --to APP.py ARGS",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
+
+
+class InPlaceUpgrade(Execution):
+    """An upgrade in place, or a handover.
+
+    A rollback leaves an old job alone that has not been asked to stop yet.
+    """
+
+    def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
+        return {
+            UpgradeState.PREPARING: self._prepare,
+            UpgradeState.STOPPING: self._stop,
+            UpgradeState.STARTING: self._start,
+            UpgradeState.WATCHING: self._watch,
+            UpgradeState.ENDING: self._end,
+            UpgradeState.RETURNING: self._return,
+        }
+
+    def _prepare(self) -> None:
+        """Start the driver of the new program, and wait until it is at its first query."""
+        job = self._new_job(self.upgrade.restore)
+        self._say(f"starting the new program alongside it as job {job.job_id} ...")
+        job = self._await(
+            job.job_id,
+            lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
+            "has not reached its first query in",
+        )
+        if job.state is not JobState.CREATED:
+            raise canceled(job)
+        self._done()
+
+    def _stop(self) -> None:
+        """Stop the old job with a savepoint, unless a request of this upgrade has."""
+        beside = self.upgrade.starts_beside
+        if self._back and self._request(RequestKind.STOP) is None:
+            self._save(state=UpgradeState.ENDING if beside else UpgradeState.ABANDONED)
+            return
+        path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
+        if not beside:
+            self._wait_for_old()
+        changes = {"savepoint": path, "restore": replace(self.upgrade.restore, path=path)}
+        if self._back:
+            back = UpgradeState.ENDING if beside else UpgradeState.RETURNING
+            self._save(state=back, **changes)
+        else:
+            self._done(**changes)
+
+    def _start(self) -> None:
+        """Start the new program from the savepoint, and wait until it runs."""
+        job = self._new_job(self.upgrade.restore)
+        if self.upgrade.kind is UpgradeKind.HANDOVER:
+            self._registry.name_savepoint(job.job_id, self.upgrade.restore.path)
+        self._say(f"starting the new program as job {job.job_id} ...")
+        self._await(
+            job.job_id,
+            lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
+            "has not started its queries in",
+        )
+        self._wait_for_old()
+        self._done()
+
+    def _return(self) -> None:
+        """Start the old program again from the savepoint."""
+        upgrade = self.upgrade
+        if upgrade.savepoint is None:
+            self._save(state=UpgradeState.ABANDONED)
+            return
+        earlier = None if upgrade.old_again_id is None else self._found(upgrade.old_again_id)
+        if earlier is None or look(self._context, earlier).state is JobState.FAILED:
+            self._save(old_again_id=new_job_id())
+            upgrade = self.upgrade
+        assert upgrade.savepoint is not None
+        assert upgrade.old_again_id is not None
+        self._wait_for_old()
+        old = self._registry.job(upgrade.job_id)
+        # The failed attempt may have written to the sink: its rows stay, and the job continues.
+        ahead = upgrade.restore.options.sink_ahead or "rebase"
+        # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
+        spec = RestoreSpec(
+            upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
+        )
+        job = self._launched(upgrade.old_again_id, old.launch, spec)
+        self._say(f"starting the old program again as job {job.job_id} ...")
+        wait_until_started(self._context, job)
+        self._done()
+
 
 _CLASSES: dict[UpgradeKind, type[Execution]] = {
     UpgradeKind.IN_PLACE: InPlaceUpgrade,

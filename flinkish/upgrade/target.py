@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from flinkish.client.program import with_spark
 from flinkish.messages.launch import Launch, Program
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.messages.upgrades import Health
@@ -45,17 +46,12 @@ class NewVersion:
 
 
 def target_launch(old: Launch, changes: Changes) -> Launch:
-    """Return the launch of the new program, without a restore.
-
-    If ``changes`` name another Python but no Spark, that Python's own pyspark is used: the recorded
-    Spark belongs to the old Python.
-    """
+    """Return the launch of the new program, without a restore; for its Spark see with_spark."""
     new = changes.program
     launch = replace(
-        old,
+        with_spark(old, new),
         restore=None,
         options={k: v for k, v in old.options.items() if not k.startswith(_RECOVERY)},
-        conf={**old.conf, **new.conf},
     )
     if new.application is not None:
         launch = replace(
@@ -68,15 +64,6 @@ def target_launch(old: Launch, changes: Changes) -> Launch:
         launch = replace(launch, arguments=new.arguments)
     if new.secret_arguments:
         launch = replace(launch, secret_arguments=new.secret_arguments)
-    if new.master is not None:
-        launch = replace(launch, master=new.master)
-    python = new.client_python or new.python
-    if python is not None:
-        launch = replace(launch, python=new.python or python, client_python=python, spark_home=None)
-    if new.spark_home is not None:
-        launch = replace(launch, spark_home=new.spark_home)
-        if python is None:
-            launch = replace(launch, client_python=None)
     if changes.parallelism is not None:
         launch = replace(launch, conf={**launch.conf, _PARTITIONS: str(changes.parallelism)})
     return launch

@@ -77,7 +77,7 @@ def test_savepoint_show_says_so(cli: Command, saved: str) -> None:
 
 
 def described(name: str, uid: str | None, operator_id: str) -> dict[str, Any]:
-    """A query as a driver describes it (``flinkish.driver.tasks.describe.query_record``)."""
+    """A query as a driver describes it (``flinkish.driver.plan.planned_queries.query_record``)."""
     operator: dict[str, Any] = {
         "name": "op", "kind": "stateStoreSave", "uid": uid, "operator_id": operator_id,
         "stateful": True, "ordinal": 0, "partitions": 2, "stores": [],

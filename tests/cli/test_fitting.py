@@ -9,8 +9,7 @@ import pytest
 
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import OperatorStatus, QueryStatus
-from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.units import width_of

@@ -8,17 +8,22 @@ import time
 import pytest
 
 from flinkish.cli.commands import request_result
-from flinkish.cli.commands.savepoint_all import _tell, document
+from flinkish.cli.commands.savepoint_all import document, tell
 from flinkish.cli.output.printer import Output
 from flinkish.client.all_jobs import AllSaved, JobOutcome
-from flinkish.client.failures import Troubles
-from flinkish.client.outcomes import Outcome, Removal
+from flinkish.client.listing import Troubles
+from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import NoCommittedBatch
 from flinkish.launch.offline import check_savable
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import (
+    CancelArguments,
+    LeftOut,
+    RequestResult,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
@@ -76,7 +81,7 @@ def test_request_show(cli: Command) -> None:
 
 def test_savepoint_all(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = JobOutcome(JOB, "r", RESULT)
-    _tell(Output(quiet=True), outcome)
+    tell(Output(quiet=True), outcome)
     assert "query 'c4' is not in the savepoint" in capsys.readouterr().err
     (entry,) = document(AllSaved([outcome], Troubles(), Removal()), Policy())["savepoints"]
     assert entry["left_out"] == LEFT

@@ -17,8 +17,12 @@ from flinkish.cli import command_index
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import (
+    RequestResult,
+    SavedQuery,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.directory.leases import Kind, Lease
@@ -449,9 +453,25 @@ def test_prune_leaves_what_a_running_job_was_restored_from(cli: Command, place: 
     end_job(cli, OTHER)
 
 
+def test_what_a_job_never_began_with_is_not_disposed_of_without_a_word(
+    cli: Command, place: str
+) -> None:
+    savepoint = make_savepoint(place, 1)
+    add_job(cli, RestoreSpec(savepoint), OTHER)
+    end_job(cli, OTHER)
+    why = "job job (fedcba) ended before it began with it"
+    assert why in cli("savepoint", "-d", savepoint).err
+    assert os.path.exists(savepoint)
+    assert why in cli.ok("savepoint", "-d", savepoint, "--yes").err
+    assert not os.path.exists(savepoint)
+
+
 def test_prune_forgets_a_job_that_is_over(cli: Command, place: str) -> None:
     old, _new = make_savepoint(place, 1), make_savepoint(place, 2)
     add_job(cli, RestoreSpec(old), OTHER)
+    with cli.registry() as registry:
+        registry.transition(OTHER, JobState.CREATED)
+        registry.transition(OTHER, JobState.RUNNING)
     end_job(cli, OTHER)
     cli.ok("savepoint", "prune", place, "--keep-last", "1", "--yes")
     assert not os.path.exists(old)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavepointSummary
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -52,6 +52,32 @@ def test_show(cli: Command, saved: SavepointSummary) -> None:
     assert cli.ok("savepoint", "show", "file:" + saved.path, "-q").out == saved.path + "\n"
 
 
+def test_copy(cli: Command, saved: SavepointSummary, tmp_path: Path) -> None:
+    target = str(tmp_path / "backup")
+    command = ("savepoint", "copy", saved.path, target)
+    place = f"{target}/{Path(saved.path).name}"
+    planned = cli.ok(*command, "--dry-run", "--json").json()
+    assert planned["dry_run"] is True
+    assert planned["copy"]["sent_files"] == saved.files
+    assert not os.path.exists(target)
+    copied = cli.ok(*command, "--json").json()["copy"]
+    assert copied.pop("duration") >= 0
+    assert copied == {
+        "path": place,
+        "source": saved.path,
+        "files": saved.files,
+        "bytes": saved.bytes,
+        "sent_files": saved.files,
+        "sent_bytes": saved.bytes,
+        "present_files": 0,
+        "reused_files": 0,
+    }
+    assert cli.ok(*command).out == f"'{place}' is a complete copy already.\n"
+    assert cli.ok("savepoint", "verify", place).out.startswith(f"Savepoint '{place}' is intact")
+    assert cli.ok(*command, "-q").out == f"{place}\n"
+    assert "name another TARGET" in cli(*command[:3], str(tmp_path / "savepoints")).err
+
+
 def test_dispose_needs_consent(cli: Command, saved: SavepointSummary) -> None:
     refused = cli("savepoint", "-d", saved.path, "--json")
     assert refused.code == 5
@@ -65,7 +91,7 @@ def test_dispose_needs_consent(cli: Command, saved: SavepointSummary) -> None:
 def test_dispose_keeps_foreign_files_and_tells_the_registry(
     cli: Command, saved: SavepointSummary
 ) -> None:
-    from flinkish.messages.savepoints import SavepointSummary
+    from flinkish.messages.requests import SavepointSummary
 
     cli.ok("list")
     with cli.registry() as registry:

@@ -25,8 +25,7 @@ from flinkish.cli.output.progress import describe
 from flinkish.client.requests import progress_of
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import OperatorStatus, QueryStatus
-from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import SavedQuery, SavepointArguments, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
@@ -334,7 +333,7 @@ def test_a_plan_on_a_terminal_has_no_styling_but_ours(
 def test_one_place_writes() -> None:
     """A command that wrote by itself would write what it got."""
     #: Fixed texts, what ``jobs_text.show`` made, and lines that are escaped there.
-    known = {"printer.py", "entry.py", "jobs_table.py", "plan_table.py", "completion.py"}
+    known = {"printer.py", "entry.py", "list.py", "plan_table.py", "completion.py"}
     writes = re.compile(r"sys\.std(out|err)\.write|\bprint\(|click\.s?echo|print_exc")
     found = set()
     for path in (ROOT / "flinkish/cli").rglob("*.py"):

@@ -151,7 +151,7 @@ def test_the_package_has_its_public_names() -> None:
     from flinkish import client
 
     shown = ("Client", "Program", "RestoreOptions", "Savepoint")
-    assert flinkish.__all__ == [*shown, "__version__", "history_batch", "uid", "uid_hash"]
+    assert flinkish.__all__ == [*shown, "__version__", "attach", "history_batch", "uid", "uid_hash"]
     for module in (flinkish, client):
         for name in module.__all__:
             assert getattr(module, name) is not None

@@ -9,8 +9,8 @@ from flinkish.messages.calls import KnownRun
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness

@@ -18,11 +18,19 @@ from flinkish.client.resuming import run_to_resume
 from flinkish.config import Config
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.restorer import lost_origin
+from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import begun_run
 from flinkish.driver.runtime.earlier_runs import run_of
+from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.query_setup import Prepared, Preparer
-from flinkish.errors import ConsentNeeded, Superseded, WrongState
+from flinkish.errors import (
+    ConsentNeeded,
+    Corrupt,
+    FlinkishError,
+    SavepointNotFound,
+    Superseded,
+    WrongState,
+)
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.launch import Launch, RestoreSpec
@@ -35,8 +43,8 @@ from flinkish.messages.plan import (
     SourceRow,
 )
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import SavedQuery, SavepointSummary
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry.in_use import outlived, savepoints_in_use
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -47,7 +55,10 @@ from flinkish.registry.jobs import (
     RequestState,
     arguments_for,
 )
-from flinkish.registry.resumed_runs import offered_names, taken_by
+from flinkish.registry.liveness import process_ref
+from flinkish.registry.resumed_runs import newest_first, offered_names, taken_by
+from flinkish.savepoint.format.reader import open_savepoint
+from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
@@ -139,16 +150,18 @@ def test_the_newest_run_that_has_committed(cli: Command, tmp_path: Path) -> None
         assert "--name 're named' --resume" in refused.value.hint
 
 
+@pytest.mark.parametrize("end", [JobState.FAILED, JobState.CANCELED])
 def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
-    cli: Command, tmp_path: Path
+    cli: Command, tmp_path: Path, end: JobState
 ) -> None:
-    """Refused or killed: its checkpoint lacks the state that has no owner."""
+    """Refused, killed or canceled: its checkpoint lacks the state that has no owner."""
     cli.ok("list")
     savepoint = RestoreSpec("/sp")
     with cli.registry() as registry, Context(Config.load()) as context:
         jobs = Jobs(registry, tmp_path)
-        held = jobs.ran("a", "cron", 3, restore=savepoint, plan=took("q"), began=False)
-        with pytest.raises(WrongState, match="failed before it began with /sp") as refused:
+        held = jobs.ran("a", "cron", 3, restore=savepoint, plan=took("q"), began=False, state=end)
+        jobs.ran("f", "cron", None)  # a plain run that was refused: it has done nothing either
+        with pytest.raises(WrongState, match="ended before it began with /sp") as refused:
             run_to_resume(context, "cron")
         assert f"flinkish restart {held}" in refused.value.hint
         (query,) = registry.queries(held)
@@ -161,6 +174,35 @@ def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
         found = run_to_resume(context, "cron")
         assert found is not None
         assert found.job_id == ran, "it had a batch of its own"
+
+
+def test_a_run_that_was_resumed_is_not_the_newest_because_of_a_clock() -> None:
+    def ended(digit: str, end: float, after: str | None = None) -> JobRecord:
+        restore = None if after is None else RestoreSpec("/cp", job=after * 32)
+        launch = Launch("/a.py", restore=restore)
+        job_id = digit * 32
+        return JobRecord(job_id, "cron", JobState.FINISHED, end - 1, launch, end_time=end)
+
+    # The clock was set back by an hour after the second run.
+    runs = [ended("a", 3600), ended("b", 7200, "a"), ended("c", 3700, "b"), ended("d", 3800, "c")]
+    runs += [ended("e", 5000), replace(ended("f", 9000, "d"), state=JobState.RUNNING)]
+    assert "".join(job.job_id[0] for job in newest_first(runs)) == "dcbea"
+
+
+def test_a_run_that_another_has_overtaken_is_not_started(cli: Command, tmp_path: Path) -> None:
+    """It chose where to resume before the other had begun, and was launched when that had ended."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path)
+        first = jobs.ran("a", "cron", 3)
+        restore = RestoreSpec(str(tmp_path / first), job=first)
+        launch = replace(registry.job(first).launch, restore=restore)
+        late = replace(registry.job(first), job_id="e" * 32, launch=launch, end_time=None)
+        late = replace(late, state=JobState.INITIALIZING, start_time=registry.now())
+        newest = jobs.after("b", first, 4)
+        registry.add_job(late)
+        with pytest.raises(Superseded, match=f"{newest} has continued to batch 4"):
+            Runtime(registry, late, str(tmp_path / "root"))
 
 
 def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Path) -> None:
@@ -281,6 +323,11 @@ def test_a_purge_leaves_what_the_next_run_goes_on_from(cli: Command, tmp_path: P
     assert cli.ok(*purge, "-q").out.split() == [old, refused]
     (kept,) = (job for job in cli.ok(*purge, "--json").json()["jobs"] if job["job_id"] == newest)
     assert "flinkish run --resume continues from it" in str(kept)
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path / "held", resumes=True)
+        jobs.ran("d", "held", 3, restore=RestoreSpec("/sp"), plan=took("q"), began=False)
+    time.sleep(0.01)
+    assert cli.ok(*purge, "-q").out.split() == [old, refused], "or the next would begin at 0"
 
 
 def recorded(registry: Registry, path: str, *names: str) -> None:
@@ -322,6 +369,24 @@ def test_a_killed_run_that_had_begun_with_a_savepoint(
             assert list(protected) == [began_with] * bool(began_with and names)
 
 
+def test_the_savepoint_that_a_run_never_began_with_is_needed(cli: Command, tmp_path: Path) -> None:
+    """``restart`` begins with it; and what the job goes on from without it is needed as well."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        jobs = Jobs(registry, tmp_path)
+        recorded(registry, "/first", "q", "second")
+        jobs.ran("a", "cron", 4, restore=RestoreSpec("/first"), plan=took("q"))
+        held: dict[str, Any] = {"restore": RestoreSpec("/sp"), "plan": took("q"), "began": False}
+        jobs.ran("b", "cron", 3, **{**held, "restore": RestoreSpec("/older")})
+        never = jobs.ran("c", "cron", 3, state=JobState.CANCELED, **held)
+        jobs.ran("d", "cron", None)
+        protected = savepoints_in_use(registry).protected
+        assert protected.keys() == {"/first", "/sp"}
+        assert f"({never[:6]}) ended before it began with it" in protected["/sp"]
+        jobs.ran("e", "cron", 9)
+        assert not savepoints_in_use(registry).protected
+
+
 def test_what_a_running_job_has_not_started_is_needed(cli: Command, tmp_path: Path) -> None:
     """A program of bounded queries that waits for the first, which has committed a batch."""
     cli.ok("list")
@@ -348,27 +413,40 @@ def test_outlived() -> None:
     assert offered_names(spec, {"j": [begun, second]}, ()) == {"q"}, "second has nothing to give"
 
 
+GONE, DAMAGED = SavepointNotFound("/sp is gone"), Corrupt("/sp is damaged")
+
+
 @pytest.mark.parametrize(
-    ("names", "more", "is_lost"),
+    ("names", "more", "error", "is_lost"),
     [
-        (("q", "second"), {}, True),
-        (("q",), {}, False),
-        (("q", "second"), {"claim_mode": "claim"}, False),
-        (("q", "second"), {"allow_non_restored": True}, False),
+        (("q", "second"), {}, GONE, True),
+        (("q", "second"), {}, DAMAGED, True),
+        (("q",), {}, DAMAGED, False),
+        (("q", "second"), {"claim_mode": "claim"}, GONE, False),
+        (("q", "second"), {"claim_mode": "claim"}, DAMAGED, True),
+        (("q", "second"), {"allow_non_restored": True}, GONE, True),
+        (("q", "third"), {"allow_non_restored": True}, GONE, False),
+        ((), {"allow_non_restored": True}, GONE, True),
     ],
 )
-def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
-    cli: Command, tmp_path: Path, names: tuple[str, ...], more: dict[str, Any], is_lost: bool
+def test_a_query_whose_savepoint_is_lost_when_its_job_is_started_again(
+    cli: Command,
+    tmp_path: Path,
+    names: tuple[str, ...],
+    more: dict[str, Any],
+    error: FlinkishError,
+    is_lost: bool,
 ) -> None:
     cli.ok("list")
     with cli.registry() as registry:
-        recorded(registry, "/sp", *names)
+        if names:
+            recorded(registry, "/sp", *names)
         spec = RestoreSpec("/sp", RestoreOptions(**more))
         job_id = Jobs(registry, tmp_path).ran("a", "cron", 4, restore=spec, plan=took("q"))
-        lost = lost_origin(registry, registry.job(job_id), spec)
-        assert (lost is not None) == is_lost
+        lost = lost_origin(registry, registry.job(job_id), spec, error)
+        assert (lost is not None and lost.refusal("second") is not None) == is_lost
         again = [run_of(query) for query in registry.queries(job_id)]
-    if lost is None:
+    if lost is None or not is_lost:
         return
     earlier = {run.name: run for run in again}
     preparer = Preparer(str(tmp_path), Planning({}), None, list, earlier, lost=lost)
@@ -380,6 +458,62 @@ def test_a_query_whose_savepoint_is_gone_when_its_job_is_started_again(
     first = preparer._resumed(new, earlier["q"], {})
     again_at = preparer._placed(replace(first, location="file:///own"), WriterFacts(), None)
     assert again_at.location == first.location
+
+
+def test_a_restorer_names_the_queries_that_are_not_started(cli: Command, tmp_path: Path) -> None:
+    """For a savepoint of the running job, which has no state of them."""
+    cli.ok("list")
+    path = save(tmp_path, "hdfs-agg", "rocksdb-dedup")
+    with cli.registry() as registry:
+        restorer = Restorer(registry, "a" * 32, RestoreSpec(path), Planning({}))
+        names = [(left.query, left.pending) for left in restorer.not_started()]
+        assert names == [("query hdfs-agg", True), ("query rocksdb-dedup", True)]
+        dropped = RestoreOptions(allow_non_restored=True)
+        restorer = Restorer(registry, "a" * 32, RestoreSpec(path, dropped), Planning({}))
+        assert len(restorer.not_started()) == 2, "the program may still start them"
+        assert restorer.check(more_to_come=False)
+        assert restorer.not_started() == (), "dropped by consent"
+
+
+def test_a_job_that_never_began_is_not_started_again_without_its_savepoint(
+    cli: Command, tmp_path: Path
+) -> None:
+    """State without an owner may be left in it, which no checkpoint of the job has."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        spec = RestoreSpec("/sp", RestoreOptions(claim_mode="claim"))
+        jobs = Jobs(registry, tmp_path)
+        held = jobs.ran("a", "cron", 3, restore=spec, plan=took("q"), began=False)
+        registry.restart(registry.job(held), "again", process_ref())
+        with pytest.raises(SavepointNotFound, match="no savepoint at /sp") as lost:
+            Runtime(registry, registry.job(held), str(tmp_path / "root"))
+        assert f"flinkish restart {held} --from SAVEPOINT" in str(lost.value.hint)
+        ran = jobs.ran("b", "other", 4, "another", restore=RestoreSpec("/sp"), plan=took("q"))
+        registry.restart(registry.job(ran), "again", process_ref())
+        runtime = Runtime(registry, registry.job(ran), str(tmp_path / "root"))
+        assert runtime.restorer is None
+
+
+def test_a_savepoint_of_a_job_names_the_queries_that_it_had_not_started(
+    cli: Command, tmp_path: Path
+) -> None:
+    """Restored without them, they would start from the beginning without a word."""
+    cli.ok("list")
+    with cli.registry() as registry:
+        recorded(registry, "/sp", "q", "second")
+        jobs = Jobs(registry, tmp_path)
+        killed = jobs.ran("a", "cron", 4, restore=RestoreSpec("/sp"), plan=took("q"))
+        again = jobs.after("b", killed)
+        held = jobs.ran("c", "other", 3, "o", RestoreSpec("/sp"), plan=took("q"), began=False)
+        for job_id in (killed, again):
+            path = cli.ok("savepoint", "-q", job_id, str(tmp_path / "saved")).out.strip()
+            (left,) = open_savepoint(path).header.job.left_out
+            assert (left.query, left.pending) == ("second", True)
+            assert "its state is in /sp" in left.reason
+        assert resumed_origin(registry, registry.job(again)).left_out == ()
+        refused = cli("savepoint", held, str(tmp_path / "saved"))
+        assert refused.code == WrongState.code
+        assert "use /sp instead" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -394,6 +528,20 @@ def test_options_that_contradict_it(cli: Command, words: tuple[str, ...], says: 
     refused = cli("run", *words, str(cli.program))
     assert refused.code == 2
     assert says in refused.err
+
+
+def test_a_first_run_starts_as_without_it(cli: Command, tmp_path: Path) -> None:
+    cli.ok("list")
+    words = ("run", "--dry-run", "--name", "cron", "--resume", str(cli.program))
+    assert "no run of job cron in the registry sqlite:///" in cli.ok(*words).err
+    root = str(CheckpointLikeness(tmp_path / "q").run_to(3).root)
+    job = cli.start(
+        *("serve", "--name", "cron", "--resume", "-D", f"execution.state-recovery.path={root}")
+    )
+    with cli.registry() as registry:
+        restore = registry.job(job).launch.restore
+    assert restore is not None
+    assert (restore.path, restore.job) == (root, None)
 
 
 def test_beside_a_job_that_runs(cli: Command) -> None:

@@ -13,7 +13,7 @@ from flinkish.client import prune
 from flinkish.client.retention import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
 from flinkish.messages.launch import Program
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.manage.retention import Policy
 from tests.cli.conftest import Command
 from tests.client.conftest import Told

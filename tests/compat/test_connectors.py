@@ -11,8 +11,8 @@ import pytest
 
 from flinkish.compat import connectors
 from flinkish.compat.connectors import ROLES, load, parse, verdict_of
+from flinkish.compat.data import read_data
 from flinkish.compat.model import CompatVerdict, Version
-from flinkish.compat.nodes import read_data
 from flinkish.errors import FlinkishError, UsageError
 
 OK, FAILS = CompatVerdict.OK, CompatVerdict.FAILS

@@ -1,4 +1,8 @@
-"""Flink's table against a second reading of "Upgrading Applications and Flink Versions"."""
+"""Flink's table against a second reading of "Upgrading Applications and Flink Versions".
+
+The rows of 1.1 to 1.7 and their limitations are on the page of Flink 1.18, those up to 1.20 on that
+of 1.20 and all later ones; what holds between 1.x and 2.x is in the release notes of 2.0.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from flinkish.compat.data import load
 from flinkish.compat.lookup import compare_versions, route
 from flinkish.compat.model import FLINK, CompatVerdict, parse_version
 
-LINES = [f"1.{minor}" for minor in range(1, 19)]
+LINES = [f"1.{minor}" for minor in range(1, 21)]
+NEXT = ["2.0", "2.1", "2.2"]
 #: Marks in each row of the page; they begin at the row's own version.
 MARKS = dict(
-    zip(LINES, [3, 15, 14, 13, 12, 11, 10, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1], strict=True)
+    zip(LINES, [3, 15, 14, 13, 12, 11, 10, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1], strict=True)
 )
 
 
@@ -31,7 +36,7 @@ CONCERNED = {
     "scala-case-classes": {("1.3", "1.4")},
     "broadcast-state": {("1.5", "1.6"), ("1.5", "1.7")},
     "unaligned-checkpoint": {("1.12", "1.13")},
-    "table-api-uids": _to("1.15", 15, 18),
+    "table-api-uids": _to("1.15", 15, 20),
 }
 
 
@@ -43,8 +48,16 @@ def _verdict(created: str, resumed: str) -> tuple[str, list[str]]:
 
 
 def test_all_lines_are_there() -> None:
-    assert load(FLINK).lines == tuple(LINES)
-    assert len(load(FLINK).cells) == len(LINES) ** 2
+    assert load(FLINK).lines == (*LINES, *NEXT)
+    assert len(load(FLINK).cells) == (len(LINES) + len(NEXT)) ** 2 - len(NEXT) ** 2
+
+
+def test_nothing_is_said_of_2_x_but_that_1_x_is_not_guaranteed() -> None:
+    for created, resumed in itertools.product(LINES, NEXT):
+        assert _verdict(created, resumed) == ("unknown", ["major-version"])
+        assert _verdict(resumed, created)[0] == "fails"
+    for created, resumed in itertools.product(NEXT, NEXT):
+        assert _verdict(created, resumed) == ("ok" if created == resumed else "unknown", [])
 
 
 @pytest.mark.parametrize("created", LINES)
@@ -59,7 +72,7 @@ def test_where_the_rows_end() -> None:
     last = {created: LINES[LINES.index(created) + marks - 1] for created, marks in MARKS.items()}
     assert last["1.1"] == "1.3"
     assert {last[line] for line in LINES[1:7]} == {"1.16"}
-    assert {last[line] for line in LINES[7:]} == {"1.18"}
+    assert {last[line] for line in LINES[7:]} == {"1.20"}
 
 
 @pytest.mark.parametrize("limitation", CONCERNED)
@@ -69,7 +82,7 @@ def test_a_limitation_concerns_these_pairs(limitation: str) -> None:
 
 
 def test_there_are_no_other_limitations() -> None:
-    assert set(load(FLINK).limitations) == {"not-in-table", *CONCERNED}
+    assert set(load(FLINK).limitations) == {"not-in-table", "major-version", *CONCERNED}
     limited = set().union(*CONCERNED.values())
     for pair in itertools.product(LINES, LINES):
         verdict, limitations = _verdict(*pair)
@@ -143,11 +156,12 @@ def test_the_hard_preconditions() -> None:
     ("created", "resumed", "steps"),
     [
         ("1.1", "1.8", ("1.1", "1.3", "1.8")),
-        ("1.1", "1.18", ("1.1", "1.3", "1.16", "1.18")),
+        ("1.1", "1.20", ("1.1", "1.3", "1.16", "1.20")),
         ("1.7", "1.18", ("1.7", "1.16", "1.18")),
         ("1.8", "1.18", ("1.8", "1.18")),
         ("1.8", "1.7", ()),
         ("1.8", "9.9", ()),
+        ("1.20", "2.0", ()),
     ],
 )
 def test_the_way_in_steps(created: str, resumed: str, steps: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from flinkish.connectors.delta import (
     DeltaPosition,
     parse_delta_position,
 )
-from flinkish.connectors.findings import Consent, Finding
+from flinkish.connectors.sources import Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
 
 #: As Delta 3.3.2 and 4.0.1 write it.

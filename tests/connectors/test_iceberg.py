@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.connectors.findings import Consent, Finding
 from flinkish.connectors.iceberg import (
     IcebergAnswer,
     IcebergPosition,
     Written,
     parse_iceberg_position,
 )
+from flinkish.connectors.sources import Consent, Finding
 from flinkish.messages.plan import RestoreOutcome
 
 #: As Iceberg 1.10.1 and 1.11.0 write it.

@@ -13,7 +13,7 @@ import pytest
 from flinkish import storage
 from flinkish.driver.requests import actions
 from flinkish.driver.runtime.quiesce import stop_hard
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobState, RequestKind

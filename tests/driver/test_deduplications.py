@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.query_restore import PlanningSettings

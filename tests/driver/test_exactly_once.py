@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind

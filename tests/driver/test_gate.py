@@ -284,7 +284,6 @@ def test_a_stop_that_takes_longer_than_its_limit_fails_and_the_job_goes_on(
 def test_a_savepoint_before_the_first_commit_waits_for_it(
     spark: Any, new_job: NewJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flinkish.driver.requests import unsavable
 
     hold = threading.Event()
     looks: list[int | None] = []
@@ -297,7 +296,7 @@ def test_a_savepoint_before_the_first_commit_waits_for_it(
         writer = rate(spark).writeStream.queryName("q")
         writer.foreachBatch(lambda frame, batch: hold.wait(60)).start().awaitTermination()
 
-    monkeypatch.setattr(unsavable, "newest_committed_batch", look)
+    monkeypatch.setattr(job_savepoint, "newest_committed_batch", look)
     job = new_job().start(program)
     job.wait_until(lambda: job.runtime.queries() != [])
     submitted = job.registry.submit(

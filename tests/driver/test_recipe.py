@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import Incompatible
-from flinkish.restore.materialize.empty_state import empty_snapshot
+from flinkish.restore.materialize.state_files import empty_snapshot
 from flinkish.restore.recipe import (
     FreshSource,
     TakenSource,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import NonRestoredState
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
@@ -355,9 +355,10 @@ def test_claim_deletes_the_savepoint_after_the_first_own_commit(
 ) -> None:
     savepoint, _ = stopped_savepoint(spark, new_job, tmp_path / "sp")
     job = restored(spark, new_job, savepoint["path"], claim_mode="claim")
-    job.wait_until(lambda: not Path(savepoint["path"]).exists())
+    path = savepoint["path"]
+    job.wait_until(lambda: path not in [each.path for each in job.registry.savepoints()])
+    assert not Path(path).exists()
     assert job.batch() > savepoint["queries"][0]["batch_id"]
-    assert [s for s in job.registry.savepoints() if s.path == savepoint["path"]] == []
     job.request(RequestKind.CANCEL)
     assert job.wait().state is JobState.CANCELED
 
@@ -497,6 +498,37 @@ def test_queries_one_after_the_other_are_restored(
     assert all(q.restored_batch is not None for q in again.runtime.queries())
     again.request(RequestKind.CANCEL)
     assert again.wait().state is JobState.CANCELED
+
+
+@pytest.mark.deep
+def test_a_savepoint_before_the_second_query_is_started_names_it(
+    spark: Any, new_job: NewJob, saved: Saved, tmp_path: Path
+) -> None:
+    """Its state is in the savepoint that the job began with: it must not start empty later."""
+    savepoint, _ = saved("counts", "second")
+    goes_on = threading.Event()
+
+    def write(frame: Any, _batch: int) -> None:
+        frame.collect()
+        goes_on.wait(60)
+
+    def program() -> None:
+        frame = rate(spark).groupBy(rate_key()).count()
+        writer = frame.writeStream.queryName("counts").outputMode("update").foreachBatch(write)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    job = new_job(restore=RestoreSpec(savepoint["path"])).start(program)
+    job.wait_until(lambda: len(job.runtime.queries()) == 1 and job.batch() >= 0)
+    try:
+        taken = job.request(RequestKind.SAVEPOINT, str(tmp_path / "sp"))
+    finally:
+        goes_on.set()
+    (left,) = taken["left_out"]
+    assert (left["query"], left["pending"]) == ("second", True)
+    assert f"its state is in {savepoint['path']}" in left["reason"]
+    failed = job.wait()
+    assert failed.failure is not None
+    assert failed.failure["id"] == "non-restored-state"
 
 
 @pytest.mark.deep

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flinkish.driver.script import (
     ProgramOutcome,
+    hint_of,
     own_places,
     program_failed,
     python_traceback,
@@ -51,6 +52,20 @@ def test_without_a_traceback_the_first_line_tells() -> None:
     assert reason("\n[X] it is so\nmore") == "[X] it is so"
     failed = program_failed(ProgramOutcome(1, StreamingQueryException("[X] it is so\nmore")))
     assert failed.message == "StreamingQueryException: [X] it is so"
+
+
+def test_a_batch_whose_state_was_not_computed_is_explained() -> None:
+    """A restart in place with checkpoint format 2, after a kill between the sink and the commit."""
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: assertion failed: "
+        "CheckpointInfo length: 0, numPartitions: 2 SQLSTATE: XXKST\n=== Streaming Query ==="
+    )
+    failed = program_failed(ProgramOutcome(1, StreamingQueryException(text)))
+    assert failed.message.endswith("CheckpointInfo length: 0, numPartitions: 2 SQLSTATE: XXKST")
+    for hint in (failed.hint, hint_of(text)):
+        assert "flinkish run -s CHECKPOINT" in str(hint)
+    other = text.replace("length: 0", "length: 04")
+    assert hint_of(other) is None
 
 
 #: As a sink that writes files says it on Spark 4.3, with the root cause behind it.

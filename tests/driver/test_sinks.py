@@ -13,10 +13,10 @@ import pytest
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.restore.check.file_sinks import file_sink_position
+from flinkish.restore.check.file_sinks import file_sink_status
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.plan.sinks import Continuation, SinkPlan, judge_sink
-from flinkish.restore.recipe import Recipe, SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint, Recipe
 from tests.support.driver.changed_checkpoint import World
 from tests.support.driver.operator_programs import BACKENDS
 
@@ -84,10 +84,10 @@ class Files:
             for path in (root / "commits").glob(f"*{read_cut(str(root)).batch_id}*"):
                 path.unlink()
         cut = read_cut(str(root))
-        return Recipe((SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
+        return Recipe((OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
 
     def plan(self, recipe: Recipe, mode: Any = None) -> SinkPlan:
-        position = file_sink_position("parquet", self.sink, storage)
+        position = file_sink_status("parquet", self.sink, storage)
         assert position is not None
         planned = recipe.replays_planned
         query = Continuation(recipe.batch_id, True, stateful=self.stateful, replays_planned=planned)

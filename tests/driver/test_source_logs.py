@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from flinkish.checkpoint.format.source_logs import source_log_entries
+from flinkish.checkpoint.format.logs import source_log_entries
 from flinkish.restore.materialize.source_logs import SourceFiles, files_at
 from tests.support.examples import attempt
 

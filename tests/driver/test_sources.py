@@ -20,6 +20,8 @@ from flinkish.connectors.sources import SavedSource
 from flinkish.restore.check.file_places import file_reading
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.mapped_paths import with_mapped_paths
+from flinkish.restore.origin.restore_origin import open_path
 from flinkish.restore.recipe import FreshSource, Recipe, TakenSource
 from tests.support.driver.changed_checkpoint import World
 
@@ -117,6 +119,21 @@ def test_files_that_were_moved_are_not_read_again(world: World) -> None:
     assert (found.move, found.moved, found.planned_moved) == (FileMove(*move), 2, 1)
     world.make("two", "one", sources=(moved,))
     assert sorted(world.run(counted(world, "new"), "two", "update")) == [("b", 1), ("c", 1)]
+
+
+def test_a_directory_that_was_moved_is_gone_on_with_by_a_map(world: World) -> None:
+    """What was read there is not read again, be it still there or not; a planned batch goes on."""
+    for name in "abc":
+        world.write("old", (name, 1, 0))
+    world.run(counted(world, "old"), "one", "update", fail_at=2)
+    (world.root / "in/old").rename(world.root / "in/new place")
+    world.write("new place", ("c", 1, 0))
+    first, *_ = sorted((world.root / "in/new place").iterdir())
+    first.unlink()
+    pairs = ((f"{world.root}/in/old", f"{world.root}/in/new place"),)
+    (offer,) = with_mapped_paths(open_path(f"{world.root}/one"), pairs).by_key.values()
+    make_checkpoint(Recipe((offer.origin,)), str(world.root / "two"))
+    assert world.run(counted(world, "new place"), "two", "update") == [("c", 1), ("c", 2)]
 
 
 def test_another_path_is_read_where_spark_is_not_asked_for_the_newest_batch(world: World) -> None:

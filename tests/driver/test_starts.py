@@ -15,13 +15,15 @@ import pytest
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.start_judge import StartJudge
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.claims import file_resource, query_resource
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
+from tests.driver.test_recipe import CONFS
 from tests.support.driver.in_process_job import InProcessJob
 
 pytestmark = pytest.mark.spark
@@ -165,6 +167,29 @@ def test_a_job_that_was_killed_between_the_commit_of_its_sink_and_its_own(
     again = run(new_job, program, restore=resumed(killed))
     assert again.state is JobState.FINISHED, again.failure
     assert program.written() == ["a", "b", "c"]
+
+
+@pytest.mark.deep
+def test_such_a_job_started_again_in_place_with_checkpoint_format_2(
+    spark: Any, new_job: NewJob, tmp_path: Path
+) -> None:
+    """Spark 4 cannot commit the batch that the sink skips; the failure says what to do then."""
+    if spark.version.startswith("3."):
+        pytest.skip("checkpoint format 2 came with Spark 4.0")
+    program = Copy(spark, tmp_path, dedup=True)
+    program.give("a", "b")
+    with configured(spark, CONFS["rocksdb-ids"]):
+        killed = run(new_job, program)
+        assert killed.state is JobState.FINISHED, killed.failure
+        for name in ("1", ".1.crc"):
+            (Path(str(killed.checkpoint_dir)) / "copy" / "commits" / name).unlink()
+        failed = run(new_job, program, again=killed)
+        assert failed.state is JobState.FAILED
+        assert failed.failure is not None
+        assert "CheckpointInfo length: 0" in failed.failure["message"]
+        assert "its sink has it already" in failed.failure["hint"]
+        resumed_again = refusal(run(new_job, program, restore=resumed(killed)))
+    assert "--sink-ahead" in resumed_again["hint"]
 
 
 @pytest.mark.parametrize("how", ["restart", "own", pytest.param("resume", marks=pytest.mark.deep)])

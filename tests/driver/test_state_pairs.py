@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.plan.judging import FOR_THE_ENGINE, OperatorJudgement
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
@@ -27,11 +27,11 @@ from tests.support.driver.recorded_pairs import RecordedBench
 
 #: Spark's errors for state that does not fit, by version.
 STATE_ERROR = re.compile(r"STATE_STORE_|STATEFUL_OPERATOR|for existing state|existing state")
-NO = FOR_THE_ENGINE | {Verdict.INCOMPATIBLE}
+NO = FOR_THE_ENGINE | {StateVerdict.INCOMPATIBLE}
 
 
 def _says_no(pair: Pair) -> bool:
-    return pair.refused or Verdict(pair.verdict) in NO
+    return pair.refused or StateVerdict(pair.verdict) in NO
 
 
 def test_the_table_hides_nothing() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Incompatible, NonRestoredState
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions

@@ -102,8 +102,22 @@ def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
     assert flinkish.ok("restart", "-q", a).out.strip() == a
     goes_on(flinkish, a, outs["a"])
     assert states(flinkish, a)[-4:] == ["FINISHED", "RESTARTING", "CREATED", "RUNNING"]
-    flinkish.ok("cancel", a)
-    flinkish.ok("cancel", b)
+
+    # The cluster is exchanged: all jobs are stopped together, and started again on the new one.
+    stopped = flinkish.ok("stop", "--all", "-p", str(tmp_path / "sp"), "--json").json()
+    assert {each["job_id"]: each["queries"][0]["batch_id"] for each in stopped["savepoints"]} == {
+        job: check_counted(outs[name]) for name, job in jobs.items()
+    }
+    again = flinkish.ok("restart", "--all", "-m", "local[1]", "--json").json()["restarted"]
+    assert {each["name"]: each["job_id"] for each in again} == jobs
+    for each in again:
+        new = each["new_job_id"]
+        goes_on(flinkish, new, outs[each["name"]])
+        with flinkish.registry() as registry:
+            assert registry.job(new).launch.master == "local[1]"
+    assert len(flinkish.ok("restart", "--all", "--json").json()["skipped"]) == 2
+    for each in again:
+        flinkish.ok("cancel", each["new_job_id"])
     for out in outs.values():
         check_counted(out)
 

@@ -1,5 +1,5 @@
 """The flights job upgraded in place with its state: 3.5.9 to the installed Spark and back, and
-from 4.0 line by line to the installed one."""
+from 4.0 line by line to the installed one; and a whole cluster exchanged."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flinkish.examples import flights
 from flinkish.examples.flights import check, data
 from flinkish.examples.flights.demo import ALL_THROUGH
 from tests.e2e.test_matrix import spark35 as spark35
+from tests.e2e.test_restarts import check_counted
 from tests.support import venvs
 from tests.support.cli.command import Flinkish
 from tests.support.driver.operator_programs import BACKENDS
@@ -105,3 +106,21 @@ def check_all_through(flinkish: Flinkish, directory: Path, job: str, last_of_v1:
         text=True,
     )
     assert compared.returncode == 0, compared.stdout + compared.stderr
+
+
+def test_a_cluster_is_exchanged(flinkish: Flinkish, tmp_path: Path, spark35: str) -> None:
+    """Two jobs stopped together on 3.5 and started together on the installed Spark."""
+    outs = {"a": tmp_path / "a", "b": tmp_path / "b"}
+    for name, out in outs.items():
+        out.mkdir()
+        job = flinkish.run("counted.py", str(out), options=("--name", name, "-pyexec", spark35))
+        assert flinkish.wait_for_batch(job, 1)["spark_version"].startswith("3.5.")
+    assert len(flinkish.ok("stop", "--all", "-p", "sp", "--json").json()["savepoints"]) == 2
+    started = flinkish.ok("restart", "--all", "-pyexec", sys.executable, "--json").json()
+    assert [each["name"] for each in started["restarted"]] == ["a", "b"]
+    for each in started["restarted"]:
+        ended = check_counted(outs[each["name"]])
+        new = flinkish.wait_for_batch(each["new_job_id"], ended + 2)
+        assert not new["spark_version"].startswith("3.")
+        flinkish.ok("cancel", each["new_job_id"])
+        check_counted(outs[each["name"]])

@@ -19,14 +19,8 @@ from flinkish.engine.migration.migration_plan import FamilyMigration, RowForm
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import join_list, split_value
 from flinkish.engine.rows.row_codec import compile_schema
-from flinkish.engine.stores.canonical import (
-    CanonicalFamily,
-    families_of,
-    internal_families,
-    list_families,
-    read_canonical,
-    write_canonical,
-)
+from flinkish.engine.stores.canonical import internal_families, read_canonical, write_canonical
+from flinkish.engine.stores.canonical_families import CanonicalFamily, families_of, list_families
 from flinkish.engine.stores.files import local_store
 from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock
 from tests.engine.migration.test_checkpoint_migration import state_of

@@ -23,10 +23,9 @@ from flinkish.engine.rows.encodings import (
     join_list,
     split_value,
 )
-from flinkish.engine.rows.key_codec import compile_key, prefix_encoder
-from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.rows.row_codec import compile_key, compile_schema, prefix_encoder
 from flinkish.engine.stores.codecs import decompressed
-from flinkish.engine.stores.compressors import compressor
+from flinkish.engine.stores.writers import compressor
 from tests.support.engine.golden_rows import LARGE, PATH, ROWS, content, plain
 
 

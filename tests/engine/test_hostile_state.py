@@ -25,15 +25,19 @@ from flinkish.engine import bounds
 from flinkish.engine.avro.state_avro import FORMAT_KEY, decompress, read_avro, row_schema
 from flinkish.engine.errors import MissingStateFile, StateFormatError
 from flinkish.engine.rows.types import parse_struct
-from flinkish.engine.stores import snapshots
-from flinkish.engine.stores.canonical_counts import read_counts
-from flinkish.engine.stores.chain import find_chain
+from flinkish.engine.stores import rocksdb_store
+from flinkish.engine.stores.canonical_families import read_counts
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.codecs import decompressed
-from flinkish.engine.stores.directories import LocalDirectory, read_bytes
-from flinkish.engine.stores.files import StoreFiles, local_store
+from flinkish.engine.stores.files import (
+    LocalDirectory,
+    StoreFiles,
+    find_chain,
+    local_store,
+    open_checked,
+    read_bytes,
+)
 from flinkish.engine.stores.records import Content, plain_records, read_changelog
-from flinkish.engine.stores.sidecars import open_checked
 from flinkish.engine.stores.store_rows import count_rows
 from tests.support.checkpoints.recorded import unpack
 
@@ -80,7 +84,7 @@ def test_a_large_member_is_never_written(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     written: list[str] = []
-    monkeypatch.setattr(snapshots, "_write", lambda target, *_: written.append(target))
+    monkeypatch.setattr(rocksdb_store, "_write_file", lambda target, *_: written.append(target))
 
     def bomb(archive: zipfile.ZipFile) -> None:
         with archive.open("000099.log", "w") as member:
@@ -188,7 +192,7 @@ def test_only_tables_are_linked_to(rocksdb: Path) -> None:
     )
     place = rocksdb.parent / "place"
     place.mkdir()
-    snapshots.materialise(files_of(rocksdb), archive_of(rocksdb).name, str(place))
+    rocksdb_store.materialise(files_of(rocksdb), archive_of(rocksdb).name, str(place))
     assert (place / entry["localFileName"]).is_symlink()
     assert not (place / "000099.log").is_symlink()
     assert (place / "000099.log").read_bytes() == log.read_bytes()

@@ -15,7 +15,7 @@ from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState, plan_operator
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 
 NOWHERE = LocalDirectory("")
 

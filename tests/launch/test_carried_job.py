@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
@@ -69,20 +70,37 @@ def test_a_standalone_cluster_gets_a_jar_beside_the_checkpoints(
     assert not [name for name in names if "__pycache__" in name]
 
 
+def packages(launch: Launch, checkpoints: str) -> set[str]:
+    job = new_job("n", launch, checkpoints=checkpoints, environ={}, now=0.0)
+    with zipfile.ZipFile(BytesIO(archive(job, launch, "u", Secrets(), None))) as source:
+        names = [name.split("/") for name in source.namelist()]
+    return {name[1] for name in names if name[0] == "packages"}
+
+
 def test_storages_come_with_what_they_need(launch: Launch, tmp_path: Path) -> None:
     """Packages of packages too: for S3 those of s3fs."""
-
-    def packages(checkpoints: str) -> set[str]:
-        job = new_job("n", launch, checkpoints=checkpoints, environ={}, now=0.0)
-        with zipfile.ZipFile(BytesIO(archive(job, launch, "u", Secrets(), None))) as source:
-            names = [name.split("/") for name in source.namelist()]
-        return {name[1] for name in names if name[0] == "packages"}
-
-    plain = packages(str(tmp_path))
+    plain = packages(launch, str(tmp_path))
     assert {"fsspec", "fastavro", "psycopg", "psycopg_binary"} <= plain
     assert "botocore" not in plain
-    assert {"s3fs", "aiobotocore", "botocore", "urllib3"} <= packages("s3://bucket/checkpoints")
-    assert "hdfs_native" in packages("hdfs://host/checkpoints")
+    s3 = packages(launch, "s3://bucket/checkpoints")
+    assert {"s3fs", "aiobotocore", "botocore", "urllib3"} <= s3
+    assert "hdfs_native" in packages(launch, "hdfs://host/checkpoints")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("place", "extra", "needed"),
+    [
+        ("gs://bucket/checkpoints", "gcs", {"gcsfs", "google", "aiohttp"}),
+        ("abfss://c@a.dfs.core.windows.net/checkpoints", "azure", {"adlfs", "azure", "aiohttp"}),
+    ],
+)
+def test_those_of_google_and_azure_too(
+    launch: Launch, place: str, extra: str, needed: set[str]
+) -> None:
+    if find_spec(min(needed - {"aiohttp", "google", "azure"})) is None:
+        pytest.skip(f"needs the extra {extra} (pip install 'flinkish[{extra}]')")
+    assert needed <= packages(launch, place)
 
 
 def test_yarn_gets_a_program_of_this_user_alone(launch: Launch, tmp_path: Path) -> None:

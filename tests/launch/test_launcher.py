@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ from flinkish.launch import spark_submit
 from flinkish.launch.driver_process import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
 from flinkish.launch.launcher import new_job
-from flinkish.launch.termination import answers_late
-from flinkish.messages.launch import Launch
-from flinkish.messages.requests import SavepointArguments
+from flinkish.launch.termination import answers_late, kill_job
+from flinkish.messages.launch import ExternalLauncher, Launch
+from flinkish.messages.requests import CancelArguments, SavepointArguments
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, RequestKind, RequestState
-from flinkish.registry.liveness import reconcile
+from flinkish.registry.liveness import is_alive, process_ref, reconcile
 from tests.launch.conftest import Run, ended, wait
 from tests.support.launcher_fakes import make_java, make_spark
 
@@ -184,6 +185,26 @@ def test_a_dead_supervisor_is_noticed(run: Run, registry: Registry, tmp_path: Pa
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert registry.job(job.job_id).state is JobState.FAILED
+
+
+def test_of_another_launchers_job_only_the_driver_is_killed(registry: Registry) -> None:
+    """Its group may be that of the launcher, or of the shell that started both."""
+    command = ["sh", "-c", "sleep 600 & echo $!; sleep 600"]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as group:
+        try:
+            assert group.stdout is not None
+            driver = process_ref(int(group.stdout.readline()))
+            launch = Launch("/app.py", external=ExternalLauncher("python", "0.1.0"))
+            job = new_job("external", launch, checkpoints="/cp", environ={}, now=time.time())
+            registry.add_job(replace(job, driver=driver))
+            registry.transition(job.job_id, JobState.CREATED)
+            request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+            final = kill_job(registry, registry.job(job.job_id), request.request_id)
+            assert final.state is JobState.CANCELED
+            assert not is_alive(driver)
+            assert group.poll() is None
+        finally:
+            os.killpg(group.pid, signal.SIGKILL)
 
 
 def wait_for_number(path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import DriverLost
+from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import CancelArguments
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import is_alive
+from flinkish.registry.liveness import is_alive, process_ref
 from tests.launch.conftest import Run, ended, wait
 
 RETURNS = {
@@ -146,11 +148,33 @@ def test_a_supervisor_leaves_a_job_alone_that_was_started_again(
     done = registry.transition(job.job_id, JobState.FINISHED, "as a driver records it")
     registry.restart(done, "by somebody else")
     (tmp_path / "go").touch()
-    supervisor = first.supervisor
-    wait(registry, job, lambda _now: not is_alive(supervisor))
+    process = first.supervisor
+    wait(registry, job, lambda _now: not is_alive(process))
     assert states(registry, job)[-2:] == ["FINISHED", "RESTARTING"]
     assert registry.job(job.job_id).exit_status is None
     assert starts(tmp_path) == 1
+
+
+def test_a_supervisor_that_starts_late_starts_no_second_driver(
+    registry: Registry, registry_url: str
+) -> None:
+    """Its launch was interrupted, the job counted as lost, and somebody has started it again."""
+    job = JobRecord("a" * 32, "rides", JobState.INITIALIZING, registry.now(), Launch("/app.py"))
+    registry.add_job(job)
+    lost = registry.transition(job.job_id, JobState.FAILED, "it never got a supervisor process")
+    registry.restart(lost, "by somebody")
+    assert registry.supervise(job.job_id, process_ref(os.getppid())) is not None
+    home = str(Path(__file__).parents[2])
+    late = subprocess.run(
+        [sys.executable, "-m", "flinkish.launch.supervisor", job.job_id],
+        env={**os.environ, "FLINKISH_REGISTRY": registry_url, "PYTHONPATH": home},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "another process supervises job" in late.stderr
+    assert registry.job(job.job_id).supervisor == process_ref(os.getppid())
+    assert states(registry, job)[-1] == "RESTARTING"
 
 
 def test_a_job_that_another_has_gone_on_from_stays_ended(
@@ -168,9 +192,9 @@ def test_a_job_that_another_has_gone_on_from_stays_ended(
     registry.add_job(other)
     registry.heartbeat(other.job_id, [replace(query, active=True)])
     (tmp_path / "go").touch()
-    assert first.supervisor is not None
-    supervisor = first.supervisor
-    wait(registry, job, lambda _now: not is_alive(supervisor))
+    process = first.supervisor
+    assert process is not None
+    wait(registry, job, lambda _now: not is_alive(process))
     final = registry.job(job.job_id)
     assert final.state is JobState.FAILED
     assert starts(tmp_path) == 1

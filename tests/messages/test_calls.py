@@ -31,8 +31,7 @@ from flinkish.messages.migration import MigratedOperator, Migration, MigrationRe
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.messages.rehearsals import RehearsalLimits
-from flinkish.messages.requests import LeftOut
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import LeftOut, SavedQuery, SavepointSummary
 
 SAVED = SavepointSummary(
     *("/sp", "j", 1.5, "native"), 1, 2, 0.5, queries=(SavedQuery("q", 3, "i"),), shared_files=1

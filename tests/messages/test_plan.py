@@ -27,7 +27,7 @@ from flinkish.messages.plan import (
     SparkLimitation,
     SparkVersions,
     StateChange,
-    Verdict,
+    StateVerdict,
 )
 
 PLAN = RestorePlan(
@@ -52,7 +52,7 @@ PLAN = RestorePlan(
             *("q", "aggregate", "u", "aa", "stateStoreSave", 0, "migrate", False),
             *("added", "a text", "an advice", 120, 2048),
             origin=OperatorOrigin("old", 1, "u", 2),
-            changes=(StateChange("default", Verdict.MIGRATE, "added", "a text"),),
+            changes=(StateChange("default", StateVerdict.MIGRATE, "added", "a text"),),
         ),
     ),
     sources=(

@@ -15,9 +15,10 @@ from flinkish.messages.requests import (
     CancelArguments,
     LeftOut,
     RequestResult,
+    SavedQuery,
     SavepointArguments,
+    SavepointSummary,
 )
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.registry import rows
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState, arguments_for

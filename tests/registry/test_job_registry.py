@@ -26,9 +26,15 @@ from flinkish.errors import (
 )
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import OperatorStatus, QueryStatus
-from flinkish.messages.requests import CancelArguments, LeftOut, RequestResult, SavepointArguments
+from flinkish.messages.requests import (
+    CancelArguments,
+    LeftOut,
+    RequestResult,
+    SavedQuery,
+    SavepointArguments,
+    SavepointSummary,
+)
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
 from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.in_use import savepoints_in_use
 from flinkish.registry.job_registry import Registry, new_job_id

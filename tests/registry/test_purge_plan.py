@@ -147,3 +147,25 @@ def test_the_record_stays_for_who_restores_an_earlier_batch() -> None:
     kept = job("b", end=200.0, runs=[run("/cp/" + "b" * 32 + "/q", batch=4)])
     plan = only(facts, kept)
     assert "is at an earlier batch of query 'q'" in str(plan.items[-1].stays)
+
+
+def test_the_record_stays_for_who_starts_in_a_checkpoint_that_was_left_behind() -> None:
+    """The program's own, from which ``run -s`` has taken the job away."""
+    first = job(
+        "a", runs=[replace(run("/data/cp", batch=4), own_place="/data/cp")], checkpoint=None
+    )
+    moved = [
+        job(digit, runs=[replace(run(f"/cp/{digit * 32}/q", batch=batch), own_place="/data/cp")])
+        for digit, batch in (("b", 9), ("c", 12))
+    ]
+    plans = plan_purge([first, *moved], [], RULES)
+    records = [plan.items[-1].stays for plan in plans]
+    assert records[:2] == [None, None], "the newest tells what they tell"
+    assert records[2] == (
+        "the checkpoint /data/cp of its program does not have the batches of query 'q' up to 12"
+    )
+    back = job(
+        "d", runs=[replace(run("/data/cp", batch=13), own_place="/data/cp")], checkpoint=None
+    )
+    plan = plan_purge([moved[1], back], [], RULES)[0]
+    assert plan.items[-1].stays is None, "it has them by now"

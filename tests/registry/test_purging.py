@@ -8,8 +8,7 @@ import pytest
 
 from flinkish.errors import JobNotFound, ProgramFailed, WrongState
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.purging import why_purged

@@ -6,8 +6,8 @@ import pytest
 
 from flinkish.errors import UsageError
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import SavedQueryFacts
 from flinkish.restore.plan.operator_matching import check_uid_map, match_operators
-from flinkish.restore.source.restore_inputs import SavedQueryFacts
 from tests.support.restore.query_builders import id_of, new, old, saved_query, starting
 
 ONE = saved_query(old("place", 0, named=False, query="agg"), key="agg")

@@ -13,9 +13,9 @@ import pytest
 
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.materialize.empty_state import empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint, TakenSource, TakenState
+from flinkish.restore.materialize.state_files import empty_snapshot
+from flinkish.restore.recipe import FreshSource, OriginCheckpoint, Recipe, TakenSource, TakenState
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 from tests.support.restore.recipes import (
@@ -295,7 +295,7 @@ def test_numbered_sources_keep_their_numbers(tmp_path: Path) -> None:
     with_names(root, '1:{"logOffset":5}', '2:{"logOffset":5}')
     both = tuple(f"sources/{n}/5.compact" for n in (0, 1))
     cut = read_cut(str(root))
-    listed = SourceCheckpoint(cut.root, tuple(sorted({*cut.files, *both})), 6)
+    listed = OriginCheckpoint(cut.root, tuple(sorted({*cut.files, *both})), 6)
     same = tuple(TakenSource(0, n, at, at) for n, at in enumerate(("0", "1", "0")))
     make_checkpoint(Recipe((listed,), sources=same), str(tmp_path / "new"))
     assert lines((tmp_path / "new/offsets/6").read_bytes()) == [
@@ -340,7 +340,7 @@ def test_a_rebase_raises_state_logs_and_the_planned_batch(tmp_path: Path) -> Non
 
 def test_a_rebase_never_goes_back(tmp_path: Path) -> None:
     cut = read_cut(str(unpack("spark43-hdfs-agg", tmp_path)))
-    origins = (SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),)
+    origins = (OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id),)
     assert Recipe(origins, rebase_to=cut.batch_id - 2).batch_id == cut.batch_id
     same = make(tmp_path / "new", cut, rebase_to=cut.batch_id)
     assert same == make(tmp_path / "plain", cut)
@@ -374,7 +374,7 @@ def test_a_source_at_another_position_has_no_part_in_the_planned_batch(tmp_path:
 
 def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
     cut = older("spark43-hdfs-agg", tmp_path, 4)
-    origin = SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+    origin = OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
     taken = TakenSource(0, 0, "0", "0")
     for sources, kept in (
         (None, True),
@@ -388,4 +388,4 @@ def test_whether_the_planned_batch_is_replayed(tmp_path: Path) -> None:
         make_checkpoint(recipe, str(target))
         assert (read_cut(str(target)).planned_batch == 5) is kept
     newest = tuple(path for path in cut.files if path != "offsets/5")
-    assert not Recipe((SourceCheckpoint(cut.root, newest, 4),)).replays_planned
+    assert not Recipe((OriginCheckpoint(cut.root, newest, 4),)).replays_planned

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.savepoint.format.contents import (
     QuerySource,

@@ -10,10 +10,10 @@ import pytest
 from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import Corrupt
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.restore_origin import open_path
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import FULL, check_files, find_bad_files, open_savepoint
@@ -49,7 +49,7 @@ def save(checkpoint: str, target: str, **options: Any) -> SavepointSummary:
 
 
 def restore(path: str, target: str) -> None:
-    [offer] = open_restore_source(path, verify="logs").by_key.values()
+    [offer] = open_path(path, verify="logs").by_key.values()
     make_checkpoint(Recipe((offer.origin,)), target)
 
 

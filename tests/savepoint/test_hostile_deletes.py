@@ -22,7 +22,7 @@ from flinkish.savepoint.directory.dispose import dispose, release_holder
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.manage.prune import GARBAGE_AGE, collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.storage import deletion
 from flinkish.storage.directory import StorageDirectory
 from flinkish.storage.remote import forget_stores, store_of
@@ -369,7 +369,7 @@ def test_a_scratch_directory_exchanged_for_a_link(place: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../outside", "/outside", "", ".", "state/../../outside", "a\0"])
 def test_a_target_of_rewritten_state_stays_below_its_root(place: Path, path: str) -> None:
-    from flinkish.engine.stores.directories import LocalDirectory
+    from flinkish.engine.stores.files import LocalDirectory
 
     put_bait(place.parent)
     os.symlink(place.parent / "outside", place / "link")

@@ -29,7 +29,7 @@ from flinkish.savepoint.format.metadata import (
     MetadataWriter,
 )
 from flinkish.savepoint.format.reader import describe, iso_time, open_savepoint
-from flinkish.savepoint.format.schemas import SCHEMA
+from flinkish.savepoint.format.records import SCHEMA
 from tests.support.savepoint.small_savepoints import header, make_savepoint, operator, query
 
 OURS = {KEY_VERSION: "1", KEY_FEATURES: "[]"}

@@ -16,7 +16,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.cli.entry import main
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.directory.catalog import read_catalog
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.leases import Kind, LeaseRecord, read_leases

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format import reader
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import check_files, open_savepoint

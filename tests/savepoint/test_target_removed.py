@@ -15,7 +15,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter

@@ -11,7 +11,7 @@ from flinkish.errors import Corrupt
 from flinkish.state.builtin.containers import ListSerializer, MapSerializer, TupleSerializer
 from flinkish.state.builtin.primitives import LongSerializer, StringSerializer
 from flinkish.state.composite import CompositeTypeSerializerSnapshot, combine
-from flinkish.state.restored import restore_state
+from flinkish.state.generations import restore_state
 from flinkish.state.serializers import (
     Reason,
     TypeSerializer,

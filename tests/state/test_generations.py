@@ -16,6 +16,7 @@ from flinkish.state.generations import (
     ResolvedState,
     StateFormat,
     resolve_state,
+    restore_state,
 )
 from flinkish.state.serializers import TypeSerializer, Verdict
 from flinkish.state.snapshots import ModuleLoader, StatePlace, write_snapshot
@@ -141,3 +142,39 @@ def test_a_format_travels_to_the_executors() -> None:
     old = first(INT)
     found = pickle.loads(pickle.dumps(restored(old, DOUBLE, eager=True)))
     assert found.rewriting.rewrite(old.format.write(7)) == b"\x00" + DOUBLE.serialize(7.0)
+
+
+PLACE = StatePlace("stats", "per-plane")
+
+
+def test_as_is_the_new_serializer_does_everything() -> None:
+    found = restore_state(LongSerializer().snapshot_configuration(), LongSerializer(), PLACE)
+    assert found.serializer is found.reader
+    data = LongSerializer().serialize(5)
+    assert found.migrate(data) is data
+
+
+def test_reconfigured_the_verdicts_serializer_does() -> None:
+    new = ScaleSerializer(4)
+    found = restore_state(ScaleSerializer(1).snapshot_configuration(), new, PLACE)
+    assert found.serializer is not new
+    assert found.serializer.serialize(1.5) == b"15"
+
+
+def test_migrated_the_old_is_read_and_the_new_written() -> None:
+    old, new = AvroSerializer("int"), AvroSerializer(["null", "double"])
+    found = restore_state(old.snapshot_configuration(), new, PLACE)
+    assert found.needs_migration
+    assert new.deserialize(found.migrate(old.serialize(7))) == 7.0
+    again = pickle.loads(pickle.dumps(found))
+    assert again.migrate(old.serialize(7)) == found.migrate(old.serialize(7))
+
+
+def test_incompatible_names_the_state_its_operator_and_the_reasons() -> None:
+    with pytest.raises(Incompatible) as caught:
+        restore_state(LongSerializer().snapshot_configuration(), StringSerializer(), PLACE)
+    error = caught.value
+    assert error.message.startswith("the state stats of the operator per-plane cannot be restored")
+    assert "int -> str" in error.message
+    assert len(error.data["reasons"]) == 1
+    assert Verdict.INCOMPATIBLE.value == "incompatible"

@@ -10,8 +10,8 @@ from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.state import ValueStateDescriptor
 from flinkish.state.builtin.containers import ListSerializer
 from flinkish.state.builtin.primitives import LongSerializer
+from flinkish.state.generations import RestoredState, restore_state
 from flinkish.state.legacy import LegacySerializer
-from flinkish.state.restored import RestoredState, restore_state
 from flinkish.state.serializers import TypeSerializer, Verdict
 from flinkish.state.snapshots import read_snapshot, write_snapshot
 from flinkish.state.wire import put_part, put_text

@@ -1,4 +1,4 @@
-"""The contract, on every storage: local, memory, two S3 servers, HDFS by two protocols.
+"""The contract, on every storage: local, memory, two S3 servers, Google, Azure, HDFS twice.
 
 Local, memory and moto's S3 show it in the fast tier; the Java servers are deep.
 """
@@ -13,6 +13,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.storage.remote import forget_stores
+from tests.support.servers.clouds import AzureServer, GcsServer
 from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.s3 import S3Server
 from tests.support.storage_contract import StorageContract
@@ -59,6 +60,38 @@ class TestS3Proxy(_S3):
     @pytest.fixture
     def server(self, second_s3: S3Server) -> S3Server:
         return second_s3
+
+
+# Their clients give aiohttp the parts of a large file as bytes.
+_LARGE = pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
+
+
+@_LARGE
+@pytest.mark.servers
+@pytest.mark.deep
+class TestGcs(StorageContract):
+    many = 150
+
+    @pytest.fixture
+    def root(self, gcs_server: GcsServer) -> Iterator[str]:
+        with gcs_server.configured():
+            forget_stores()
+            yield f"{gcs_server.create_bucket('contract')}/{uuid.uuid4().hex}"
+        forget_stores()
+
+
+@_LARGE
+@pytest.mark.servers
+@pytest.mark.deep
+class TestAzure(StorageContract):
+    many = 150
+
+    @pytest.fixture
+    def root(self, azure_server: AzureServer) -> Iterator[str]:
+        with azure_server.configured():
+            forget_stores()
+            yield f"{azure_server.create_container('contract')}/{uuid.uuid4().hex}"
+        forget_stores()
 
 
 @pytest.mark.servers

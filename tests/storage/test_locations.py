@@ -36,6 +36,14 @@ def test_relative_paths_and_colons(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert files.locate("10:30") == str(tmp_path / "10:30")
 
 
+def test_places_are_the_same_behind_links_and_in_other_spellings(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert storage.same_place(f"file:{tmp_path}/link/x", str(tmp_path / "x"))
+    assert storage.same_place("s3a://bucket/x/", "s3://bucket/x")
+    assert storage.same_place("other:x", "other:x")
+    assert not storage.same_place("other:x", str(tmp_path / "x"))
+
+
 @pytest.mark.parametrize(
     ("text", "expected", "for_spark"),
     [

@@ -7,9 +7,12 @@ needs: a job has to run there without.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +49,8 @@ ENVIRONMENTS: dict[str, Environment] = {
     "4.2.1": _SPARK_4,
     "4.3.0": _SPARK_4,
 }
+#: Older releases of lines, which are measured beside the newest one of each.
+PATCHES: dict[str, Environment] = {"4.1.0": _SPARK_4}
 
 
 def interpreter(spark: str) -> str:
@@ -53,17 +58,17 @@ def interpreter(spark: str) -> str:
 
     Raises Unavailable, saying what cannot be had.
     """
-    environment = ENVIRONMENTS[spark]
+    environment = {**ENVIRONMENTS, **PATCHES}[spark]
     directory = DIRECTORY / f"spark-{spark}"
     python, stamp = directory / "bin" / "python", directory / "installed.json"
     # With the directory, because an environment that was moved or copied does not work.
     wanted = json.dumps([str(directory), spark, *environment.packages])
-    if not (stamp.is_file() and stamp.read_text() == wanted):
-        base = _base_python(environment.pythons)
-        _run(base, "-m", "venv", "--clear", str(directory))
-        pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
-        _run(str(python), *pip, f"pyspark=={spark}", *environment.packages)
-        stamp.write_text(wanted)
+    with _made_once(stamp, wanted) as is_missing:
+        if is_missing:
+            base = _base_python(environment.pythons)
+            _run(base, "-m", "venv", "--clear", str(directory))
+            pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+            _run(str(python), *pip, f"pyspark=={spark}", *environment.packages)
     return str(python)
 
 
@@ -73,11 +78,27 @@ def engine_packages(spark: str) -> str:
     directory = DIRECTORY / f"engine-{spark}"
     stamp = directory / "installed.json"
     wanted = json.dumps([str(directory), *_FOR_THE_ENGINE])
-    if not (stamp.is_file() and stamp.read_text() == wanted):
-        pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--upgrade")
-        _run(interpreter(spark), *pip, "--no-deps", "--target", str(directory), *_FOR_THE_ENGINE)
-        stamp.write_text(wanted)
+    python = interpreter(spark)
+    with _made_once(stamp, wanted) as is_missing:
+        if is_missing:
+            pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--upgrade")
+            _run(python, *pip, "--no-deps", "--target", str(directory), *_FOR_THE_ENGINE)
     return str(directory)
+
+
+@contextmanager
+def _made_once(stamp: Path, wanted: str) -> Iterator[bool]:
+    """Yield whether the directory of ``stamp`` must be made; one process at a time.
+
+    The files of a tier run side by side, and the first two may want the same environment.
+    """
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with (DIRECTORY / f"{stamp.parent.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_missing = not (stamp.is_file() and stamp.read_text() == wanted)
+        yield is_missing
+        if is_missing:
+            stamp.write_text(wanted)
 
 
 def spark_home(python: str) -> Path:

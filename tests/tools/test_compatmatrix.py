@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.compat.data import parse
+from flinkish.compat.model import SPARK
 from tools.compatmatrix.cases import QUERIES, Case, cases, line, unused
 from tools.compatmatrix.cells import collect, write_table
 from tools.compatmatrix.data import expected
@@ -95,6 +97,32 @@ def test_a_cell_is_the_worst_of_its_queries(tmp_path: Path) -> None:
     assert table["cells"][1]["error"].startswith("wrong result: 3 rows for 4, without (17672")
     assert [one["id"] for one in table["limitations"]] == ["measured-failure"]
 
+    assert table["versions"] == [
+        {"line": "4.2", "measured": "4.2.1"},
+        {"line": "4.3", "measured": "4.3.0"},
+    ]
+
     put(tmp_path / "4.2.1", "windows-hdfs", "to-4.2.1", [])
     with pytest.raises(BadMeasurement, match="windows-hdfs"):
         collect(measurement)
+
+
+def test_an_older_release_has_cells_where_it_differs(tmp_path: Path) -> None:
+    versions = ["4.1.0", "4.1.4", "4.3.0"]
+    rows = [list(row) for row in expected("aggregate", 1)]
+    for version in ("4.1.0", "4.1.4"):
+        put(tmp_path / version, "aggregate-hdfs", "begun", [], problem=None, savepoint="there")
+        for target in versions:
+            wrong = (version, target) == ("4.1.0", "4.3.0")
+            put(tmp_path / version, "aggregate-hdfs", f"to-{target}", rows[1:] if wrong else rows)
+    measurement = Measurement(tmp_path, versions, lambda case: True, print)
+    write_table(tmp_path / "table.json", collect(measurement), versions)
+    text = (tmp_path / "table.json").read_text()
+    table = json.loads(text)
+    assert table["versions"][0] == {"line": "4.1", "measured": "4.1.4", "also": ["4.1.0"]}
+    assert [(c["from"], c["to"], c["verdict"]) for c in table["cells"]] == [
+        ("4.1", "4.1", "ok"),
+        ("4.1", "4.3", "ok"),
+        ("4.1.0", "4.3", "fails"),
+    ]
+    assert parse(text, "table.json", SPARK).versions[0].releases == ("4.1.0", "4.1.4")

@@ -15,7 +15,7 @@ from flinkish.upgrade.fleet import FleetResult, Outcome, carry_out, exit_code
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
-from tests.upgrade.test_in_place import GONE, ID, new
+from tests.upgrade.test_takeover import GONE, ID, new
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ def test_an_entry_says_what_is_other() -> None:
         ({"upgrade": [{"job": "a"}], "defaults": {"conf": "x"}}, "conf of [defaults] is 'x'"),
         ({"upgrade": [{"job": "a", "uid-map": {"x": "n", "y": "n"}}]}, "one new uid twice"),
         ({"upgrade": [{"job": "a", "uid-map": {"x": ""}}]}, "uid-map of [[upgrade]] number 1"),
+        ({"upgrade": [{"job": "a", "map-path": {"/x": ""}}]}, "map-path of [[upgrade]] number 1"),
         ({"upgrade": [{"job": "a", "parallelism": 0}]}, "parallelism of [[upgrade]] number 1 is 0"),
         ({"upgrade": [{"job": "a", "health-batches": -1}]}, "health-batches of"),
         ({"upgrade": [{"job": "a", "savepoint-path": "file:x"}]}, "savepoint-path of"),

@@ -11,11 +11,10 @@ from flinkish.client.restarts import plan_restart
 from flinkish.errors import WrongState
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState
-from flinkish.upgrade.in_place import InPlaceUpgrade
-from flinkish.upgrade.takeover import resume, rollback
+from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from tests.cli.conftest import Command
-from tests.upgrade.test_in_place import ID, Killed, Mortal, alive, begun, new, state
-from tests.upgrade.test_in_place import context as context
+from tests.upgrade.test_takeover import ID, Killed, Mortal, alive, begun, new, state
+from tests.upgrade.test_takeover import context as context
 
 
 def handover(cli: Command, context: Context, mode: str, timeout: float = 60.0) -> Upgrade:

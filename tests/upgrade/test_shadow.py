@@ -15,11 +15,10 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.preparation import check_apart, place_of, places_of
-from flinkish.upgrade.shadow import ShadowUpgrade, find_shadow
-from flinkish.upgrade.takeover import promote, resume, rollback
+from flinkish.upgrade.takeover import ShadowUpgrade, find_shadow, promote, resume, rollback
 from tests.cli.conftest import Command
-from tests.upgrade.test_in_place import GONE, ID, Dying, Killed, alive, begun, new, state
-from tests.upgrade.test_in_place import context as context
+from tests.upgrade.test_takeover import GONE, ID, Dying, Killed, alive, begun, new, state
+from tests.upgrade.test_takeover import context as context
 
 STOP = RequestKind.STOP
 

@@ -34,7 +34,7 @@ from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
 from flinkish.engine.migration.evolution import join_path
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.state import serializer_of, state_type, write_snapshot
 from flinkish.state.builtin.splicing import Rewriter
 from flinkish.state.generations import resolve_state

@@ -13,6 +13,10 @@ For every line of Spark from 3.5 to 4.3 (an environment each, see :mod:`tests.su
    written to ``flinkish/compat/data/spark.json`` (:mod:`~tools.compatmatrix.cells`).
 
 It takes about half an hour and can be interrupted: what is measured is kept in the work directory.
+Beside the newest release of each line older ones are measured (``venvs.PATCHES``): they are
+resumed on all versions and go on with the savepoints of all, and have cells of their own only where
+the verdict is not that of their line. A release between two measured ones has the worse answer.
+
 ``make compat-matrix ARGS="..."`` with
 
 =====================  =============================================================================
@@ -59,8 +63,10 @@ TABLE = CHECKOUT / "flinkish" / "compat" / "data" / "spark.json"
 def main(arguments: list[str]) -> int:
     """Measure and write; returns the exit code."""
     options = _parser().parse_args(arguments)
-    versions = options.versions.split(",") if options.versions else list(venvs.ENVIRONMENTS)
-    unknown = [version for version in versions if version not in venvs.ENVIRONMENTS]
+    measurable = {**venvs.ENVIRONMENTS, **venvs.PATCHES}
+    usual = venvs.ENVIRONMENTS if options.connectors is not None else measurable
+    versions = options.versions.split(",") if options.versions else sorted(usual)
+    unknown = [version for version in versions if version not in measurable]
     if unknown:
         print(f"no environment for Spark {unknown[0]}", file=sys.stderr)
         return 2

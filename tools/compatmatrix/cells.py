@@ -50,13 +50,24 @@ class Found:
     worst: dict[Key, str] = field(default_factory=dict)
 
 
+def standing(versions: Iterable[str]) -> dict[str, str]:
+    """The release that stands for each line: the newest; its name in the table is the line's."""
+    newest: dict[str, str] = {}
+    for version in sorted(versions, key=lambda text: [int(n) for n in text.split(".")]):
+        newest[_line_text(version)] = version
+    return newest
+
+
 def collect(measurement: Measurement) -> Found:
     """All cells that the work directory of a measurement has results for.
+
+    Of a release that does not stand for its line only those that differ from the line's.
 
     Raises BadMeasurement where a savepoint cannot be gone on with on its own version: then the
     measurement is wrong, not Spark.
     """
     found = Found()
+    names = {release: name for name, release in standing(measurement.versions).items()}
     wrong: list[str] = []
     for version in measurement.versions:
         for one in measurement.begun(version):
@@ -70,8 +81,10 @@ def collect(measurement: Measurement) -> Found:
                 judgement = judge(one.case, line(target), _errors(one, result))
                 if target == version and _badness(judgement) > _VERDICTS.index(WITH_LIMITATIONS):
                     wrong.append(f"{version} {one.case.id}: {judgement.error}")
-                _add(found, one, target, judgement)
+                pair = names.get(version, version), names.get(target, target)
+                _add(found, one, pair, judgement)
     _limit_combinations(found)
+    _drop_what_the_line_says(found)
     if wrong:
         raise BadMeasurement("not restorable where it was taken: " + "; ".join(wrong))
     return found
@@ -84,12 +97,11 @@ def _errors(one: Begun, result: dict[str, Any]) -> list[str]:
     return [wrong] if wrong else []
 
 
-def _add(found: Found, one: Begun, target: str, judgement: Judgement) -> None:
+def _add(found: Found, one: Begun, pair: tuple[str, str], judgement: Judgement) -> None:
     """A cell is as bad as the worst of the queries that measure it."""
     for operator in one.case.query.operators:
         key = (
-            _line_text(one.version),
-            _line_text(target),
+            *pair,
             operator,
             one.case.backend if operator != "stateless" else NONE,
             tuple(sorted(one.case.formats)),
@@ -113,6 +125,15 @@ def _limit_combinations(found: Found) -> None:
             if alone is not None and _badness(alone) > _badness(judgement):
                 found.cells[key] = judgement = alone
                 found.worst[key] = found.worst[single]
+
+
+def _drop_what_the_line_says(found: Found) -> None:
+    """Drop the cells of releases that are those of their lines."""
+    for key, judgement in list(found.cells.items()):
+        lines = _line_text(key[0]), _line_text(key[1])
+        of_lines = found.cells.get((*lines, *key[2:]))
+        if lines != key[:2] and of_lines is not None and of_lines.verdict == judgement.verdict:
+            del found.cells[key]
 
 
 def _badness(judgement: Judgement) -> int:
@@ -148,8 +169,12 @@ def write_table(path: Path, found: Found, versions: Sequence[str]) -> None:
         "measured": datetime.now(timezone.utc).date().isoformat(),
         "scope": SCOPE,
     }
-    lists = {
-        "versions": [{"line": _line_text(v), "measured": v} for v in versions],
+    lists: dict[str, list[dict[str, Any]]] = {
+        "versions": [
+            {"line": name, "measured": newest, **({"also": also} if also else {})}
+            for name, newest in standing(versions).items()
+            for also in [[v for v in versions if _line_text(v) == name and v != newest]]
+        ],
         "limitations": [
             {
                 "id": name,

@@ -23,8 +23,8 @@ from typing import Any
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.errors import FlinkishError
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.restore_origin import RestorableQuery, open_path
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import RestorableQuery, open_restore_source
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -237,7 +237,7 @@ def _save(one: Begun) -> str:
 
 
 def _only_offer(path: str) -> RestorableQuery:
-    [offer] = open_restore_source(path).by_key.values()
+    [offer] = open_path(path).by_key.values()
     return offer
 
 

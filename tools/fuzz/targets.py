@@ -27,21 +27,23 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.archives import read_archive_metadata
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
-from flinkish.checkpoint.format.logs import parse_commit, parse_offsets, parse_query_id
+from flinkish.checkpoint.format.logs import (
+    is_file_source_log,
+    log_offset,
+    parse_commit,
+    parse_offsets,
+    parse_query_id,
+    source_log_entries,
+)
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
 from flinkish.checkpoint.format.pins import backend_of, pinned_partitions
 from flinkish.checkpoint.format.schema_files import parse_schema_file
-from flinkish.checkpoint.format.source_logs import (
-    is_file_source_log,
-    log_offset,
-    source_log_entries,
-)
 from flinkish.client import planfile
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.encodings import BadEncoding, family_shape
-from flinkish.engine.stores.canonical import families_of, read_canonical, write_canonical
-from flinkish.engine.stores.canonical_counts import read_counts
+from flinkish.engine.stores.canonical import read_canonical, write_canonical
+from flinkish.engine.stores.canonical_families import families_of, read_counts
 from flinkish.engine.stores.checkpoints import (
     OperatorState,
     StoreState,
@@ -49,11 +51,10 @@ from flinkish.engine.stores.checkpoints import (
     store_files,
 )
 from flinkish.engine.stores.codecs import decompressed
-from flinkish.engine.stores.compressors import compressor
-from flinkish.engine.stores.directories import LocalDirectory
-from flinkish.engine.stores.files import StoreFiles, local_store
+from flinkish.engine.stores.files import LocalDirectory, StoreFiles, local_store
 from flinkish.engine.stores.records import Content, plain_records, read_changelog
 from flinkish.engine.stores.store_rows import count_rows, read_store
+from flinkish.engine.stores.writers import compressor
 from flinkish.errors import FlinkishError
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import RestorePlan
@@ -72,7 +73,7 @@ from flinkish.savepoint.format.metadata import (
     MetadataWriter,
 )
 from flinkish.savepoint.format.reader import describe, find_bad_files, open_savepoint
-from flinkish.savepoint.format.schemas import SCHEMA
+from flinkish.savepoint.format.records import SCHEMA
 from flinkish.savepoint.manage.deep_check import deep_check
 from flinkish.savepoint.manage.diff import compare
 from flinkish.savepoint.reporter import SilentSavepointReporter

@@ -7,7 +7,7 @@ from tools.mutants.operators import Assign, Choose, Compare, Drop, DropCall, Rep
 
 _MATCHING = ("tests/restore/plan/test_operator_matching.py",)
 _CHECKPOINT = ("tests/restore/materialize/test_new_checkpoint.py", "tests/restore/test_combined.py")
-_GATE = ("tests/compat/test_gate.py", "tests/compat/test_lookup.py")
+_GATE = ("tests/compat/test_decision.py", "tests/compat/test_lookup.py")
 
 MUTANTS = (
     Mutant(
@@ -100,7 +100,7 @@ MUTANTS = (
         Swap("content.get('conf', {})", "pins"),
         (
             "tests/checkpoint/format/test_log_rewrites.py",
-            "tests/restore/source/test_spark_compat.py",
+            "tests/restore/origin/test_spark_compat.py",
             *_CHECKPOINT,
         ),
     ),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "sink-log-without-pair",
         "the log of a file sink gets one compact entry, whatever interval Spark derives from it",
-        "restore.plan.file_sink_log:_needed",
+        "restore.check.file_sinks:_needed",
         Replace("(compact - interval, compact)", "(compact,)"),
         ("tests/restore/plan/test_file_sink_log.py",),
     ),
@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         "matrix-row-swapped",
         "the versions of writer and reader are swapped in the lookup",
-        "compat.lookup:_cells",
+        "compat.lookup:_measured",
         Swap("created.line", "resumed.line"),
         _GATE,
     ),

@@ -76,7 +76,7 @@ MUTANTS = (
             "range(start + 1, limit + 1)",
             "range(start + 1, limit + 1 + (str(limit + 1) in existing))",
         ),
-        ("tests/checkpoint/format/test_source_logs.py", *_CUT),
+        ("tests/checkpoint/format/test_logs.py", *_CUT),
     ),
     Mutant(
         "last-partition-left-out",

@@ -6,7 +6,7 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import complete_job
-from flinkish.client.failures import acknowledge
+from flinkish.client.listing import acknowledge
 from flinkish.errors import UsageError
 
 

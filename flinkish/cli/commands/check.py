@@ -11,8 +11,8 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
 from flinkish.cli.options.restore import restore_options
-from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.plan_table import show_plan
+from flinkish.cli.output.progress import driver_output
 from flinkish.client import checking
 from flinkish.restore.plan.plan_text import verdict_line
 

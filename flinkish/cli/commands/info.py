@@ -14,9 +14,9 @@ from flinkish.cli.options.program import (
     program_options,
     program_words,
 )
-from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
-from flinkish.client.describing import describe, dot_graph
+from flinkish.cli.output.progress import driver_output
+from flinkish.client.dryrun import describe, dot_graph
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Program
 from flinkish.savepoint.format.operator_lookup import address

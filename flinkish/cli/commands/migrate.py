@@ -11,8 +11,8 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.request_result import completed, summary_document
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.options.program import spark_options
-from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
+from flinkish.cli.output.progress import driver_output
 from flinkish.client import migration
 from flinkish.errors import UsageError
 from flinkish.messages.codec import encode_fields

@@ -12,8 +12,8 @@ from flinkish.cli.options.arguments import parse_seconds, words_of
 from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
 from flinkish.cli.options.restore import restore_options
-from flinkish.cli.output import rehearsals_text
-from flinkish.cli.output.driver_log import driver_output
+from flinkish.cli.output import upgrades_text
+from flinkish.cli.output.progress import driver_output
 from flinkish.client import rehearsal
 from flinkish.messages.rehearsals import RehearsalLimits
 
@@ -90,7 +90,7 @@ def rehearse(call: Call, **options: Any) -> int:
             ),
             drop_output=rehearse_options.sink is not None,
         )
-    rehearsals_text.show(call.out, result)
+    upgrades_text.show(call.out, result)
     error = result.error()
     if error is not None:
         raise error

@@ -11,8 +11,7 @@ from flinkish.cli.options.arguments import timeout_option
 from flinkish.cli.output.progress import describe
 from flinkish.cli.output.text import local_time
 from flinkish.client.lifecycle import wait_for_request
-from flinkish.client.outcomes import INCOMPLETE, Outcome
-from flinkish.client.requests import progress_of
+from flinkish.client.requests import INCOMPLETE, Outcome, progress_of
 
 
 @click.group("request", context_settings={"help_option_names": HELP_NAMES}, no_args_is_help=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.cli.output.printer import Output
-from flinkish.client.outcomes import Outcome
+from flinkish.client.requests import Outcome
 from flinkish.messages.codec import encode_fields
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, RequestKind
 
 

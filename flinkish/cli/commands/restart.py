@@ -1,23 +1,48 @@
-"""``flinkish restart JOB``: start an ended job again with its recorded program and settings."""
+"""``flinkish restart JOB``: start an ended job again; ``--all``: what ``stop --all`` stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from typing import Any
 
 import click
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands.run import show_submitted
-from flinkish.cli.options.arguments import dry_run_option, job_argument
-from flinkish.cli.options.program import conf_option, secret_args_option
-from flinkish.cli.options.restore import sink_ahead_option
+from flinkish.cli.commands.savepoint_all import complain
+from flinkish.cli.options.arguments import (
+    F,
+    check_one_or_all,
+    complete_job,
+    dry_run_option,
+    packed,
+    pattern_option,
+    take,
+)
+from flinkish.cli.options.program import secret_args_option, spark_options
+from flinkish.cli.options.restore import accept_lost_rows_option, sink_ahead_option
 from flinkish.cli.output.printer import Output
 from flinkish.client import restarts
+from flinkish.client.program import absolute
+from flinkish.client.together import AllStarted, StartedAgain, restart_all
+from flinkish.config import working_directory
 from flinkish.errors import UsageError
+from flinkish.messages.launch import Program
 
 
-@command("restart", exit_codes=(4, 5, 10, 11, 12, 13, 14, 15))
-@job_argument
+def _spark_of(options: dict[str, Any]) -> Program:
+    """Return what changes of Spark, master and Pythons, with absolute paths."""
+    options["secret_arguments"] = options.pop("secret_arguments") or ()
+    return absolute(take(Program, options), working_directory(instead="/"))
+
+
+def _spark_changes(function: F) -> F:
+    """Add the options for another Spark and for secrets, as the argument ``spark``."""
+    return spark_options(secret_args_option(packed(function, "spark", _spark_of)))
+
+
+@command("restart", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
+@click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.option(
     "--from",
     "savepoint",
@@ -26,35 +51,69 @@ from flinkish.errors import UsageError
     help="Start a new job from this savepoint. Default: resume the same job from its newest "
     "committed batch.",
 )
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Start all jobs of the newest stop --all that do not run yet, from its savepoints.",
+)
+@pattern_option
 @sink_ahead_option
-@conf_option
-@secret_args_option
+@accept_lost_rows_option
+@_spark_changes
 @dry_run_option
 def restart(
     call: Call,
-    job: str,
+    job: str | None,
     savepoint: str | None,
+    every: bool,
+    name: str | None,
     sink_ahead: str | None,
-    conf: Mapping[str, str],
-    secret_arguments: tuple[str, ...],
+    accept_lost_rows: bool,
+    spark: Program,
     dry_run: bool,
 ) -> int:
     """Restart a job that has ended, with its recorded program, arguments and settings.
 
     The job keeps its id and resumes in its own checkpoints. Secrets are not recorded: pass them
-    again with --conf and --secret-args. This also acknowledges a failure of the job.
+    again with --conf and --secret-args. This also acknowledges a failure of the job. With another
+    Spark, master or Python, a new job continues from the savepoint that the job was stopped
+    with, or from that of --from.
+
+    With --all, the jobs that the newest stop --all stopped are started again, each as a new job
+    from its savepoint. Run it again to continue with those that have not come up.
     """
-    if sink_ahead is not None and savepoint is None:
-        raise UsageError("--sink-ahead requires --from", hint="see: flinkish restart --help")
-    secret = secret_arguments or None
+    check_one_or_all(job, every=every, name=name, verb="restart")
+    if every and (savepoint is not None or spark.secret_arguments):
+        raise UsageError(
+            "--all uses the savepoint of each job, and takes no --from and no --secret-args",
+            hint="restart a job with secret arguments alone: flinkish restart JOB --from PATH",
+        )
+    flag = "--sink-ahead" if sink_ahead is not None else "--accept-lost-rows"
+    if (sink_ahead is not None or accept_lost_rows) and savepoint is None and not every:
+        raise UsageError(f"{flag} requires --from", hint="see: flinkish restart --help")
     with call.session() as session:
+        if job is None:
+            out = session.out
+            started = restart_all(
+                session,
+                name,
+                spark=spark,
+                sink_ahead=sink_ahead,
+                accept_lost_rows=accept_lost_rows,
+                dry_run=dry_run,
+                on_outcome=lambda outcome: _tell(out, outcome),
+            )
+            return _show_all(session, started, name, dry_run=dry_run)
         begun = restarts.restart(
             session,
             session.find_job(job, include_final=True),
             savepoint,
-            conf=conf,
-            secret_args=secret,
+            conf=spark.conf,
+            secret_args=spark.secret_arguments or None,
             sink_ahead=sink_ahead,
+            accept_lost_rows=accept_lost_rows,
+            spark=spark,
             dry_run=dry_run,
         )
     return _would(call.out, begun) if dry_run else show_submitted(call.out, begun.job)
@@ -79,3 +138,62 @@ def _would(out: Output, restart: restarts.Restart) -> int:
     elif not out.quiet:
         out.line(f"Would restart job {job.name} ({job.job_id}): {how}.")
     return 0
+
+
+def _show_all(
+    session: Session, all_started: AllStarted, pattern: str | None, *, dry_run: bool
+) -> int:
+    """Show what became of the jobs of the newest ``stop --all``; return the exit status."""
+    out = session.out
+    if out.json:
+        session.document({"dry_run": dry_run, **document(all_started)})
+    elif not all_started.outcomes:
+        like = f" matches {pattern!r}" if pattern and all_started.together else ""
+        out.note(f"Nothing to do: no job that stop --all stopped{like}.")
+        session.warn_of_absent_registry()
+    return all_started.exit_code
+
+
+def document(all_started: AllStarted) -> dict[str, Any]:
+    """Return the result of ``restart --all`` as JSON data. Pure."""
+
+    def entry(outcome: StartedAgain) -> dict[str, Any]:
+        job = outcome.job
+        return {"job_id": job.job_id, "name": job.name, "savepoint": outcome.savepoint}
+
+    fine = [each for each in all_started.outcomes if each.error is None]
+    return {
+        "restarted": [
+            {
+                **entry(each),
+                "new_job_id": None if each.started is None else each.started.job_id,
+                "state": None if each.started is None else each.started.state.value,
+            }
+            for each in fine
+            if each.skipped is None
+        ],
+        "failed": [
+            {**entry(each), "error": each.error.to_record()}
+            for each in all_started.outcomes
+            if each.error is not None
+        ],
+        "skipped": [
+            {**entry(each), "reason": each.skipped} for each in fine if each.skipped is not None
+        ],
+    }
+
+
+def _tell(out: Output, outcome: StartedAgain) -> None:
+    job = outcome.job
+    who = f"{job.name} ({job.job_id})"
+    if outcome.error is not None:
+        complain(out, f"error: job {who}: {outcome.error.message}")
+    elif outcome.skipped is not None:
+        out.note(f"skipped: job {who}: {outcome.skipped}")
+    elif outcome.started is None:
+        if not (out.json or out.quiet):
+            out.line(f"Would restart job {who}: from {outcome.savepoint}, as a new job.")
+    elif not out.json:
+        new = outcome.started.job_id
+        out.line(new if out.quiet else f"{who}: Job has been submitted with JobID {new}")
+    sys.stdout.flush()

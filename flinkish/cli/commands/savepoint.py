@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands import request_result
 from flinkish.cli.options.arguments import (
     complete_job,
@@ -19,11 +19,10 @@ from flinkish.cli.options.arguments import (
     words_of,
 )
 from flinkish.cli.options.retention import keep_options
-from flinkish.cli.output.driver_log import driver_output
-from flinkish.cli.session import Session
+from flinkish.cli.output.progress import driver_output
 from flinkish.client import lifecycle
 from flinkish.client.context import accept
-from flinkish.client.outcomes import Outcome
+from flinkish.client.requests import Outcome
 from flinkish.client.retention import not_pruned
 from flinkish.errors import UsageError, quoted_path
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from flinkish.cli.base import Session
 from flinkish.cli.commands.request_result import summary_document
 from flinkish.cli.output.printer import Output
-from flinkish.cli.session import Session
 from flinkish.client import all_jobs
 from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome
-from flinkish.client.failures import Troubles
-from flinkish.client.outcomes import Removal
+from flinkish.client.listing import Troubles
+from flinkish.client.requests import Removal
 from flinkish.client.retention import not_pruned
 from flinkish.errors import Locked
 from flinkish.messages.codec import encode_fields
@@ -36,20 +36,30 @@ def save_all(
     """Take a savepoint of every running job, show the outcomes, and return the exit status."""
     out = session.out
     asked = all_jobs.jobs_to_save(session, target, pattern, expected)
-    if not asked.jobs:
-        like = f" matches {pattern!r}" if pattern else ""
-        out.note(f"Nothing to do: no running job{like}.")
-        session.warn_of_absent_registry()
-    if dry_run:
-        return _would(out, asked)
-    _tell_troubles(out, asked.troubles)
+    if not begin(session, asked, pattern, "savepoint", dry_run=dry_run):
+        return 0
     saved = all_jobs.save_all(
-        session, asked, keep=keep, on_outcome=lambda outcome: _tell(out, outcome), **options
+        session, asked, keep=keep, on_outcome=lambda outcome: tell(out, outcome), **options
     )
     _tell_removal(out, asked.target, saved.removal)
     if out.json:
         session.document(document(saved, keep))
     return saved.exit_code
+
+
+def begin(
+    session: Session, asked: AllJobs, pattern: str | None, verb: str, *, dry_run: bool
+) -> bool:
+    """Show what will be done with which jobs; return whether to do it."""
+    if not asked.jobs:
+        like = f" matches {pattern!r}" if pattern else ""
+        session.out.note(f"Nothing to do: no running job{like}.")
+        session.warn_of_absent_registry()
+    if dry_run:
+        _would(session.out, asked, verb)
+    else:
+        _tell_troubles(session.out, asked.troubles)
+    return not dry_run
 
 
 def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
@@ -93,22 +103,23 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
 def _tell_troubles(out: Output, troubles: Troubles) -> None:
     for job in troubles.failed:
         why = (job.failure or {}).get("message") or "it has failed"
-        _complain(
+        complain(
             out,
             f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
             f"acknowledge it with: flinkish ack {job.job_id}",
         )
     for name in troubles.missing:
-        _complain(out, f"error: no job named {name} is running")
+        complain(out, f"error: no job named {name} is running")
 
 
-def _tell(out: Output, outcome: JobOutcome) -> None:
+def tell(out: Output, outcome: JobOutcome) -> None:
+    """Show the outcome for one job as soon as it is known."""
     for warning in outcome.warnings:
         out.warning(f"job {outcome.who}: {warning}")
     if outcome.error is not None:
-        _complain(out, f"error: job {outcome.who}: {outcome.error.message}")
+        complain(out, f"error: job {outcome.who}: {outcome.error.message}")
     elif outcome.skipped is not None:
-        _complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
+        complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
     elif outcome.savepoint is not None and not (out.json or out.quiet):
         path = to_uri(outcome.savepoint.path)
         out.line(f"{outcome.who}: Savepoint completed. Path: {path}")
@@ -121,22 +132,21 @@ def _tell_removal(out: Output, target: str, removal: Removal) -> None:
     for text in removal.warnings:
         out.warning(text)
     if isinstance(removal.error, Locked):
-        _complain(out, f"skipped: removing old savepoints: {removal.error.message}")
+        complain(out, f"skipped: removing old savepoints: {removal.error.message}")
     elif removal.error is not None:
-        _complain(out, f"error: {not_pruned(target, removal.error).message}")
+        complain(out, f"error: {not_pruned(target, removal.error).message}")
 
 
-def _complain(out: Output, text: str) -> None:
+def complain(out: Output, text: str) -> None:
     """Write one line on stderr, even with ``-q``: a crontab mails it. JSON contains it anyway."""
     if not out.json:
         out.complain(text)
 
 
-def _would(out: Output, asked: AllJobs) -> int:
+def _would(out: Output, asked: AllJobs, verb: str) -> None:
     if out.json:
         ids = [{"job_id": job.job_id, "name": job.name} for job in asked.running]
-        out.document({"dry_run": True, "kind": "savepoint", "target": asked.target, "jobs": ids})
+        out.document({"dry_run": True, "kind": verb, "target": asked.target, "jobs": ids})
     elif not out.quiet:
         for job in asked.running:
-            out.line(f"Would savepoint job {job.name} ({job.job_id}), savepoint in {asked.target}.")
-    return 0
+            out.line(f"Would {verb} job {job.name} ({job.job_id}), savepoint in {asked.target}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.cli.session import Session
+from flinkish.cli.base import Session
 from flinkish.client.context import accept
 from flinkish.client.savepoints import dispose_savepoint
 from flinkish.units import size_text

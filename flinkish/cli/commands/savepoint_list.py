@@ -16,7 +16,7 @@ from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, Usag
 from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
-    from flinkish.messages.savepoints import SavepointSummary
+    from flinkish.messages.requests import SavepointSummary
     from flinkish.savepoint.directory.catalog import CatalogEntry
 
 

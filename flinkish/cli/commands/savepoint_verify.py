@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.output.printer import Output
-from flinkish.client.savepoints import Savepoint
-from flinkish.errors import Corrupt, FlinkishError, PartialFailure
+from flinkish.client.savepoints import Verified
+from flinkish.client.savepoints import verify_savepoints as verify_all
+from flinkish.errors import FlinkishError
 from flinkish.units import size_text
-
-if TYPE_CHECKING:
-    from flinkish.savepoint.manage.verify import Verification
 
 _LEVELS = ("quick", "full", "deep")
 
@@ -36,31 +34,26 @@ def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
     15, and the first bad files are named (all of them with --json).
     """
     out = call.out
-    documents, errors = [], []
-    for path in paths:
-        document, error = _verify(path, level)
-        documents.append(document)
-        if error is not None:
-            errors.append(error)
+    documents = []
+
+    def show(verified: Verified) -> None:
+        documents.append(_document(verified, level))
         if not out.json:
-            _show(out, document, error if len(paths) > 1 else None)
+            _show(out, documents[-1], verified.error if len(paths) > 1 else None)
+
+    failure = verify_all(paths, level, show)
     if out.json:
         out.document({"savepoints": documents})
-    if errors:
-        raise _together(errors, len(paths))
+    if failure is not None:
+        raise failure
     return 0
 
 
-def _verify(path: str, level: str) -> tuple[dict[str, Any], FlinkishError | None]:
-    try:
-        verification = Savepoint.open(path).verify(level)
-    except FlinkishError as error:
-        return {"path": path, "level": level, "ok": False, "error": error.to_record()}, error
-    damage = None if verification.ok else verification.error()
-    return _document(verification, damage), damage
-
-
-def _document(verification: Verification, error: FlinkishError | None) -> dict[str, Any]:
+def _document(verified: Verified, level: str) -> dict[str, Any]:
+    error = None if verified.error is None else verified.error.to_record()
+    verification = verified.verification
+    if verification is None:
+        return {"path": verified.path, "level": level, "ok": False, "error": error}
     return {
         "path": verification.path,
         "level": verification.level,
@@ -71,7 +64,7 @@ def _document(verification: Verification, error: FlinkishError | None) -> dict[s
         "bad": [{"path": bad.path, "reason": bad.reason} for bad in verification.bad],
         "unexpected": list(verification.unexpected),
         "unread": list(verification.unread),
-        "error": None if error is None else error.to_record(),
+        "error": error,
     }
 
 
@@ -93,15 +86,3 @@ def _show(out: Output, document: dict[str, Any], error: FlinkishError | None) ->
         out.note(f"{len(unexpected)} files do not belong to the savepoint: {some}")
     for text in document.get("unread") or []:
         out.warning(f"rows were not decoded: {text}")
-
-
-def _together(errors: list[FlinkishError], asked: int) -> FlinkishError:
-    """Return one error for all: Corrupt if any savepoint is damaged, else PartialFailure."""
-    if asked == 1:
-        return errors[0]
-    damaged = [error for error in errors if isinstance(error, Corrupt)]
-    words = f"{len(errors)} of {asked} savepoints are damaged or could not be read"
-    hint = "each is named above; --json names every bad file"
-    if damaged:
-        return Corrupt(f"{words}: {damaged[0].message}", hint=hint)
-    return PartialFailure(f"{words}: {errors[0].message}", hint=hint)

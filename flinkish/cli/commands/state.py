@@ -11,8 +11,8 @@ import click
 from flinkish.cli.base import HELP_NAMES, Call, command
 from flinkish.cli.options.arguments import raw_option, savepoint_argument, state_argument, words_of
 from flinkish.cli.options.program import spark_options
-from flinkish.cli.output.driver_log import driver_output
 from flinkish.cli.output.printer import Output
+from flinkish.cli.output.progress import driver_output
 from flinkish.client.state import StateRows, export_state, show_state
 from flinkish.messages.calls import EXPORT_FORMATS
 from flinkish.messages.launch import Program

@@ -9,20 +9,22 @@ from typing import Any
 
 import click
 
+from flinkish import __version__
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.list import REDRAW
 from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
 from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
 from flinkish.cli.output.upgrades_text import document, upgrade_row
-from flinkish.client.job_description import JobDescription, describe_job
+from flinkish.client.listing import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
 from flinkish.messages.codec import encode_fields
+from flinkish.messages.launch import ExternalLauncher
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
@@ -80,6 +82,8 @@ def job_document(description: JobDescription) -> dict[str, Any]:
         ],
         "spark_version": job.spark_version,
         "application_id": job.application_id,
+        "launcher": "flinkish" if job.launch.external is None else "external",
+        "external_launcher": _external(job.launch.external),
         "program": job.launch.application or job.launch.module,
         "arguments": list(shown_arguments(job.launch)),
         "master": job.launch.master,
@@ -96,6 +100,17 @@ def job_document(description: JobDescription) -> dict[str, Any]:
         "requests": [request_document(request) for request in description.requests],
         "upgrades": [document(upgrade) for upgrade in description.upgrades],
     }
+
+
+def _external(launcher: ExternalLauncher | None) -> dict[str, str] | None:
+    return None if launcher is None else encode_fields(launcher)
+
+
+def _external_text(launcher: ExternalLauncher | None) -> str | None:
+    if launcher is None:
+        return None
+    other = "" if launcher.agent == __version__ else f", with flinkish {launcher.agent}"
+    return f"external ({launcher.name}{other})"
 
 
 def query_document(query: QueryStatus) -> dict[str, Any]:
@@ -142,6 +157,7 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
     lines = [_title(job, width), ""]
     facts = {
         "program": " ".join([job.launch.application or f"-m {job.launch.module}"]),
+        "launcher": _external_text(job.launch.external),
         "started": local_time(job.start_time),
         "ended": local_time(job.end_time) if job.end_time else None,
         "spark": job.spark_version,

@@ -1,24 +1,34 @@
-"""``flinkish stop JOB``: savepoint and stop as one action."""
+"""``flinkish stop JOB``: savepoint and stop as one action; ``--all``: every job together."""
 
 from __future__ import annotations
 
 import click
 
-from flinkish.cli.base import Call, command
-from flinkish.cli.commands import request_result
+from flinkish.cli.base import Call, Session, command
+from flinkish.cli.commands import request_result, savepoint_all
 from flinkish.cli.options.arguments import (
+    check_one_or_all,
+    complete_job,
     detached_option,
     dry_run_option,
     format_option,
-    job_argument,
+    pattern_option,
     savepoint_path_option,
     timeout_option,
 )
-from flinkish.client import lifecycle
+from flinkish.client import all_jobs, lifecycle
+from flinkish.errors import UsageError
 
 
-@command("stop", exit_codes=(4, 10, 12, 13, 14, 15))
-@job_argument
+@command("stop", exit_codes=(3, 4, 10, 12, 13, 14, 15))
+@click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Stop every job together, so that restart --all starts them again; takes no JOB.",
+)
+@pattern_option
 @savepoint_path_option("-p")
 @click.option(
     "-d",
@@ -33,7 +43,9 @@ from flinkish.client import lifecycle
 @dry_run_option
 def stop(
     call: Call,
-    job: str,
+    job: str | None,
+    every: bool,
+    name: str | None,
     target: str | None,
     drain: bool,
     format_: str,
@@ -49,8 +61,23 @@ def stop(
     maximum (9223372036854775 ms), which emits all state that waits for event time. Use it to
     end a job for good: rows that arrive later are late for its savepoint. Once draining has
     begun, a failure ends the job.
+
+    With --all, all jobs are stopped at the same time, those that are starting too, with a
+    savepoint each. If some of them could not be stopped (exit 3), run it again: restart --all
+    starts everything together.
     """
+    check_one_or_all(job, every=every, name=name, verb="stop")
+    if every and (drain or detached):
+        raise UsageError(
+            "--all stops jobs to start them again, and waits for it: it takes no --drain and no "
+            "-detached",
+            hint="drain or detach single jobs: flinkish stop JOB",
+        )
     with call.session() as session:
+        if job is None:
+            return stop_all(
+                session, target, name, format_=format_, timeout=timeout, dry_run=dry_run
+            )
         record = session.find_job(job)
         with session.reporter.live():
             outcome = lifecycle.stop(
@@ -64,3 +91,33 @@ def stop(
                 dry_run=dry_run,
             )
         return request_result.show(session.out, outcome, record)
+
+
+def stop_all(
+    session: Session,
+    target: str | None,
+    pattern: str | None,
+    *,
+    format_: str,
+    timeout: float | None,
+    dry_run: bool,
+) -> int:
+    """Stop every job, show the outcomes, and return the exit status."""
+    from flinkish.client import together
+    from flinkish.savepoint.manage.retention import Policy
+
+    asked = all_jobs.jobs_to_save(session, target, pattern, states=together.STOPPABLE)
+    if not savepoint_all.begin(session, asked, pattern, "stop", dry_run=dry_run):
+        return 0
+    stopped = together.stop_all(
+        session,
+        asked,
+        timeout=timeout,
+        format_=format_,
+        on_outcome=lambda outcome: savepoint_all.tell(session.out, outcome),
+    )
+    if session.out.json:
+        session.document(savepoint_all.document(stopped, Policy()))
+    elif stopped.outcomes:
+        session.out.note("Start them again with: flinkish restart --all")
+    return stopped.exit_code

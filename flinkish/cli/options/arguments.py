@@ -87,6 +87,25 @@ def complete_file(
     return [CompletionItem(incomplete, type="file")]
 
 
+#: For the commands with ``--all``.
+pattern_option = click.option(
+    "--name",
+    metavar="NAME",
+    help="With --all: only jobs with this name (* and ? are wildcards).",
+)
+
+
+def check_one_or_all(job: str | None, *, every: bool, name: str | None, verb: str) -> None:
+    """Refuse a command line that names neither a job nor ``--all``, or both."""
+    hint = f"flinkish {verb} JOB, or: flinkish {verb} --all [--name NAME]"
+    if job is not None and every:
+        raise UsageError(f"--all takes no JOB, but {job!r} was given", hint=hint)
+    if job is None and not every:
+        raise UsageError(f"missing argument 'JOB': specify the job to {verb}", hint=hint)
+    if name is not None and not every:
+        raise UsageError("--name requires --all", hint=hint)
+
+
 def job_argument(function: F) -> F:
     """Add the ``JOB`` argument: an id, a prefix of one, or a name."""
     return click.argument("job", metavar="JOB", shell_complete=complete_job)(function)

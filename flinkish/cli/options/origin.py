@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Command, first_argument
+from flinkish.cli.base import Command, Session, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
 from flinkish.cli.options.program import named_by
-from flinkish.cli.session import Session
 from flinkish.client import check_origin
-from flinkish.client.restoring import settings
+from flinkish.launch.restoring import settings
 from flinkish.messages.launch import Program
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord

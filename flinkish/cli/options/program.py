@@ -8,19 +8,23 @@ from typing import Any
 
 import click
 
-from flinkish.cli.options.arguments import F, complete_file, packed, take
+from flinkish.cli.options.arguments import F, complete_file, packed, take, words_of
 from flinkish.errors import UsageError
-from flinkish.launch.deploy_mode import DEPLOY_MODE
+from flinkish.launch.deploy_mode import DEPLOY_MODE, TARGETS, of_target
 from flinkish.messages.launch import LEAST_PARALLELISM, Program
 
 
 def _program_of(options: dict[str, Any]) -> Program:
     """Return the program of the options; all words are its arguments so far."""
-    mode = options.pop("deploy_mode")
+    mode, conf = options.pop("deploy_mode"), options["conf"]
+    target = options.pop("target")
+    if target is not None:
+        master = options["master"] or conf.get("spark.master")
+        options["master"], mode = of_target(target, master, mode or conf.get(DEPLOY_MODE))
     options["application"] = options.pop("program") or None
     options["module"] = options["module"] or None
     options["arguments"] = options.pop("words")
-    options["conf"] = {**options["conf"], **({} if mode is None else {DEPLOY_MODE: mode})}
+    options["conf"] = {**conf, **({} if mode is None else {DEPLOY_MODE: mode})}
     return take(Program, options)
 
 
@@ -128,6 +132,16 @@ secret_args_option = click.option(
 _OPTIONS = (
     master_option,
     click.option(
+        "-t",
+        "--target",
+        "target",
+        metavar="TARGET",
+        shell_complete=words_of(*TARGETS),
+        help="Flink's deployment target: "
+        + ", ".join(name for name, each in TARGETS.items() if each.is_supported)
+        + "; selects -m and --deploy-mode.",
+    ),
+    click.option(
         "--deploy-mode",
         type=click.Choice(["client", "cluster"]),
         help="Where the driver runs: on this host, or on a node of the cluster.",
@@ -164,6 +178,8 @@ _OPTIONS = (
     click.option(
         "-C",
         "--classpath",
+        "-j",
+        "--jarfile",
         "jars",
         metavar="URL",
         multiple=True,

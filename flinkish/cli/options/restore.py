@@ -8,22 +8,23 @@ from functools import partial
 import click
 
 from flinkish.cli.options.arguments import F, packed, take, words_of
-from flinkish.client.restoring import check_uid_map, not_a_pair
-from flinkish.client.set_offsets import pair_of
+from flinkish.launch.restoring import check_path_map, check_uid_map, path_pair, uid_pair
+from flinkish.launch.set_offsets import pair_of
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
 
 def _uid_map(
     _ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Convert ``OLD=NEW`` options to pairs; the first ``=`` separates, so NEW may contain more."""
-    pairs = []
-    for value in values:
-        old, equals, new = value.partition("=")
-        if not equals:
-            raise not_a_pair(value)
-        pairs.append((old, new))
-    return check_uid_map(pairs)
+    """Convert ``OLD=NEW`` options to pairs."""
+    return check_uid_map(uid_pair(value) for value in values)
+
+
+def _path_map(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Convert ``OLD=NEW`` options to pairs."""
+    return check_path_map(path_pair(value) for value in values)
 
 
 def _set_offsets(
@@ -61,6 +62,15 @@ _uid_map_option = click.option(
     help="Assign the state of OLD (a uid or operator id of the savepoint) to uid NEW of the "
     "program; the first = separates (repeatable).",
 )
+_map_path_option = click.option(
+    "--map-path",
+    "path_map",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=_path_map,
+    help="What the savepoint names at the path or URL OLD, or below it, is at NEW now: files that "
+    "were read are not read again there (repeatable).",
+)
 _reset_source_option = click.option(
     "--reset-source",
     "reset_sources",
@@ -77,12 +87,13 @@ sink_ahead_option = click.option(
     help="If a sink has later batches than the savepoint: continue after them, let it drop "
     "output, or roll its table (Delta, Iceberg) back to the savepoint's version.",
 )
-_accept_lost_rows_option = click.option(
+accept_lost_rows_option = click.option(
     "--accept-lost-rows",
     is_flag=True,
     help="Skip rows of a Kafka source that were deleted, with or without their topic, before "
-    "they were read (Spark fails unless the program sets failOnDataLoss=false), and rows "
-    "that --set-offsets skips.",
+    "they were read (Spark fails unless the program sets failOnDataLoss=false), files that a file "
+    "source ignores for their age or that another run has cleaned, and rows that --set-offsets "
+    "skips.",
 )
 _set_offsets_option = click.option(
     "--set-offsets",
@@ -128,10 +139,11 @@ _verify_option = click.option(
 _OPTIONS = (
     _allow_non_restored_option,
     _uid_map_option,
+    _map_path_option,
     _reset_source_option,
     _set_offsets_option,
     sink_ahead_option,
-    _accept_lost_rows_option,
+    accept_lost_rows_option,
     _accept_repeated_rows_option,
     _accept_partial_option,
     _offline_option,

@@ -1,4 +1,7 @@
-"""Notices on stderr and progress on a terminal while a command runs."""
+"""Notices on stderr and progress on a terminal while a command runs.
+
+The output about a driver that a command runs to its end: its last lines, if it failed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 from flinkish.cli.output.printer import Output, copy_log, is_terminal
 from flinkish.client.reporter import REWRITING, Progress
+from flinkish.errors import FlinkishError
 from flinkish.units import size_text, visible
 
 
@@ -99,3 +103,20 @@ def _span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@contextmanager
+def driver_output(out: Output) -> Iterator[None]:
+    """Show the last lines of the driver's log when the driver that the block runs fails.
+
+    With ``--debug`` the whole log has already been shown
+    (:class:`flinkish.cli.output.progress.OutputReporter`). With ``--json`` the lines are in the
+    error.
+    """
+    try:
+        yield
+    except FlinkishError as error:
+        if not (out.json or out.debug):
+            for line in error.data.get("tail") or ():
+                out.complain(f"  {line}")
+        raise

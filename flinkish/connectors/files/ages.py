@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flinkish.connectors.files.reading import NO_AGES, FileAges, FileReading
-from flinkish.connectors.findings import ACCEPT_LOST_ROWS
 from flinkish.connectors.offsets import ACCEPT_REPEATED
 from flinkish.connectors.source_plan import SourcePlan
-from flinkish.connectors.sources import NewSource
+from flinkish.connectors.sources import ACCEPT_LOST_ROWS, NewSource
 from flinkish.messages.plan import Check, RestoreOutcome
 from flinkish.messages.restore_options import RestoreOptions
 

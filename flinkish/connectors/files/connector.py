@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from flinkish.connectors.base import Connector
-from flinkish.connectors.files.positions import judge_files, judge_unknown
+from flinkish.connectors.files.offset_checks import judge_files, judge_unknown
 from flinkish.connectors.files.reading import FileReading
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.offsets import MOVED, Target
 from flinkish.connectors.source_plan import SourcePlan, change_of
-from flinkish.connectors.sources import NewSource, SavedSource, reset_flag
+from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer, reset_flag
 from flinkish.messages.restore_options import RestoreOptions
 
 #: They decide which files wait, and stay.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.source_plan import FileMove
+from flinkish.connectors.sources import SourceAnswer
 
 
 @dataclass(frozen=True)

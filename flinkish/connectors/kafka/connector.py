@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flinkish.connectors.answers import NO_OFFSETS
-from flinkish.connectors.base import Connector
-from flinkish.connectors.findings import Consent, Finding, SourceAnswer
-from flinkish.connectors.kafka.identity import Identities, made_again, parse_identities, unknown
-from flinkish.connectors.kafka.new_offsets import kafka_offsets
-from flinkish.connectors.kafka.positions import judge, reset_cost, rows_waiting
+from flinkish.connectors.base import NO_OFFSETS, Connector
+from flinkish.connectors.kafka.new_offsets import kafka_offsets, reset_cost
+from flinkish.connectors.kafka.offset_checks import judge, rows_waiting
 from flinkish.connectors.kafka.reading import (
     STRATEGIES,
     BrokerAnswer,
+    Identities,
     KafkaReading,
     Position,
     Topics,
+    made_again,
+    parse_identities,
     parse_position,
     reading_of,
+    unknown,
 )
 from flinkish.connectors.offsets import NewOffsets, Target, Unresolved
 from flinkish.connectors.source_plan import SourcePlan, change_of
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import Consent, Finding, NewSource, SavedSource, SourceAnswer
 from flinkish.messages.plan import RestoreOutcome
 
 #: Prefix of the options for a Kafka client; the client that asks the broker gets them too. They may

@@ -1,4 +1,4 @@
-"""``--set-offsets`` for a Kafka source: the offsets, and the rows that they cost. Pure.
+"""New offsets of a Kafka source (``--set-offsets``, ``--reset-source``), and their cost. Pure.
 
 :func:`kafka_offsets` resolves what a broker has to resolve, and counts what is skipped and what is
 read again, by differences of offsets, so the most that there can be.
@@ -10,19 +10,22 @@ of a partition that has none so late, as with ``startingOffsetsByTimestampStrate
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from flinkish.connectors.findings import OFFLINE
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
     KafkaReading,
     Position,
+    Topics,
     position_of,
 )
 from flinkish.connectors.offsets import MOVED, NewOffsets, Target, Unresolved
-from flinkish.connectors.sources import SET
+from flinkish.connectors.sources import (
+    OFFLINE,
+    SET,
+)
 from flinkish.messages.plan import Move
 
 #: Kafka's own words for the first and the next offset of a partition, in Spark's JSON.
@@ -159,3 +162,76 @@ def _log_line(places: Mapping[tuple[str, int], int]) -> str:
 
 def _names(places: list[tuple[str, int]]) -> str:
     return ", ".join(f"partition {n} of topic {topic}" for topic, n in sorted(places)[:_SHOWN])
+
+
+def reset_cost(
+    reading: KafkaReading,
+    position: Position,
+    topics: Topics | None,
+    starting: str,
+    recreated: Collection[str] = (),
+) -> str:
+    """Return what a source that starts from scratch skips or reads again, as a sentence.
+
+    What was not read is skipped too where the position says nothing of it: in partitions that are
+    new to it, and in recreated topics.
+
+    ``topics`` are the broker's, None if it was not asked. ``starting`` is where the source starts
+    without a position, empty if unknown. ``recreated`` are the topics that are known to have been
+    recreated.
+    """
+    if not starting:
+        return ""
+    word = starting.strip()
+    begins = {"latest": "at the end", "earliest": "at the beginning"}.get(
+        word.lower(), f"at {word}"
+    )
+    starts = None if topics is None else _starts(reading, topics, word)
+    if topics is None or starts is None:
+        return f"it starts {begins}; the number of rows skipped or read again is unknown"
+    skipped = again = 0
+    for (topic, n), start in starts.items():
+        has = topics[topic][n]
+        saved = position.get(topic, {}).get(n)
+        if topic in recreated or (saved is not None and saved > has.end):
+            saved = None
+        skipped += max(0, start - max(has.begin, has.begin if saved is None else saved))
+        again += 0 if saved is None else max(0, saved - max(has.begin, start))
+    said = [f"skips {rows_text(skipped)}" if skipped else ""]
+    said += [f"reads {rows_text(again)} again" if again else ""]
+    cost = " and ".join(filter(None, said)) or "continues at its position"
+    until = ", and skips what arrives before it runs" if word.lower() == "latest" else ""
+    return f"it starts {begins}: it {cost}{until}"
+
+
+def _starts(
+    reading: KafkaReading, topics: Topics, starting: str
+) -> dict[tuple[str, int], int] | None:
+    """Return the first offset that is read, by partition; None if it cannot be determined."""
+    places = {
+        (topic, n): has
+        for topic, partitions in topics.items()
+        for n, has in partitions.items()
+        if reading.reads(topic, n)
+    }
+    word = starting.lower()
+    if word in ("latest", "earliest"):
+        return {place: has.end if word == "latest" else has.begin for place, has in places.items()}
+    try:
+        parsed = json.loads(starting)
+        offsets = {
+            (t, int(n)): int(at) for t, numbers in parsed.items() for n, at in numbers.items()
+        }
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return None
+    if not places.keys() <= offsets.keys():
+        return None  # Spark refuses that
+    ends = {-1: "end", -2: "begin"}
+    return {
+        place: getattr(has, ends[offsets[place]]) if offsets[place] in ends else offsets[place]
+        for place, has in places.items()
+    }
+
+
+def rows_text(count: int) -> str:
+    return "no rows" if count == 0 else "1 row" if count == 1 else f"up to {count:,} rows"

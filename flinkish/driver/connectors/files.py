@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.connectors.files.ages import archive_to_list
-from flinkish.connectors.files.positions import without_pattern
+from flinkish.connectors.files.offset_checks import without_pattern
 from flinkish.connectors.files.reading import FileReading
 from flinkish.connectors.sources import normal_path
 from flinkish.driver.connectors.question import SourceQuestion

@@ -13,6 +13,8 @@ Facts used (run on Spark 3.5.9 and 4.3.0 with the connectors of 3.5.7 and 4.1.1,
 * A topic that does not exist, or cannot, fails its own future alone
   (``UnknownTopicOrPartitionException``, ``InvalidTopicException``).
 * ``default.api.timeout.ms`` limits each request; it must not be below ``request.timeout.ms``.
+* Nothing limits the creation of a client, which resolves the names of the servers, and with
+  Kerberos logs in.
 """
 
 from __future__ import annotations
@@ -25,16 +27,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.connectors.kafka.connector import CLIENT_OPTIONS, KafkaAnswer, kafka_answer
-from flinkish.connectors.kafka.identity import FirstRow, TopicIdentity
 from flinkish.connectors.kafka.reading import (
     Available,
     BrokerAnswer,
+    FirstRow,
     Position,
+    TopicIdentity,
     parse_position,
     reading_of,
 )
 from flinkish.connectors.sources import NewSource
-from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.question import SourceQuestion, within
 from flinkish.driver.connectors.table import first_line
 from flinkish.driver.log import log
 from flinkish.errors import BrokerError
@@ -43,6 +46,8 @@ from flinkish.errors import BrokerError
 TIMEOUT = 5.0
 #: For a savepoint, which does without.
 _BRIEFLY = 2.0
+#: How many times as long a client may take that hangs, or is not there yet.
+_PATIENCE = 3
 _MISSING = frozenset({"InvalidTopicException", "UnknownTopicOrPartitionException"})
 #: The time at or after which all rows are that have one.
 _EVER = 0
@@ -186,7 +191,8 @@ class _Client:
 
     def _get(self, future: Any) -> Any:
         # Each request has its own limit; this one is for a client that hangs.
-        return future.get(3 * self.limit_ms, self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+        limit = _PATIENCE * self.limit_ms
+        return future.get(limit, self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
 
 
 @contextmanager
@@ -206,12 +212,23 @@ def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterato
         parameters = spark.KafkaSourceProvider.kafkaParamsForDriver(
             jvm.PythonUtils.toScalaMap(settings)
         )
-        admin = spark.SubscribePatternStrategy("").createAdmin(parameters)
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+        def create() -> Any:
+            jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
+            return spark.SubscribePatternStrategy("").createAdmin(parameters)
+
+        admin = within(_PATIENCE * timeout, create, lambda late: _close(jvm, late))
         try:
             committed = options.get("isolation.level", "").lower() == "read_committed"
             yield _Client(jvm, admin, committed, limit)
         finally:
-            admin.close(jvm.java.time.Duration.ZERO)
+            _close(jvm, admin)
+    except TimeoutError as error:
+        raise BrokerError(
+            f"no client for {servers} within {_PATIENCE * timeout:g} s: a name of the servers is "
+            "not resolved, or the login does not end"
+        ) from error
     except TypeError as error:  # to Py4J a class that is not there is a package
         if "JavaPackage" not in str(error):
             raise
@@ -223,6 +240,10 @@ def _client(session: Any, options: Mapping[str, str], timeout: float) -> Iterato
         ) from error
     except Py4JError as error:
         raise BrokerError(f"{servers} was not asked: {first_line(error)}") from error
+
+
+def _close(jvm: Any, admin: Any) -> None:
+    admin.close(jvm.java.time.Duration.ZERO)
 
 
 def _cause(error: Any) -> Any:

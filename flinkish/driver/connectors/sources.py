@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.registry import source_connector
-from flinkish.connectors.sources import NewSource
+from flinkish.connectors.sources import NewSource, SourceAnswer
 from flinkish.driver.connectors import delta, files, iceberg, kafka
 from flinkish.driver.connectors.question import SourceQuestion
 from flinkish.driver.log import log

@@ -9,7 +9,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.restore.materialize.new_checkpoint import check_free, make_checkpoint, recorded_files
-from flinkish.restore.plan.state_migration import StateRewrite
+from flinkish.restore.plan.query_restore import StateRewrite
 from flinkish.restore.recipe import Recipe
 from flinkish.state.shipping import ship_package
 

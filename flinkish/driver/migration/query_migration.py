@@ -17,12 +17,12 @@ from flinkish.engine.stores.checkpoints import (
     OperatorState,
     read_checkpoint,
 )
-from flinkish.engine.stores.directories import StateSource, StateTarget
+from flinkish.engine.stores.files import StateSource, StateTarget
 from flinkish.messages.migration import MigratedOperator, Migration
+from flinkish.restore.plan.query_restore import StateRewrite
 from flinkish.restore.plan.state_evolution import StoreEvolution
-from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.savepoint.format.contents import QueryRecord
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import FileTable
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.migration_targets import changes_of, target_of
 from flinkish.savepoint.state.state_directories import SavedDirectory

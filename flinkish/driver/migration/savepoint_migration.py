@@ -17,7 +17,7 @@ from flinkish import storage
 from flinkish.driver.log import log
 from flinkish.errors import FlinkishError, LaunchFailed, StorageError
 from flinkish.messages.migration import MigratedOperator, Migration
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import (
     FORMAT_NATIVE,
     Header,

@@ -25,13 +25,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from flinkish.driver.plan.node_matching import match_stateful
 from flinkish.driver.plan.plan_nodes import LogicalNode, PhysicalOperator, PlanReader
 from flinkish.driver.plan.plan_sources import Relation
-from flinkish.driver.plan.plan_steps import Steps, kind_of, name_of
+from flinkish.driver.plan.plan_steps import Steps, kind_of, match_stateful, name_of
 from flinkish.errors import Incompatible
-from flinkish.operators.coverage import Coverage, coverage, require_uids
-from flinkish.operators.graph import Edge, OperatorGraph, OperatorNode, connect
+from flinkish.operators.graph import (
+    Coverage,
+    Edge,
+    OperatorGraph,
+    OperatorNode,
+    connect,
+    coverage,
+    require_uids,
+)
 from flinkish.operators.hasher import HasherVersion, collision
 from flinkish.operators.identity import (
     Identified,

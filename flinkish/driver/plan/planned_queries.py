@@ -1,4 +1,4 @@
-"""Conversion of planned queries for other parts of flinkish: restores, savepoints and status."""
+"""Conversion of planned queries for other parts: restores, savepoints, status and ``info``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location, why_not_savepointable
 from flinkish.errors import TableError
 from flinkish.messages.queries import OperatorStatus
+from flinkish.operators.graph import OperatorNode
 from flinkish.operators.identity import OperatorFacts
+from flinkish.operators.render import dot, tree
+from flinkish.restore.origin.restore_inputs import NewOperator, NewQuery, NewSink
 from flinkish.restore.recipe import EmptyState
-from flinkish.restore.source.restore_inputs import NewOperator, NewQuery, NewSink
+from flinkish.state.declared import DeclaredStates
+from flinkish.state.snapshots import class_name
 
 
 def new_query(
@@ -223,3 +227,77 @@ def operator_status(
         )
         for op in planned.operators
     )
+
+
+def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
+    """Return a planned query as plain data: the fields of ``flinkish info --json``, and renderings.
+
+    ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
+    """
+    coverage = planned.coverage()
+    return {
+        "name": name,
+        "operators": [_operator_record(planned, node) for node in planned.graph],
+        "coverage": {"stateful": coverage.stateful, "with_uid": coverage.with_uid},
+        "notes": list(planned.notes),
+        "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
+        "dot": dot(planned.graph, planned.identities, planned.hasher, name),
+        "coverage_message": coverage.message(),
+        "missing": [_operator_facts(node) for node in coverage.missing],
+    }
+
+
+def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any]:
+    identity = planned.identities[node.key]
+    inputs = [planned.identities[key].operator_id(planned.hasher) for key in node.in_edges]
+    record: dict[str, Any] = {
+        "name": node.name,
+        "uid": node.uid,
+        "uid_hash": identity.user_hash,
+        "operator_id": identity.operator_id(planned.hasher),
+        "operator_id_v2": identity.operator_id_v2,
+        "operator_id_v3": identity.operator_id_v3,
+        "kind": node.kind,
+        "stateful": node.stateful,
+        "ordinal": None,
+        "inputs": inputs,
+        "chained": [edge.chainable for edge in node.out_edges],
+        "location": node.location,
+        "key_schema": None,
+        "value_schema": None,
+    }
+    for operator in planned.operators:
+        if operator.key == node.key:
+            stores = [
+                {"name": s.name, "key_schema": s.key_schema, "value_schema": s.value_schema}
+                for s in operator.node.stores
+            ]
+            state = operator.node
+            record.update(ordinal=state.ordinal, partitions=state.partitions, stores=stores)
+            if operator.typed is not None:
+                record["typed_states"] = _typed_states(operator.typed)
+            if stores:  # of several stores: the schemas of the first
+                record["key_schema"] = stores[0]["key_schema"]
+                record["value_schema"] = stores[0]["value_schema"]
+    return record
+
+
+def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
+    """Return the typed states of an operator; those of a map's keys have the suffix ``#key``."""
+    return [
+        {
+            "name": name,
+            "type": each.snapshot_configuration().description,
+            "serializer": class_name(type(each)),
+        }
+        for name, each in typed.serializers.items()
+    ]
+
+
+def _operator_facts(node: OperatorNode) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "stateful": node.stateful,
+        "location": node.location,
+    }

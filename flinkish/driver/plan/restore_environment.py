@@ -12,8 +12,7 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.checkpoint.discovery import query_id_of
-from flinkish.connectors.findings import SourceAnswer
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer
 from flinkish.connectors.table_commits import (
     Drift,
     RollbackTarget,
@@ -26,7 +25,7 @@ from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
 from flinkish.driver.connectors.table import SinkPlace, Table
 from flinkish.driver.log import log
-from flinkish.driver.plan.outputs import output_of, same_place
+from flinkish.driver.plan.writer_settings import output_of
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
@@ -37,12 +36,14 @@ from flinkish.errors import (
 )
 from flinkish.messages.calls import KnownWriter
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.check.file_sinks import file_sink_position
+from flinkish.restore.check.file_sinks import file_sink_status
 from flinkish.restore.check.source_files import missing_files
 from flinkish.restore.materialize.new_checkpoint import check_recipe
+from flinkish.restore.origin.restore_inputs import NewQuery, NewSink
+from flinkish.restore.origin.restore_origin import RestorableQuery
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
-from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkPosition, judge_sink
+from flinkish.restore.plan.sinks import Continuation, SinkMode, SinkPlan, SinkStatus, judge_sink
 from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
@@ -51,8 +52,6 @@ from flinkish.restore.plan.starts import (
     judge_writers,
 )
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_inputs import NewQuery, NewSink
-from flinkish.restore.source.restore_source import RestorableQuery
 
 #: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")
@@ -135,7 +134,7 @@ class DriverRestoreEnvironment:
                 begins = replace(begins, has_place=True)
             except StorageError as error:
                 return checkpoint_not_read(new.name, new.checkpoint, error)
-        position = start_position(new.sink, new.session, query_id)
+        position = start_status(new.sink, new.session, query_id)
         output = output_of(new.sink, new.session)
         if position is not None and output is not None:
             taken = judge_writers(position, output.place, self._writers(), (), mode)
@@ -205,26 +204,26 @@ class DriverRestoreEnvironment:
         return ask(question, offline=self._offline)
 
 
-def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosition | None:
+def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatus | None:
     """Return the newest batch of the sink; None if the sink records none."""
     sink = new.sink
     place = SinkPlace(sink.format, sink.path, sink.table)
     target = sink.table or sink.path or ""
     kind = (sink.format or "parquet").lower()
     if sink.unreadable:
-        return SinkPosition(kind, target, unreadable=sink.unreadable)
+        return SinkStatus(kind, target, unreadable=sink.unreadable)
     table = open_table(place, new.session)
     if table is None:
-        return file_sink_position(sink.format, sink.path, storage)
+        return file_sink_status(sink.format, sink.path, storage)
     try:
         if not table.exists():
-            return SinkPosition(kind, target, by_query_id=True)
+            return SinkStatus(kind, target, by_query_id=True)
         reading = table.read(offer.query_id)
         recorded = recorded_version(offer.query.sink, reading.table_id)
         since, back = _since(table, reading, offer, recorded, batch_id)
     except TableError as error:
-        return SinkPosition(kind, target, by_query_id=True, unreadable=error.message)
-    return SinkPosition(
+        return SinkStatus(kind, target, by_query_id=True, unreadable=error.message)
+    return SinkStatus(
         kind,
         target,
         reading.newest_batch,
@@ -236,21 +235,21 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkPosit
     )
 
 
-def start_position(sink: NewSink, session: Any, query_id: str | None) -> SinkPosition | None:
+def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatus | None:
     """Return the newest batch that a sink records, up to which it skips, if it records one."""
     kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
-        return SinkPosition(kind, target, by_query_id=True, unreadable=sink.unreadable)
+        return SinkStatus(kind, target, by_query_id=True, unreadable=sink.unreadable)
     table = open_table(SinkPlace(sink.format, sink.path, sink.table), session)
     if table is None:
-        return file_sink_position(sink.format, sink.path, storage)
+        return file_sink_status(sink.format, sink.path, storage)
     try:
         if query_id is None or not table.exists():
             return None
         reading = table.read(query_id)
     except TableError as error:
-        return SinkPosition(kind, target, by_query_id=True, unreadable=error.message)
-    return SinkPosition(
+        return SinkStatus(kind, target, by_query_id=True, unreadable=error.message)
+    return SinkStatus(
         format=kind,
         path=target,
         newest_batch=reading.newest_batch,
@@ -316,7 +315,7 @@ def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
     path = saved.get("path")
     if path is None or sink.path is None:
         return False
-    return same_place(str(path), sink.path)
+    return storage.same_place(str(path), sink.path)
 
 
 def qualified(path: str | None, session: Any) -> str | None:

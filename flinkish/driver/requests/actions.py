@@ -16,15 +16,13 @@ from flinkish.driver.requests.drain import check_drainable, drain
 from flinkish.driver.requests.job_savepoint import (
     RequestReporter,
     check_writable,
-    write_job_savepoint,
-)
-from flinkish.driver.requests.time_limit import TimeLimit, limit_of
-from flinkish.driver.requests.unsavable import (
     ended_without_commit,
     has_committed,
     left_out,
     waits_for_input,
+    write_job_savepoint,
 )
+from flinkish.driver.requests.time_limit import TimeLimit, limit_of
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery
@@ -33,13 +31,13 @@ from flinkish.errors import (
     FlinkishError,
     GivenUp,
     NoCommittedBatch,
+    NotSavepointable,
     ProgramFailed,
     WrongState,
     from_record,
     quoted_path,
 )
-from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import LeftOut, RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobState, Request, RequestKind, RequestState
 from flinkish.savepoint.format.contents import (
     FORMAT_CANONICAL,
@@ -47,6 +45,8 @@ from flinkish.savepoint.format.contents import (
 )
 
 _POLL = 0.1  # seconds
+#: How often a query is looked at before it counts as busy.
+_LOOKS = 5
 
 
 class Actions:
@@ -148,6 +148,11 @@ class Actions:
         queries = self._runtime.queries()
         if not queries:
             raise no_query()
+        for name, why in self._runtime.not_served().items():
+            raise NotSavepointable(
+                f"query '{name}' runs without flinkish, and a savepoint would lack it: {why}",
+                hint="end it, or start the program again with flinkish run, which says what to do",
+            )
         for query in queries:
             reason = why_not_savepointable(query.facts)
             if reason is not None:
@@ -160,6 +165,8 @@ class Actions:
     def _quiesce_and_write(self, request: Request, trigger: str) -> RequestResult:
         """Take a savepoint and end the queries as one action; on an error the queries continue."""
         savepointable = self._savepointable(request)
+        if _wanted(request).drain:
+            _check_can_restart(savepointable)
         check_writable(_wanted(request).target)
         self._await_first_commits(request, savepointable)
         active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
@@ -284,7 +291,8 @@ class Actions:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
         Returns the queries that have committed one, and for the result those left out because they
-        ended without a commit, or have no input while others have committed.
+        ended without a commit, or have no input while others have committed, or because the program
+        has not started them since the restore.
         """
         reporter = RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
@@ -303,7 +311,9 @@ class Actions:
             self._check_not_cancelled(request)
             time.sleep(_POLL)
         savable = [q for q in queries if q not in ended]
-        left = left_out(queries, savable)
+        restorer = self._runtime.restorer
+        later = () if restorer is None else restorer.not_started()
+        left = (*left_out(queries, savable), *later)
         for each in left:
             log(f"query '{each.query}' is not in the savepoint: {each.reason}")
         return savable, left
@@ -342,6 +352,16 @@ class Actions:
         )
 
 
+def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
+    """Refuse to drain a query that cannot be started for its last batch."""
+    for query in queries:
+        if query.adopted:
+            raise NotSavepointable(
+                f"query '{query.name}' ran before flinkish was attached, and cannot be drained",
+                hint="stop it without --drain",
+            )
+
+
 def _wanted(request: Request) -> SavepointArguments:
     """Return the savepoint that a request demands; it is not a plain cancel."""
     assert request.savepoint is not None, request.kind
@@ -354,7 +374,7 @@ def _names(queries: Sequence[ManagedQuery]) -> str:
 
 def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommittedBatch:
     """Return the error of a savepoint whose queries had no first batch in time."""
-    idle = [q for q in waiting if not (spark_jvm.in_trigger(q.jsq) or spark_jvm.has_input(q.jsq))]
+    idle = [query for query in waiting if _is_idle(query)]
     busy = [query for query in waiting if query not in idle]
     reasons = [
         *([f"no input was found for {_names(idle)}"] if idle else []),
@@ -365,6 +385,16 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
         "the job continues",
         hint=f"see its queries with: flinkish status JOB; then try again, or {limit.advice}",
     )
+
+
+def _is_idle(query: ManagedQuery) -> bool:
+    """Return whether a query waits for input."""
+    # One that waits looks for input every 10 ms, and is in a trigger while it looks.
+    for _ in range(_LOOKS):
+        if not (spark_jvm.in_trigger(query.jsq) or spark_jvm.has_input(query.jsq)):
+            return True
+        time.sleep(_POLL)
+    return False
 
 
 def _not_started(runtime: Runtime, limit: TimeLimit) -> FlinkishError:

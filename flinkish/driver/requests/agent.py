@@ -17,6 +17,8 @@ from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 
+#: The variable by which a JVM tells the Python that it starts where it is (``PythonRunner``).
+GATEWAY = "PYSPARK_GATEWAY_PORT"
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
 
@@ -25,7 +27,9 @@ class Agent:
     """Serves one job until :meth:`close`.
 
     ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled.
+    may continue after its job was stopped or cancelled. ``let_go`` is called when it has continued
+    for longer, instead of interrupting it: the process is not flinkish's. Such a driver never ends
+    by flinkish.
     """
 
     def __init__(
@@ -35,13 +39,16 @@ class Agent:
         *,
         heartbeat_interval: float,
         shutdown_grace: float,
+        let_go: Callable[[], None] | None = None,
     ) -> None:
+        self._let_go = let_go
         self._runtime = runtime
         self._actions = actions
         self._interval = heartbeat_interval
         self._grace = shutdown_grace
         self._closed = threading.Event()
-        self._parent = os.getppid()
+        #: The JVM, which has started this process; another launcher may have started both.
+        self._parent = os.getppid() if let_go is None or GATEWAY in os.environ else None
         recorded = runtime.registry.job(runtime.job_id).driver
         self._driver: ProcessRef | None = process_ref() if recorded is not None else None
         self._threads = [
@@ -90,7 +97,7 @@ class Agent:
 
     def _beat(self) -> None:
         while not self._closed.wait(self._interval):
-            if os.getppid() != self._parent:
+            if self._is_orphaned():
                 self._lost()
             try:
                 state = self._runtime.report()
@@ -99,12 +106,15 @@ class Agent:
             except RegistryError as error:
                 log(f"registry: {error.message}")
             except Exception:  # noqa: BLE001 - logged; a heartbeat must not end the job
-                if os.getppid() != self._parent:
+                if self._is_orphaned():
                     self._lost()
                 if self._closed.is_set() or self._runtime.session_stopped:
                     continue
                 # Spark did not answer: log it, the next heartbeat asks again.
                 traceback.print_exc()
+
+    def _is_orphaned(self) -> bool:
+        return self._parent is not None and os.getppid() != self._parent
 
     def _is_replaced(self) -> bool:
         """Return whether the registry names another driver for the job, which was started since."""
@@ -130,6 +140,9 @@ class Agent:
         """
         log(f"the registry says that this job is {state.value}: ending its queries")
         self._runtime.end_queries()
+        if self._let_go is not None:
+            self._let_go()
+            return
         os._exit(1)
 
     def _watch_the_end(self) -> None:
@@ -138,6 +151,9 @@ class Agent:
         waits = bool(self._runtime.queries()) or self._runtime.is_held
         grace = self._grace if waits else 0.0
         if self._closed.wait(grace):
+            return
+        if self._let_go is not None:
+            self._let_go()
             return
         log(f"the program did not end within {grace:.0f} s of its job: interrupting it")
         os.kill(os.getpid(), signal.SIGINT)

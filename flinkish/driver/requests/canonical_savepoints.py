@@ -20,11 +20,11 @@ from flinkish.driver.migration.checkpoint_migration import engine_is_here
 from flinkish.driver.migration.savepoint_migration import write_rewritten
 from flinkish.errors import FlinkishError, NotSavepointable
 from flinkish.messages.migration import Migration
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 

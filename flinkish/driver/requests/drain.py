@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_entries
-from flinkish.checkpoint.format.drain import drained_entry
+from flinkish.checkpoint.format.logs import drained_entry
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.driver.log import log
 from flinkish.driver.runtime.job_runtime import Runtime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkish.driver.plan.outputs import same_place
+from flinkish import storage
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import source_records
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
@@ -12,10 +12,10 @@ from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorFacts
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
+from flinkish.restore.origin.restore_inputs import NewQuery
+from flinkish.restore.origin.restore_origin import open_query
 from flinkish.restore.plan.source_plans import blocked, is_changed_file_source, rows_in_place
 from flinkish.restore.plan.starts import Beginning, with_options_of_run
-from flinkish.restore.source.job_source import open_query
-from flinkish.restore.source.restore_inputs import NewQuery
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def last_run_in(registry: Registry, begins: Beginning, query_id: str | None) -> 
     runs = [
         (job, query)
         for job, query in registry.find_query(query_id)
-        if same_place(query.checkpoint_dir, begins.checkpoint)
+        if storage.same_place(query.checkpoint_dir, begins.checkpoint)
     ]
     for job, query in sorted(runs, key=lambda run: run[0].start_time, reverse=True):
         facts = registry.facts(job.job_id).get(query.name)

@@ -20,7 +20,7 @@ from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import empty_states
 from flinkish.errors import Incompatible
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint
+from flinkish.restore.recipe import FreshSource, OriginCheckpoint, Recipe
 
 _FILES = (METADATA, f"{OFFSETS}/0", f"{COMMITS}/0")
 #: Settings that ask for a newer form of the logs than this module writes.
@@ -52,7 +52,7 @@ def make_empty(planned: PlannedQuery | None, session: Any, batch_id: int, target
             storage.make_directory(storage.parent(path))
             storage.write_bytes(path, content)
         recipe = Recipe(
-            origins=(SourceCheckpoint(base, _FILES, 0),),
+            origins=(OriginCheckpoint(base, _FILES, 0),),
             states=empty_states(planned),
             sources=tuple(FreshSource() for _ in planned.sources),
             rebase_to=batch_id,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.driver.plan.outputs import one_name, output_of
+from flinkish.driver.plan.writer_settings import output_of
 from flinkish.errors import ConsentNeeded
 from flinkish.launch.known_jobs import known_writers, runs_under_other_ids
 from flinkish.messages.calls import KnownWriter
@@ -21,14 +21,14 @@ from flinkish.registry.claims import (
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import reconcile
-from flinkish.restore.check.file_sinks import file_sink_position
+from flinkish.restore.check.file_sinks import file_sink_status
+from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.restore.plan.query_id import OtherRun, newest_batch, newest_begun
 from flinkish.restore.plan.starts import (
     NEXT_BATCH,
     is_another_directory,
     may_be_another_directory,
 )
-from flinkish.restore.source.restore_inputs import NewSink
 
 
 class OtherJobs:
@@ -100,7 +100,7 @@ class OtherJobs:
         """
         resources = [] if query_id is None else [query_resource(query_id)]
         if checkpoint is not None:
-            resources.append(checkpoint_resource(one_name(checkpoint)))
+            resources.append(checkpoint_resource(storage.one_name(checkpoint)))
         output = output_of(sink, session)
         if output is not None:
             make = table_resource if output.is_table else file_resource
@@ -129,7 +129,7 @@ class OtherJobs:
         writer = self._writer(claim)
         if writer is None or not may_be_another_directory(writer):
             return False
-        position = file_sink_position(sink.format, claim.place, storage)
+        position = file_sink_status(sink.format, claim.place, storage)
         return position is None or is_another_directory(writer, position)
 
     def _writer(self, claim: Claim) -> KnownWriter | None:

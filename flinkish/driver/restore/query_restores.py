@@ -5,7 +5,6 @@ Jobs, checks and rehearsals share it.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -23,23 +22,21 @@ from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.restore.check.version_check import fit_offers
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.restore_inputs import NewQuery
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_origin
 from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.non_restored_state import (
     NonRestored,
 )
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK
-from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
+from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore, StateRewrite
 from flinkish.restore.plan.restore_planner import RestorePlanner
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL
 from flinkish.restore.plan.source_matching import check_reset
-from flinkish.restore.plan.state_migration import StateRewrite
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 
 
-def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSource:
+def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreOrigin:
     """Open what is restored, converted for the Spark of this process.
 
     Parameters
@@ -50,14 +47,11 @@ def offers_here(spec: RestoreSpec, job: JobOrigin | None = None) -> RestoreSourc
     Raises
     ------
     FlinkishError
-        An error of :func:`~flinkish.restore.source.restore_source.open_restore_source` or
-        :func:`~flinkish.restore.source.job_source.open_job`.
+        An error of :func:`~flinkish.restore.origin.restore_origin.open_origin`.
     """
     from pyspark import __version__ as spark
 
-    if job is None:
-        return fit_offers(open_restore_source(spec.path), spark)
-    return fit_offers(open_job(job, drops=spec.options.allow_non_restored), spark)
+    return fit_offers(open_origin(spec, job), spark)
 
 
 def plan_start(
@@ -164,7 +158,7 @@ def check_names(
             )
 
 
-def planning_settings(offers: RestoreSource, name: str) -> Mapping[str, str]:
+def planning_settings(offers: RestoreOrigin, name: str) -> Mapping[str, str]:
     """Return the Spark settings to plan query ``name`` with: those its checkpoint will pin."""
     by_key = offers.by_key
     offer = by_key.get(name) or by_key.get(None) or next(iter(by_key.values()))
@@ -185,7 +179,7 @@ def session_settings(planner: RestorePlanner) -> Mapping[str, str]:
     return _format_setting(newest, always=rewritten)
 
 
-def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
+def _asked_settings(offers: RestoreOrigin, session: Any) -> dict[str, str]:
     """Return the session's values of the settings that the savepoint pins or the checks use."""
     keys = {key for offer in offers.by_key.values() for key in offer.pins} | {SETTING_SCHEMA_CHECK}
     values = {key: session.conf.get(key, None) for key in sorted(keys)}
@@ -194,7 +188,3 @@ def _asked_settings(offers: RestoreSource, session: Any) -> dict[str, str]:
 
 def _format_setting(version: int, *, always: bool = False) -> dict[str, str]:
     return {SETTING_CHECKPOINT_FORMAT: str(version)} if always or version > 1 else {}
-
-
-def new_query_id() -> str:
-    return str(uuid.uuid4())

@@ -20,7 +20,6 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.query_restores import (
     check_names,
     make_restored,
-    new_query_id,
     offers_here,
     plan_start,
     planning_settings,
@@ -28,35 +27,25 @@ from flinkish.driver.restore.query_restores import (
     settings_of,
 )
 from flinkish.driver.restore.typed_formats import TypedStates, typed_states_of
-from flinkish.errors import (
-    FlinkishError,
-    JobNotFound,
-    SavepointNotFound,
-    UsageError,
-    WrongState,
-)
-from flinkish.launch.job_origin import resumed_origin
-from flinkish.launch.offline import ever_ran
+from flinkish.errors import FlinkishError, RegistryError, SavepointNotFound, UsageError
+from flinkish.launch.job_origin import not_started, resumed_origin
+from flinkish.launch.known_jobs import never_began, standing_of
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import RestorePlan
+from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
-from flinkish.registry.resumed_runs import resumed_runs
+from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
 from flinkish.restore.materialize.new_checkpoint import remove_unused
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.document import compare_with_expected
 from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.non_restored_state import (
-    NOTHING_TAKEN,
-    NonRestored,
-    Taken,
-    taken_before,
-)
+from flinkish.restore.plan.non_restored_state import NOTHING_TAKEN, NonRestored, Taken, taken_before
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_inputs import NewQuery
 from flinkish.savepoint.directory.dispose import dispose
 
 
@@ -129,7 +118,7 @@ class Restorer:
         planning: Planning,
         given: Mapping[str, tuple[int, str]],
         plans: Mapping[str, RestorePlan | None],
-    ) -> Restorer | None:
+    ) -> Restorer:
         """Return the restorer of a job that is started again, for queries not started before.
 
         What its earlier drivers restored has an owner. The rest is asked about again: the last
@@ -143,17 +132,13 @@ class Restorer:
         plans
             The recorded plan of each query that was started before.
 
-        Returns
-        -------
-        Restorer or None
-            None when the savepoint is gone: the job had claimed it, or it was disposed of. Whether
-            a query may start without it, :func:`lost_origin` tells.
+        Raises
+        ------
+        FlinkishError
+            What the job began with cannot be read: the job had claimed it, or it was disposed of,
+            or damaged. Whether the job needs it, :func:`lost_origin` tells.
         """
-        try:
-            restorer = Restorer(registry, job_id, spec, planning, taken_before(plans))
-        except (JobNotFound, SavepointNotFound, WrongState) as gone:
-            log(f"what the job began with is gone: {gone.message}")
-            return None
+        restorer = Restorer(registry, job_id, spec, planning, taken_before(plans))
         restorer._resumed = True
         if spec.job is None and not restorer._offers.is_savepoint:
             # A directory of checkpoints may have got others since the job ran.
@@ -188,8 +173,7 @@ class Restorer:
                 for note in plan.notes:
                     log(note)
                 return Restored(None, plan.notes, part)
-            keep = plan.identity.keep
-            recipe = replace(plan.recipe, query_id=None if keep else new_query_id())
+            recipe = plan.recipe.with_query_id(keep=plan.identity.keep)
             self._take(new, plan, recipe.query_id)
             if plan.history is not None and plan.plan is not None and plan.plan.base is not None:
                 kept_id = self._offers.by_key[plan.plan.base.key].query_id
@@ -203,7 +187,7 @@ class Restorer:
         notes = (
             *plan.notes,
             f"query '{name}' restored at batch {recipe.batch_id} from {self._spec.path}, "
-            f"{'same' if keep else 'new'} query id ({plan.identity.reason})",
+            f"{'same' if plan.identity.keep else 'new'} query id ({plan.identity.reason})",
         )
         for note in notes:
             log(note)
@@ -236,6 +220,13 @@ class Restorer:
         """Return the state of the savepoint that no query has taken so far."""
         with self._lock:
             return self._planner.non_restored()
+
+    def not_started(self) -> tuple[LeftOut, ...]:
+        """Return the saved queries that the program may start later, as a savepoint lacks them."""
+        if self._agreed:
+            return ()
+        left = self.non_restored().queries
+        return tuple(not_started(str(q.key), self._spec.path) for q in left if q.key is not None)
 
     def restore_plan(self) -> RestorePlan:
         """Return the plan of the whole restore; the program has started all its queries by now."""
@@ -363,22 +354,47 @@ def _origin(registry: Registry, spec: RestoreSpec) -> JobOrigin | None:
     return None if spec.job is None else resumed_origin(registry, registry.job(spec.job))
 
 
-def lost_origin(registry: Registry, job: JobRecord, spec: RestoreSpec) -> LostOrigin | None:
+def lost_origin(
+    registry: Registry, job: JobRecord, spec: RestoreSpec, error: FlinkishError
+) -> LostOrigin | None:
     """Return what a job began with, and lacks now for queries that it had not started; else None.
 
-    A claimed savepoint is deleted only when all of it has an owner.
+    What it had started continues in its own checkpoints, and needs nothing of it. A claimed
+    savepoint is deleted only when all of it has an owner.
 
     Parameters
     ----------
     job
-        A job that is started again, of which :meth:`Restorer.resumed` is None.
+        A job that is started again.
+    error
+        Why what it began with cannot be read (:meth:`Restorer.resumed`).
+
+    Raises
+    ------
+    FlinkishError
+        The error: the job never began, so state without an owner may be left in what it lacks.
     """
-    if spec.options.claim_mode == "claim" or spec.options.allow_non_restored:
+    if isinstance(error, RegistryError):
+        raise error
+    if never_began(registry, standing_of(registry, job)):
+        other = f"start from another one with: flinkish restart {job.job_id} --from SAVEPOINT"
+        error.hint = f"{error.hint}; {other}" if error.hint else other
+        raise error
+    log(f"what the job began with cannot be read any more: {error.message}")
+    if spec.options.claim_mode == "claim" and isinstance(error, SavepointNotFound):
         return None
     resumed = resumed_runs(registry, job)
-    if resumed.began_with is None and not any(run.queries for run in resumed.runs[1:]):
+    earlier = {query.name for run in resumed.runs[1:] for query in run.queries}
+    if resumed.began_with is None and not earlier:
         return None
-    return LostOrigin(job.job_id, spec.path)
+    names = None
+    began_with = resumed.began_with
+    if spec.options.allow_non_restored:
+        saved = registry.savepoints(include_disposed=True)
+        offered = offered_names(began_with, {}, saved) if began_with is not None else ()
+        if began_with is None or offered:
+            names = {*earlier, *offered} - resumed.taken
+    return LostOrigin(job.job_id, spec.path, error.message, names)
 
 
 def _has_committed(restored_at: int, checkpoint: str) -> bool:

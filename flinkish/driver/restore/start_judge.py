@@ -11,23 +11,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from flinkish import storage
 from flinkish.checkpoint.cut import newest_committed_batch, newest_planned_batch
 from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.table import SinkPlace
-from flinkish.driver.plan.outputs import output_of, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
-from flinkish.driver.plan.restore_environment import beginning, qualified, start_position
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.plan.restore_environment import beginning, qualified, start_status
+from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs
-from flinkish.errors import ConsentNeeded, StorageError, TableError
+from flinkish.errors import (
+    ConsentNeeded,
+    FlinkishError,
+    RegistryError,
+    StorageError,
+    TableError,
+)
 from flinkish.launch.known_jobs import came_from, standing
 from flinkish.messages.queries import QueryFacts
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.restore.plan.sinks import SinkMode
 from flinkish.restore.plan.starts import (
@@ -40,7 +47,6 @@ from flinkish.restore.plan.starts import (
     is_read_again,
     judge_start,
 )
-from flinkish.restore.source.restore_inputs import NewSink
 
 
 class StartJudge:
@@ -105,7 +111,7 @@ class StartJudge:
         self._others.take(name, sink, query_id, session, checkpoint=checkpoint)
         begins, query_id = beginning(name, stateful, checkpoint)
         begins = replace(begins, has_place=own_location(facts, session) is not None)
-        position = start_position(sink, session, query_id)
+        position = start_status(sink, session, query_id)
         ahead = written = None
         if query_id is None:
             written = self._written(name, planned, sink, session)
@@ -157,7 +163,7 @@ class StartJudge:
         runs = [
             EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
             for job, query in self._registry.find_query(query_id)
-            if job.job_id != self._job.job_id and not same_place(query.checkpoint_dir, here)
+            if job.job_id != self._job.job_id and not storage.same_place(query.checkpoint_dir, here)
             if (batch := newest_batch(query)) is not None
         ]
         last = -1 if begins.committed is None else begins.committed
@@ -183,7 +189,7 @@ class StartJudge:
             job.end_time or 0.0
             for job, run in runs
             if job.job_id != self._job.job_id
-            and same_place(run.checkpoint_dir, begins.checkpoint or "")
+            and storage.same_place(run.checkpoint_dir, begins.checkpoint or "")
         ]
         is_newer = max(here, default=0.0) < (other.job.end_time or 0.0)
         origins = came_from(self._registry, other.job)
@@ -246,6 +252,35 @@ class StartJudge:
         return EarlierRun(other.job.name, other.job.job_id, other.batch)
 
 
+class Adviser(StartJudge):
+    """The judge of a program that runs with or without flinkish: it refuses nothing, and warns."""
+
+    def admit(
+        self,
+        name: str,
+        planned: PlannedQuery | None,
+        facts: WriterFacts,
+        session: Any,
+        location: str,
+        *,
+        again: bool,
+    ) -> list[str]:
+        """Return notes about a start, as :meth:`StartJudge.admit`; a refusal is one of them."""
+        try:
+            return super().admit(name, planned, facts, session, location, again=again)
+        except RegistryError as error:
+            return [f"query '{name}' is not compared with other jobs: {error.message}"]
+        except FlinkishError as error:
+            return [f"query '{name}' starts, and flinkish run would refuse it: {error.message}"]
+
+    def meanings_in(self, location: str, session: Any) -> Mapping[int, StateSemantics]:
+        """Return what is known of the state in a checkpoint, nothing without a registry."""
+        try:
+            return super().meanings_in(location, session)
+        except RegistryError:
+            return {}
+
+
 def begun_run(registry: Registry, job: JobRecord, name: str) -> EarlierRun | None:
     """Return the newest ended run of a job's name if it has begun a query and committed nothing.
 
@@ -280,7 +315,7 @@ def _writes_to(known: QueryFacts, sink: NewSink) -> bool:
     table, path = known.sink.get("table"), known.sink.get("path")
     if sink.table is not None and table is not None:
         return str(table).lower() == sink.table.lower()
-    return path is not None and sink.path is not None and same_place(str(path), sink.path)
+    return path is not None and sink.path is not None and storage.same_place(str(path), sink.path)
 
 
 def _has_batches(sink: NewSink, session: Any, query_id: str) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_entries
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
-from flinkish.driver.plan.outputs import one_name
 from flinkish.driver.restore.checkpoint_runs import meanings_of
 from flinkish.errors import ConsentNeeded, NoCommittedBatch
 from flinkish.messages.plan import RestorePlan
@@ -57,9 +56,9 @@ class EarlierRun:
         """The names of the program's own checkpoint location; none if it has none."""
         if not self.own:
             return frozenset()
-        names = {self.own, one_name(self.own)}
+        names = {self.own, storage.one_name(self.own)}
         if self.restored_batch is None:
-            names.add(one_name(self.checkpoint))  # where Spark found it
+            names.add(storage.one_name(self.checkpoint))  # where Spark found it
         return frozenset(names)
 
     def refuse_other(self, name: str, own: str, place: str) -> ConsentNeeded | None:

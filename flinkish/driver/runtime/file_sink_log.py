@@ -11,20 +11,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish import storage
+from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.names import COMMITS
+from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import StorageError
-from flinkish.restore.check.file_sinks import keeps_log
-from flinkish.restore.plan.file_sink_log import batch_of, missing_entries
+from flinkish.errors import Corrupt, StorageError
+from flinkish.restore.check.file_sinks import batch_of, keeps_log, missing_entries
+from flinkish.restore.materialize.source_logs import with_other_files
 
 
 @contextmanager
 def file_sink_log_ready(
-    session: Any, name: str, format: str | None, checkpoint: str | None
+    session: Any,
+    name: str,
+    format: str | None,
+    checkpoint: str | None,
+    paths: PathMap = NO_MAP,
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
+
+    The files in it are mapped by ``paths``, because whoever reads the output finds them by it.
 
     Nothing is done for other sinks, or for a query that starts at batch 0. The query waits until
     then, and has not planned a batch.
@@ -39,9 +47,9 @@ def file_sink_log_ready(
     def complete(jsq: Any) -> None:
         if spark_jvm.is_told_to_end(jsq):
             return  # it was held, and the job's start is refused
-        note = complete_log(jsq)
-        if note is not None:
-            log(f"query '{name}': {note}")
+        for note in (map_log(jsq, session, paths) if paths else None, complete_log(jsq)):
+            if note is not None:
+                log(f"query '{name}': {note}")
 
     with at_start(session, name, complete):
         yield
@@ -76,6 +84,43 @@ def complete_log(jsq: Any) -> str | None:
         f"the log of the file sink {sink_log.metadataPath().getParent()} {had}: it was given "
         f"empty entries, so that Spark can continue at batch {next_batch}"
     )
+
+
+def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
+    """Map the files that the log of a query's file sink names, as :func:`complete_log` does it."""
+    sink = spark_jvm.stream_execution(jsq).sink()
+    if sink.getClass().getSimpleName() != "FileStreamSink":
+        return None
+    sink_log = spark_jvm.field_of(sink, "fileLog")
+    files, changed = sink_log.fileManager(), 0
+    if not files.exists(sink_log.metadataPath()):
+        return None
+    for entry in files.list(sink_log.metadataPath(), sink_log.batchFilesFilter()):
+        path = entry.getPath()
+        stream = files.open(path)
+        try:
+            data = bytes(session._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+        try:
+            mapped = with_other_files(data, str(path), paths.url)
+        except CheckpointFormatError as error:
+            raise Corrupt(f"{path} is damaged: {error.detail}", path=str(path)) from error
+        if mapped != data:
+            _replace(files, path, mapped)
+            changed += 1
+    where = sink_log.metadataPath().getParent()
+    return f"{changed} entries of the log of the file sink {where} were mapped" if changed else None
+
+
+def _replace(files: Any, path: Any, content: bytes) -> None:
+    stream = files.createAtomic(path, True)
+    try:
+        stream.write(content)
+        stream.close()
+    except BaseException:
+        stream.cancel()
+        raise
 
 
 def _write(sink_log: Any, batches: Iterable[int], with_files: frozenset[int]) -> None:

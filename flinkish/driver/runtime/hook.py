@@ -233,22 +233,38 @@ class Hook:
 def refuse_connect(options: Any, environ: Any, runtime: Runtime) -> None:
     """Fail the job when the session to be built is a Spark Connect session.
 
-    A Connect client has no JVM of its own, so neither the plan nor a batch boundary can be
-    accessed. The conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to
-    4.3.
+    The queries of a client of ``sc://HOST`` run in that server, whose JVM nothing here can ask for
+    a plan or a batch boundary. With a local server (``spark.api.mode=connect``) the JVM is in this
+    process, but the program writes its queries with Connect's classes, which have no plan of the
+    JVM's. The conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to 4.3.
     """
     mode = str(options.get("spark.api.mode") or environ.get("SPARK_API_MODE") or "").lower()
     remote = options.get("spark.remote") or environ.get("SPARK_REMOTE")
     if remote or mode == "connect" or "SPARK_CONNECT_MODE_ENABLED" in environ:
-        error = UnsupportedSession(
-            "the program asks for a Spark Connect session"
-            + (f" ({remote})" if remote else "")
-            + "; savepoints need a classic session, in the driver itself",
-            hint="drop .remote(...), SPARK_REMOTE and spark.api.mode=connect, "
-            "and name the cluster with: flinkish run -m MASTER",
-        )
+        error = connect_refusal(str(remote) if remote else None)
         runtime.fail(error)
         raise error
+
+
+def connect_refusal(remote: str | None) -> UnsupportedSession:
+    """Return why a Spark Connect session is refused, and what to do instead. Pure.
+
+    ``remote`` is its server; None, or ``local[N]``, is one that the program starts itself.
+    """
+    if remote is None or remote.startswith("local"):
+        return UnsupportedSession(
+            "the program asks for a Spark Connect session with a local server: it describes its "
+            "queries in Connect's protocol, and flinkish reads the plans of classic sessions",
+            hint="drop spark.api.mode=connect (SPARK_API_MODE) and .remote('local'): the same "
+            "program runs in a classic session of this process",
+        )
+    return UnsupportedSession(
+        f"the program asks for a Spark Connect session ({remote}): its queries run in that server, "
+        "and savepoints need their driver",
+        hint="drop .remote(...) and SPARK_REMOTE, and name the cluster with: flinkish run -m "
+        "MASTER; what the server has committed can be saved from its checkpoints: flinkish "
+        "savepoint --from-checkpoint URL",
+    )
 
 
 def _apply(

@@ -17,12 +17,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
+from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts, own_location
 from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.restorer import Restorer, lost_origin
-from flinkish.driver.restore.start_judge import StartJudge
+from flinkish.driver.restore.start_judge import Adviser, StartJudge
 from flinkish.driver.runtime.earlier_runs import earlier_runs
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.runtime.handover import await_turn
@@ -39,6 +41,7 @@ from flinkish.driver.runtime.running_query import (
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
+from flinkish.launch.known_jobs import check_stands
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
@@ -76,15 +79,33 @@ class Runtime:
                 if run.restored_batch is not None
             }
             plans = {name: run.plan for name, run in earlier.items()}
-            self.restorer = Restorer.resumed(registry, job.job_id, spec, planning, pinned, plans)
-            lost = lost_origin(registry, job, spec) if self.restorer is None else None
+            try:
+                self.restorer = Restorer.resumed(
+                    registry, job.job_id, spec, planning, pinned, plans
+                )
+            except FlinkishError as error:
+                self.restorer = None
+                lost = lost_origin(registry, job, spec, error)
         else:
+            check_stands(registry, job)
             self.restorer = Restorer(registry, job.job_id, spec, planning)
         path = None if spec is None else spec.path
         mode = job.launch.sink_ahead if spec is None else spec.options.sink_ahead
-        self._judge = StartJudge(registry, job, OtherJobs(registry, job.job_id, path), mode)
+        #: A program that was started by another launcher runs with or without flinkish. A restore
+        #: that it asks for is different: it must not start without that.
+        self.is_guest = job.launch.external is not None and spec is None
+        judge = Adviser if self.is_guest else StartJudge
+        self._others = OtherJobs(registry, job.job_id, path)
+        self._judge = judge(registry, job, self._others, mode)
         self._preparer = Preparer(
-            checkpoint_root, planning, self.restorer, self.queries, earlier, self._judge, lost
+            checkpoint_root,
+            planning,
+            self.restorer,
+            self.queries,
+            earlier,
+            self._judge,
+            lost,
+            beside=None if job.launch.external is None else f"restored-{job.job_id[:6]}",
         )
         self._checkpoint_root = checkpoint_root
         self._hold_lock = threading.Lock()
@@ -94,6 +115,8 @@ class Runtime:
         #: The final state of the job once its program ends; set by stop and cancel.
         self.ending: JobState | None = None
         self.fatal: FlinkishError | None = None
+        #: Queries of the program that are not under flinkish's control, and why, by name.
+        self._not_served: dict[str, tuple[Any, str]] = {}
         self._announced = False
         self._is_running = False
         self._session: Any = None
@@ -110,6 +133,14 @@ class Runtime:
     def queries(self) -> list[ManagedQuery]:
         """Return the newest run of each query name, in the order of their first starts."""
         return self._gate.queries()
+
+    def not_served(self) -> dict[str, str]:
+        """Return the running queries that are not under flinkish's control, with the reasons."""
+        return {
+            name: why
+            for name, (handle, why) in self._not_served.items()
+            if not spark_jvm.has_ended(handle._jsq)
+        }
 
     def try_in_flight(self) -> AbstractContextManager[None] | None:
         """Return :meth:`in_flight`, entered before the program can start another query.
@@ -302,7 +333,44 @@ class Runtime:
         """
         self._hold(writer, facts)
         with self._start_after_requests(str(facts.query_name or "without a name")):
+            if self.is_guest:
+                return self._start_guest(writer, facts, begin)
             return self._start_query(writer, facts, begin)
+
+    def _start_guest(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
+        """Start a query as :meth:`_start_query`, or without flinkish if that cannot serve it."""
+        handles: list[Any] = []
+
+        def begin_once() -> Any:
+            handles.append(begin())
+            return handles[-1]
+
+        try:
+            return self._start_query(writer, facts, begin_once)
+        except FlinkishError as error:
+            self.fatal = None  # nobody is refused
+            name = str(facts.query_name or "without a name")
+            log(f"query '{name}' runs without flinkish: {error.message}")
+            handle = handles[-1] if handles else begin()
+            self._not_served[name] = handle, error.message
+            return handle
+
+    def adopt(self, query: ManagedQuery) -> None:
+        """Take charge of a query that ran before flinkish was attached."""
+        session = query.session
+        try:
+            self._others.take(
+                query.name,
+                new_sink(query.facts, session),
+                query.query_id,
+                session,
+                checkpoint=query.root_uri,
+            )
+        except FlinkishError as error:
+            query.notes = (*query.notes, error.message)
+        with self.start_phase.starting(query.name):
+            self._gate.add(query)
+        self.start_phase.started(query.name)
 
     def _hold(self, writer: Any, facts: WriterFacts) -> None:
         """Hold the program until the savepoint that it restores is taken (a handover)."""
@@ -362,6 +430,10 @@ class Runtime:
         self._beat()
         return query.handle
 
+    def _paths(self) -> PathMap:
+        spec = self.launch.restore
+        return NO_MAP if spec is None else PathMap(spec.options.path_map)
+
     def _begun(
         self,
         name: str,
@@ -383,7 +455,7 @@ class Runtime:
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
-            file_sink_log_ready(session, prepared.name, facts.format, checkpoint),
+            file_sink_log_ready(session, prepared.name, facts.format, checkpoint, self._paths()),
         ):
             handle = begin()
             handles.append(handle)

@@ -11,7 +11,6 @@ from typing import Any
 from flinkish import storage
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import log
-from flinkish.driver.plan.outputs import one_name, same_place
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.uid_rules import Planning
@@ -30,10 +29,11 @@ from flinkish.driver.runtime.earlier_runs import EarlierRun
 from flinkish.driver.runtime.naming import Names
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
+from flinkish.restore.materialize.new_checkpoint import is_taken
 from flinkish.restore.plan.changed_settings import refuse_in_place
 from flinkish.restore.plan.left_out import LostOrigin
 
@@ -65,7 +65,9 @@ class Preparer:
     ``queries`` returns the newest run of each query started so far. ``earlier`` are the queries of
     the job's last driver, by name, if the job is restarted. ``judge`` decides on the starts of
     queries that are not restored; None lets all of them start. ``lost`` is what the job was
-    restored from, if that is gone and may have had further queries.
+    restored from, if that cannot be read and may have had further queries. ``beside`` says that
+    restored checkpoints go to the program's own locations, and what is added to the name of one
+    that has a checkpoint already.
     """
 
     def __init__(
@@ -77,7 +79,10 @@ class Preparer:
         earlier: Mapping[str, EarlierRun] | None = None,
         judge: StartJudge | None = None,
         lost: LostOrigin | None = None,
+        *,
+        beside: str | None = None,
     ) -> None:
+        self._beside = beside
         self._judge = judge
         self._lost = lost
         self._names = Names(checkpoint_root)
@@ -144,7 +149,7 @@ class Preparer:
         """
         place = own
         if own is not None and not self._names.knows(own):
-            place = one_name(str(qualified(own, session)))
+            place = storage.one_name(str(qualified(own, session)))
         name = self._names.generate(place, self._retried())
         run = self._earlier.get(name)
         if run is not None and own is not None and place is not None:
@@ -241,12 +246,18 @@ class Preparer:
             again = replace(prepared, location=restored_at, plan=plan)
             return self._continued(again, self._known(name))
         if self._lost is not None and restored_at is None and self._newest(name) is None:
-            raise self._lost.refusal(name)
+            lost = self._lost.refusal(name)
+            if lost is not None:
+                raise lost
         is_fresh = self._is_fresh(name)
         directory = self._names.directory(name, fresh=is_fresh)
-        local = storage.is_local(directory)
-        location = f"file://{directory}" if local else storage.for_spark(directory)
+        location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
+            if own is not None and self._beside is not None:
+                # The launcher that starts the program again looks for it there, maybe on another
+                # host.
+                directory = own_place(storage.locate(str(qualified(own, session))), self._beside)
+                location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
             prepared = replace(
                 prepared,
@@ -257,7 +268,7 @@ class Preparer:
             if restored.batch_id is not None:
                 with self._lock:
                     self._restored[name] = (own, location)
-                if own is not None:
+                if own is not None and not storage.same_place(own, location):
                     log(
                         f"query '{name}': the program's checkpointLocation is not used, "
                         f"the restored checkpoint is at {directory}"
@@ -303,9 +314,22 @@ class Preparer:
             yield
 
 
+def own_place(own: str, beside: str) -> str:
+    """Return where a restored checkpoint goes: to the program's own location, or beside it.
+
+    ``beside`` is added to the name of a location that has something already.
+    """
+    own = own.rstrip("/")
+    return f"{own}-{beside}" if is_taken(own) else own
+
+
+def _as_spark_takes_it(directory: str) -> str:
+    return f"file://{directory}" if storage.is_local(directory) else storage.for_spark(directory)
+
+
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
     """Return the refusal of another query under the name of one that resumes elsewhere."""
-    if first is not None and (first == own or same_place(first, own)):
+    if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(
         f"query '{name}' starts with the checkpointLocation {own}; under this name the job has "

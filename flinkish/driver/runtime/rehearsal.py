@@ -22,7 +22,6 @@ from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import (
     make_restored,
-    new_query_id,
     offers_here,
     plan_start,
     planning_settings,
@@ -36,13 +35,13 @@ from flinkish.driver.restore.typed_formats import (
 )
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_inputs import NewQuery
 
 _POLL = 0.05
 #: Seconds that a query without input gets to find some.
@@ -139,7 +138,7 @@ class Rehearsal:
                 raise plan.refusal
             if plan.recipe is None:
                 return None, {}
-            recipe = replace(plan.recipe, query_id=new_query_id())
+            recipe = plan.recipe.with_query_id(keep=False)
             try:
                 make_restored(session, recipe, plan.rewrite, target)
             except (Corrupt, FilesVanished) as error:

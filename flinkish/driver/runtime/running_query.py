@@ -29,8 +29,9 @@ class ManagedQuery:
     own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``recorded`` are its facts
-    that the registry already has.
+    program's own checkpoint location, as it wrote it, if it sets one. ``adopted`` says that it ran
+    before flinkish was attached, which cannot start it again. ``recorded`` are its facts that the
+    registry already has.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ManagedQuery:
     notes: tuple[str, ...] = ()
     plan: RestorePlan | None = None
     own: str | None = None
+    adopted: bool = False
     quiesced: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)
     recorded: QueryFacts | None = None

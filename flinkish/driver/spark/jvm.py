@@ -3,13 +3,16 @@
 Facts used (verified on 3.5.9 and 4.3.0): ``StreamExecution.state()`` is an ``AtomicReference``; the
 objects ``TERMINATED`` and ``ACTIVE`` live in ``org.apache.spark.sql.execution.streaming`` (3.5) or
 in its sub-package ``runtime`` (4.x).
+
+Temporary settings of a Spark session.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -237,3 +240,19 @@ def last_progress(jsq: Any) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = json.loads(progress.json())
     return result
+
+
+@contextmanager
+def configured(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set ``settings`` in ``session`` inside the block and restore the previous values after it."""
+    before = {key: session.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, old)

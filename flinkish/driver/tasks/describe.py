@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.planned_queries import query_record
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
 from flinkish.driver.plan.writer_settings import WriterFacts
@@ -33,16 +34,12 @@ from flinkish.driver.tasks.answering import answer_with
 from flinkish.errors import FlinkishError
 from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
 from flinkish.messages.launch import RestoreSpec
-from flinkish.operators.coverage import require_uids
-from flinkish.operators.graph import OperatorNode
-from flinkish.operators.render import dot, tree
+from flinkish.operators.graph import require_uids
 from flinkish.registry.jobs import JobState
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.state.declared import DeclaredStates
-from flinkish.state.snapshots import class_name
 
 
 def main(
@@ -53,11 +50,11 @@ def main(
     Writes a :class:`~flinkish.messages.calls.Described` and returns the driver's exit status.
     """
 
-    def planning() -> Description:
-        description = Description(options)
+    def planning() -> PlanningRuntime:
+        runtime = PlanningRuntime(options)
         if task.restore is not None:
-            description.plan_restore(task.restore)
-        return description
+            runtime.plan_restore(task.restore)
+        return runtime
 
     return answer_with(planning, call_path, argv)
 
@@ -65,8 +62,8 @@ def main(
 _STOPPED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
 
 
-class Description:
-    """Replaces the runtime that the hook calls.
+class PlanningRuntime:
+    """Stands in for the job's runtime, which the hook calls: queries are planned, none starts.
 
     ``queries`` are the planned queries, as pairs of name and plan.
     """
@@ -259,77 +256,3 @@ def ended_query(name: str) -> Any:
 
     query_id, run_id = str(uuid.uuid4()), str(uuid.uuid4())
     return EndedQuery()
-
-
-def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
-    """Return a planned query as plain data: the fields of ``flinkish info --json``, and renderings.
-
-    ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
-    """
-    coverage = planned.coverage()
-    return {
-        "name": name,
-        "operators": [_operator_record(planned, node) for node in planned.graph],
-        "coverage": {"stateful": coverage.stateful, "with_uid": coverage.with_uid},
-        "notes": list(planned.notes),
-        "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
-        "dot": dot(planned.graph, planned.identities, planned.hasher, name),
-        "coverage_message": coverage.message(),
-        "missing": [_facts(node) for node in coverage.missing],
-    }
-
-
-def _operator_record(planned: PlannedQuery, node: OperatorNode) -> dict[str, Any]:
-    identity = planned.identities[node.key]
-    inputs = [planned.identities[key].operator_id(planned.hasher) for key in node.in_edges]
-    record: dict[str, Any] = {
-        "name": node.name,
-        "uid": node.uid,
-        "uid_hash": identity.user_hash,
-        "operator_id": identity.operator_id(planned.hasher),
-        "operator_id_v2": identity.operator_id_v2,
-        "operator_id_v3": identity.operator_id_v3,
-        "kind": node.kind,
-        "stateful": node.stateful,
-        "ordinal": None,
-        "inputs": inputs,
-        "chained": [edge.chainable for edge in node.out_edges],
-        "location": node.location,
-        "key_schema": None,
-        "value_schema": None,
-    }
-    for operator in planned.operators:
-        if operator.key == node.key:
-            stores = [
-                {"name": s.name, "key_schema": s.key_schema, "value_schema": s.value_schema}
-                for s in operator.node.stores
-            ]
-            state = operator.node
-            record.update(ordinal=state.ordinal, partitions=state.partitions, stores=stores)
-            if operator.typed is not None:
-                record["typed_states"] = _typed_states(operator.typed)
-            if stores:  # of several stores: the schemas of the first
-                record["key_schema"] = stores[0]["key_schema"]
-                record["value_schema"] = stores[0]["value_schema"]
-    return record
-
-
-def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
-    """Return the typed states of an operator; those of a map's keys have the suffix ``#key``."""
-    return [
-        {
-            "name": name,
-            "type": each.snapshot_configuration().description,
-            "serializer": class_name(type(each)),
-        }
-        for name, each in typed.serializers.items()
-    ]
-
-
-def _facts(node: OperatorNode) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "kind": node.kind,
-        "stateful": node.stateful,
-        "location": node.location,
-    }

@@ -8,18 +8,17 @@ at its end; once one query is refused no other gets any. The command puts them i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.restore.query_restores import make_restored, new_query_id
+from flinkish.driver.restore.query_restores import make_restored
 from flinkish.driver.restore.typed_formats import task_properties, typed_states_of
 from flinkish.driver.script import ProgramOutcome
 from flinkish.driver.tasks.answering import answer_with
-from flinkish.driver.tasks.describe import Description
+from flinkish.driver.tasks.describe import PlanningRuntime
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.calls import Exported, ExportTask
 from flinkish.messages.codec import encode_fields
@@ -40,7 +39,7 @@ def main(task: ExportTask, options: Mapping[str, str], call_path: str, argv: Seq
     return answer_with(lambda: ExportedProgram(task, options), call_path, argv)
 
 
-class ExportedProgram(Description):
+class ExportedProgram(PlanningRuntime):
     """Replaces the runtime that the hook calls, and makes a checkpoint for each query."""
 
     def __init__(self, task: ExportTask, options: Mapping[str, str]) -> None:
@@ -80,12 +79,11 @@ class ExportedProgram(Description):
             )
         assert restore.recipe is not None
         assert restore.identity is not None
-        query_id = None if restore.identity.keep else new_query_id()
         directory = directory_name(name)
         location = self._task.location
         make_restored(
             session,
-            replace(restore.recipe, query_id=query_id),
+            restore.recipe.with_query_id(keep=restore.identity.keep),
             restore.rewrite,
             storage.join(self._task.directory, directory),
             location=location if self._task.is_single else storage.join(location, directory),

@@ -17,7 +17,7 @@ from flinkish.messages.migration import Migration, MigrationResult
 from flinkish.savepoint.format.contents import SavepointJob
 from flinkish.savepoint.format.reader import OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.state.scratch import scratch_directory
+from flinkish.savepoint.state.state_directories import scratch_directory
 
 #: The trigger in the new savepoint's metadata.
 TRIGGER = "migrate"

@@ -16,7 +16,7 @@ from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.rehearsal import Rehearsal
 from flinkish.driver.tasks.answering import answer_with
-from flinkish.driver.tasks.describe import Description, ended_query
+from flinkish.driver.tasks.describe import PlanningRuntime, ended_query
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.calls import RehearsalTask
 from flinkish.messages.rehearsals import Rehearsed, RehearsedQuery
@@ -40,7 +40,7 @@ def main(
     return answer_with(lambda: RehearsedProgram(task, options), call_path, argv)
 
 
-class RehearsedProgram(Description):
+class RehearsedProgram(PlanningRuntime):
     """Replaces the runtime that the hook calls, and runs each query that is started."""
 
     def __init__(self, task: RehearsalTask, options: Mapping[str, str]) -> None:

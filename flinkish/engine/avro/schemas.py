@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from flinkish.engine.rows.type_json import type_name
 from flinkish.engine.rows.types import (
     BINARY,
     LONG,
@@ -30,6 +29,7 @@ from flinkish.engine.rows.types import (
     Variant,
     Void,
     parse_type,
+    type_name,
 )
 from flinkish.engine.rows.unsafe_rows import UnknownType
 

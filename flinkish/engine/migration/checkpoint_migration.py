@@ -35,7 +35,7 @@ from flinkish.engine.migration.migration_planner import TargetState, for_spark, 
 from flinkish.engine.migration.pipeline import Progress, WrittenOperator, run_moves
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
-from flinkish.engine.stores.directories import StateSource, StateTarget, read_bytes
+from flinkish.engine.stores.files import StateSource, StateTarget, read_bytes
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from flinkish.engine.migration.evolution_steps import (
     added,
 )
 from flinkish.engine.rows.arrow_parts import list_parts, map_parts, null_mask
-from flinkish.engine.rows.type_json import type_name
 from flinkish.engine.rows.types import (
     Array,
     Bytes,
@@ -47,6 +46,7 @@ from flinkish.engine.rows.types import (
     Struct,
     Void,
     arrow_type,
+    type_name,
 )
 
 #: A number may become any type to its right.

@@ -24,7 +24,7 @@ from flinkish.engine.migration.migration_plan import (
     JoinLayout,
     StoreMigration,
 )
-from flinkish.engine.rows.batches import in_pieces
+from flinkish.engine.rows.arrow_parts import in_pieces
 from flinkish.engine.rows.encodings import (
     TIMESTAMP_POSTFIX,
     BadEncoding,
@@ -32,9 +32,14 @@ from flinkish.engine.rows.encodings import (
     join_list,
     split_value,
 )
-from flinkish.engine.rows.key_codec import compile_key
-from flinkish.engine.stores.rocksdb import pieces_of, rocksdb_errors, without_log
-from flinkish.engine.stores.scratch import make_scratch, remove_scratch
+from flinkish.engine.rows.row_codec import compile_key
+from flinkish.engine.stores.rocksdb import (
+    make_scratch,
+    pieces_of,
+    remove_scratch,
+    rocksdb_errors,
+    without_log,
+)
 from flinkish.engine.stores.store_rows import RowBlock
 
 _TIME_BYTES: Final = 8

@@ -43,7 +43,7 @@ from flinkish.engine.rows.value_formats import (
 )
 from flinkish.engine.stores.canonical import DEFAULT_CODEC, internal_families
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.directories import StateSource
+from flinkish.engine.stores.files import StateSource
 from flinkish.engine.stores.partitioning import (
     has_one_partition,
     is_internal,

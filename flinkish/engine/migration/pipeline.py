@@ -4,25 +4,32 @@ Where rows keep their partition, a task reads and writes. Where they do not, tas
 shuffles batches of rows, and one task for each new partition writes. Output stays in a directory of
 attempts until all of it is complete and its digests equal those of what was read; then the driver
 moves it into its final place. The source is never changed.
+
+Less frequent garbage collection in Python: it searches for cycles, and rows are in none.
+
+The collector runs after every few hundred new objects and scans the existing ones. With the tens of
+thousands of rows of a block, this takes longer than reading them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from flinkish.checkpoint.format.names import STATE
 from flinkish.engine.errors import PERMANENT, EngineError, LostRows
-from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt, sum_digests
 from flinkish.engine.migration.migration_plan import (
     OperatorMigration,
     StoreMigration,
     store_directory,
 )
+from flinkish.engine.migration.row_blocks import RowsDigest, digest_rows, family_salt, sum_digests
 from flinkish.engine.migration.store_tasks import (
     ReadRows,
     WrittenStore,
@@ -32,8 +39,7 @@ from flinkish.engine.migration.store_tasks import (
     write_pieces,
     write_store,
 )
-from flinkish.engine.rows.gc_tuning import seldom_collecting
-from flinkish.engine.stores.directories import StateSource, StateTarget
+from flinkish.engine.stores.files import StateSource, StateTarget
 
 #: Called with the rows and bytes written so far.
 Progress = Callable[[int, int], None]
@@ -330,3 +336,18 @@ def _written(job: _Job, index: int, written: Sequence[WrittenStore]) -> WrittenO
             for partition in range(move.partitions)
         )
     return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in mine))
+
+
+#: The number of new objects before a collection, more than a few blocks of rows have.
+_OBJECTS: Final = 200_000
+
+
+@contextlib.contextmanager
+def seldom_collecting() -> Iterator[None]:
+    """Raise the collector's threshold until the end of the block."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _OBJECTS), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -25,8 +25,7 @@ from flinkish.engine.rows.encodings import (
     frame_sized_row,
     split_value,
 )
-from flinkish.engine.rows.key_codec import compile_key
-from flinkish.engine.rows.row_codec import RowCodec, codec_of
+from flinkish.engine.rows.row_codec import RowCodec, codec_of, compile_key
 from flinkish.engine.rows.spark_hash import hash_columns, partition_of
 from flinkish.engine.rows.types import Array, CalendarInterval, DataType, Map, Struct
 from flinkish.engine.rows.value_formats import reshape, value_struct

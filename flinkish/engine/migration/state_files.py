@@ -22,7 +22,7 @@ from flinkish.engine.migration.migration_plan import (
 )
 from flinkish.engine.migration.store_tasks import store_of
 from flinkish.engine.stores.checkpoints import StoreState
-from flinkish.engine.stores.directories import StateSource, read_bytes
+from flinkish.engine.stores.files import StateSource, read_bytes
 
 #: What Spark writes for a join with one store (``SymmetricHashJoinStateManager``).
 _JOIN_PROPERTIES: Final = '{"useVirtualColumnFamilies":true}'

@@ -13,26 +13,28 @@ import pyarrow.compute as pc
 
 from flinkish.checkpoint.format.names import CANONICAL, HDFS
 from flinkish.engine.errors import EngineError
-from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.migration.join_regrouping import regrouped
 from flinkish.engine.migration.migration_plan import (
     FamilyMigration,
     OperatorMigration,
     StoreMigration,
 )
-from flinkish.engine.migration.row_blocks import PackedRows, Packer, Rows, in_lists, unpack
+from flinkish.engine.migration.row_blocks import (
+    PackedRows,
+    Packer,
+    Rows,
+    RowsDigest,
+    digest_rows,
+    family_salt,
+    in_lists,
+    unpack,
+)
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import delimited
-from flinkish.engine.stores.canonical import (
-    CanonicalFamily,
-    list_families,
-    read_canonical,
-    read_rows,
-    write_canonical,
-)
+from flinkish.engine.stores.canonical import read_canonical, read_rows, write_canonical
+from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.directories import StateSource, StateTarget
-from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.files import StateSource, StateTarget, StoreFiles
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
 from flinkish.engine.stores.rocksdb_writer import write_pieces as write_snapshot_pieces
 from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, read_store

@@ -26,30 +26,32 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from flinkish.checkpoint.format.names import CANONICAL, COUNTS
-from flinkish.checkpoint.format.text import parse_json, spark_json
+from flinkish.checkpoint.format.text import spark_json
 from flinkish.engine.avro.state_avro import LISTS_KEY, AvroState, read_avro, write_avro
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.rows.arrow_parts import build, list_parts
 from flinkish.engine.rows.encodings import BadEncoding, join_list, split_value
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import RowCodec, codec_of
-from flinkish.engine.rows.types import Array, Struct, arrow_type, parse_struct
-from flinkish.engine.rows.value_formats import value_struct
-from flinkish.engine.stores.canonical_counts import FileCounts, Summed, counts_json, read_counts
+from flinkish.engine.rows.types import Array, Struct, arrow_type
+from flinkish.engine.stores.canonical_families import (
+    CanonicalFamily,
+    FileCounts,
+    Summed,
+    counts_json,
+    families_of,
+    read_counts,
+)
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 from flinkish.engine.stores.files import StoreFiles, open_state_file
-from flinkish.engine.stores.partitioning import key_encoder
 from flinkish.engine.stores.store_rows import RowBlock, read_store
 
 #: Every Avro tool reads deflate; zstandard is faster, but many tools need an extra library for it.
@@ -59,95 +61,10 @@ _BLOCK_BYTES: Final = 4 << 20
 _FAMILY: Final = "state.family"
 _INTERNAL: Final = "state.internal"
 _VERSION: Final = "state.version"
-#: In characters. The name of a family may be longer than a file name can be.
-_MAX_NAME: Final = 150
-_JOIN_LISTS: Final = ("-keyWithTsToValues", "-tsWithKey")
-_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _SPOOL: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
 #: The keys and the values of a block of rows.
 Block = tuple[list[bytes], list[bytes]]
-
-
-@dataclass(frozen=True)
-class CanonicalFamily:
-    """A column family of a canonical store.
-
-    ``name`` is ``default`` in stores without column families. ``key`` and ``value`` are JSON of a
-    ``StructType`` (of one element if values are ``lists`` of rows), ``encoder`` that of the key's
-    encoder in RocksDB; None for keys without a prefix. Spark leaves the rows of ``internal``
-    families out of the count (``columnFamilyTypeMap`` of RocksDB's snapshots).
-    """
-
-    store: str
-    name: str
-    key: Mapping[str, Any]
-    value: Mapping[str, Any]
-    encoder: Mapping[str, Any] | None = None
-    lists: bool = False
-    internal: bool = False
-
-    @property
-    def file(self) -> str:
-        """The name of the family's file.
-
-        Characters that are not safe in file names become ``~`` and hexadecimal digits.
-        """
-        raw = self.name.encode("utf-8", "surrogatepass")
-        safe = _UNSAFE.sub(lambda match: b"~%02x" % ord(match[0]), raw).decode()
-        if safe.startswith("_"):  # Spark and Hadoop ignore files that begin with "_"
-            safe = f"~5f{safe[1:]}"
-        if len(safe) > _MAX_NAME:
-            safe = f"{safe[:_MAX_NAME]}~{xxhash.xxh3_64_hexdigest(raw)}"
-        return f"{safe}.avro"
-
-    @property
-    def key_struct(self) -> Struct:
-        """The keys' schema in Avro."""
-        return parse_struct(self.key)
-
-    @property
-    def value_struct(self) -> Struct:
-        """The values' schema in Avro: Spark's, except for timeouts (see the module's docstring)."""
-        return value_struct(self.value, self.encoder)
-
-
-def list_families(operator: OperatorState, store: StoreState) -> frozenset[str]:
-    """Return the names of the column families whose values are lists.
-
-    They are the ``ListState`` variables of ``transformWithState``, which its metadata names
-    (``TransformWithStateOperatorProperties``), and both families of each side of a join in state
-    format 4 (``SymmetricHashJoinStateManagerV4``). No I/O is done.
-
-    Raises StateFormatError if the operator's metadata is damaged.
-    """
-    names = [family.name for family in store.families]
-    lists = {name for name in names if name.endswith(_JOIN_LISTS)}
-    properties = operator.metadata.properties if operator.metadata else None
-    try:
-        parsed = parse_json(properties) if properties else {}
-        variables = parsed.get("stateVariables", []) if isinstance(parsed, dict) else []
-        lists |= {v["stateName"] for v in variables if v["stateVariableType"] == "ListState"}
-    except (ValueError, TypeError, KeyError) as error:
-        where = f"{operator.directory}/{operator.metadata_path}"
-        raise StateFormatError(where, None, "damaged operator properties") from error
-    return frozenset(lists.intersection(names))
-
-
-def families_of(operator: OperatorState, store: StoreState) -> list[CanonicalFamily]:
-    """Return a store's column families in canonical form, from its schema and metadata."""
-    lists = list_families(operator, store)
-    return [
-        CanonicalFamily(
-            store=store.name,
-            name=family.name,
-            key=family.key,
-            value=family.value,
-            encoder=key_encoder(operator, store, family),
-            lists=family.name in lists,
-        )
-        for family in store.families
-    ]
 
 
 def read_rows(files: StoreFiles, operator: OperatorState, store: StoreState) -> Iterator[RowBlock]:

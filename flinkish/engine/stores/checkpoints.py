@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from flinkish.checkpoint.format import state_layout
+from flinkish.checkpoint.format import operator_files
 from flinkish.checkpoint.format.logs import StateIds, parse_commit, parse_offsets
 from flinkish.checkpoint.format.names import (
     CANONICAL,
@@ -36,8 +36,7 @@ from flinkish.checkpoint.format.pins import (
 )
 from flinkish.checkpoint.format.schema_files import FamilySchemas, parse_schema_file, schema_version
 from flinkish.engine.errors import EngineError, MissingStateFile, StateFormatError
-from flinkish.engine.stores.directories import StateSource, read_bytes
-from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.files import StateSource, StoreFiles, read_bytes
 
 
 @dataclass(frozen=True)
@@ -182,10 +181,10 @@ def _operator(
             root, next((i for i in range(len(partitions)) if i not in partitions), 0)
         )
     metadata_path, metadata = _metadata(source, root, batch)
-    names = state_layout.store_names(metadata, source.names(f"{root}/0"))
+    names = operator_files.store_names(metadata, source.names(f"{root}/0"))
     stores = tuple(_store(source, root, name, metadata) for name in names)
     keys = [family.key for store in stores for family in store.families]
-    expected = state_layout.expected_partitions(pins, keys, len(partitions))
+    expected = operator_files.expected_partitions(pins, keys, len(partitions))
     if len(partitions) < expected:
         raise _missing_partition(root, len(partitions))
     return OperatorState(
@@ -225,7 +224,7 @@ def _required(source: StateSource, path: str, what: str = "the file") -> bytes:
 def _metadata(
     source: StateSource, root: str, batch: int
 ) -> tuple[str | None, OperatorMetadata | None]:
-    path = state_layout.metadata_path(source.names(f"{root}/{METADATA_DIRECTORY}/v2"), batch)
+    path = operator_files.metadata_path(source.names(f"{root}/{METADATA_DIRECTORY}/v2"), batch)
     try:
         data = read_bytes(source, f"{root}/{path}")
     except FileNotFoundError:
@@ -236,11 +235,11 @@ def _metadata(
 def _store(
     source: StateSource, root: str, name: str, metadata: OperatorMetadata | None
 ) -> StoreState:
-    path = state_layout.schema_path(metadata, name)
+    path = operator_files.schema_path(metadata, name)
     data = _required(source, f"{root}/{path}", "the state schema")
     families = parse_schema_file(data, f"{root}/{path}")
     version = schema_version(data, f"{root}/{path}")
-    return StoreState(name, state_layout.store_directory(name), families, path, version)
+    return StoreState(name, operator_files.store_directory(name), families, path, version)
 
 
 def store_files(

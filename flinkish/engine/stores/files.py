@@ -1,14 +1,29 @@
-"""A state store's files for the engine: their names, and a way to open them on any storage."""
+"""A state store's files for the engine: directories, names, checksum sidecars, opened anywhere.
+
+Sidecars are not Hadoop's ``.<file>.crc``: Spark's (``ChecksumCheckpointFileManager``) are JSON with
+the CRC-32C and the size of the whole file. A file without a sidecar is read unchecked, as in Spark.
+
+Spark's workers receive directories, so these must be picklable. They must not hold credentials that
+the workers do not have anyway.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
+import crc32c
+
+from flinkish.checkpoint.format import chains
+from flinkish.checkpoint.format.chains import Chain, Lineage
+from flinkish.checkpoint.format.names import HDFS, state_files_among
+from flinkish.checkpoint.format.text import parse_json
 from flinkish.engine.bounds import MAX_SMALL, read_up_to
-from flinkish.engine.errors import MissingStateFile, StateFormatError
+from flinkish.engine.errors import MissingStateFile, StateFormatError, UnsupportedState
+from flinkish.storage.deletion import remove_tree
+from flinkish.storage.directory import StorageDirectory
 from flinkish.storage.errors import NotRegular
 from flinkish.storage.local import open_file
 
@@ -92,4 +107,127 @@ def read_small(files: StoreFiles, name: str) -> bytes:
         data = read_up_to(file, MAX_SMALL)
     if data is None:
         raise StateFormatError(name, None, f"it has more than {MAX_SMALL} bytes")
+    return data
+
+
+def find_chain(files: StoreFiles, lineage_of: Callable[[str], Lineage | None]) -> Chain:
+    """Find the files that make up ``files.version``.
+
+    It uses only the file names. ``lineage_of`` reads the lineage at the start of a changelog, in
+    checkpoint format 2 only.
+
+    Raises MissingStateFile for a file that the version needs, and UnsupportedState if the store has
+    a unique id but is HDFS-backed.
+    """
+    listed = state_files_among(files.names)
+    if files.unique_id is None:
+        return chains.find_chain(listed, files.version, files.backend)
+    if files.backend == HDFS:
+        raise UnsupportedState("", None, "HDFS-backed stores have no unique ids")
+    return chains.find_chain_by_lineage(listed, files.version, files.unique_id, lineage_of)
+
+
+_READ = 1 << 20
+
+
+def open_checked(files: StoreFiles, name: str) -> BinaryIO:
+    """Open a state file after comparing it with its sidecar, if it has one.
+
+    Raises StateFormatError if they differ, the sidecar is damaged or the file is missing
+    (MissingStateFile), and UnsupportedState for another algorithm than CRC-32C.
+    """
+    file = open_state_file(files, name)
+    if f"{name}.crc" not in files.names:
+        return file
+    try:
+        size, value = _read_sidecar(files, f"{name}.crc")
+        if _size_and_checksum(file) != (size, value):
+            raise StateFormatError(name, None, "the file does not match its checksum file")
+        if file.seekable():
+            file.seek(0)
+            return file
+    except BaseException:
+        file.close()
+        raise
+    file.close()
+    return open_state_file(files, name)
+
+
+def _size_and_checksum(file: BinaryIO) -> tuple[int, int]:
+    size = value = 0
+    while data := file.read(_READ):
+        size += len(data)
+        value = crc32c.crc32c(data, value)
+    return size, value
+
+
+def _read_sidecar(files: StoreFiles, name: str) -> tuple[int, int]:
+    text = read_small(files, name)
+    try:
+        parsed = parse_json(text)
+        algorithm = str(parsed["algorithm"])
+        size, value = int(parsed["mainFileSize"]), int(parsed["value"])
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise StateFormatError(name, None, "damaged checksum file") from error
+    if algorithm != "CRC32C":
+        raise UnsupportedState(name, None, f"checksum by {algorithm[:20]!r}")
+    return size, value & 0xFFFFFFFF  # Java writes it as a signed int
+
+
+class StateSource(Protocol):
+    """Files below a root. Paths are relative to it, with slashes."""
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of the files and directories in a directory; [] if it does not exist."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading; raise FileNotFoundError if it does not exist."""
+        ...
+
+    def local_path(self, path: str) -> str | None:
+        """Return the file's path on this machine, or None if it has none."""
+        ...
+
+
+class StateTarget(StateSource, Protocol):
+    """A source that can be written to."""
+
+    def create(self, path: str) -> BinaryIO:
+        """Create or replace a file, and create its directories. Closing the file completes it."""
+        ...
+
+    def move(self, path: str, target: str) -> None:
+        """Move a file, or a directory with its content; the target must not exist."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with its content; do nothing if it does not exist."""
+        ...
+
+
+class LocalDirectory(StorageDirectory):
+    """A directory that all workers reach by the same path, which may be a relative one."""
+
+    def _at(self, path: str) -> str:
+        return StorageDirectory(os.path.abspath(self.root))._at(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with its content; do nothing if it does not exist."""
+        remove_tree(os.path.abspath(self.root), path)
+
+
+def read_bytes(source: StateSource, path: str) -> bytes:
+    """Return the content of a small file.
+
+    Raises FileNotFoundError, and StateFormatError if the file is not a regular file or has more
+    than ``MAX_SMALL`` bytes.
+    """
+    try:
+        with source.open(path) as file:
+            data = read_up_to(file, MAX_SMALL)
+    except (NotRegular, IsADirectoryError) as error:
+        raise StateFormatError(path, None, "it is not a regular file") from error
+    if data is None:
+        raise StateFormatError(path, None, f"it has more than {MAX_SMALL} bytes")
     return data

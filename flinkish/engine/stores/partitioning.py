@@ -25,7 +25,7 @@ from flinkish.engine.rows.encodings import (
     TIMESTAMP_POSTFIX,
     TIMESTAMP_PREFIX,
 )
-from flinkish.engine.rows.key_codec import prefix_encoder
+from flinkish.engine.rows.row_codec import prefix_encoder
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 
 TTL_PREFIX: Final = "$ttl_"

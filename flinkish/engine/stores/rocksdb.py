@@ -1,19 +1,25 @@
 """The RocksDB binding (rocksdict): its errors, its options, and iteration in pieces.
 
 Spark's stores are read in :mod:`.rocksdb_store` and written in :mod:`.rocksdb_writer`.
+
+Creation and removal of the engine's own directories on the local disk.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import rocksdict
 
 from flinkish.engine.errors import EngineError
-from flinkish.engine.rows.batches import in_pieces
+from flinkish.engine.rows.arrow_parts import in_pieces
 from flinkish.errors import FlinkishError
+from flinkish.storage.deletion import remove_tree
+from flinkish.storage.locations import split
 
 
 @contextlib.contextmanager
@@ -63,3 +69,16 @@ def pieces_of(database: Any) -> Iterator[list[tuple[bytes, bytes]]]:
     iterator.status()
     if iterator.valid():
         raise Exception("the iteration ended before the last row")  # as the binding raises it
+
+
+def make_scratch(prefix: str = "state-", parent: str | None = None) -> str:
+    """Create a directory that only this user can enter, and return its path.
+
+    If ``parent`` is None, it is created in the system's temporary directory.
+    """
+    return tempfile.mkdtemp(prefix=prefix, dir=parent)
+
+
+def remove_scratch(directory: str) -> None:
+    """Remove a directory of :func:`make_scratch` as far as possible, without following links."""
+    remove_tree(*split(os.path.abspath(directory)))

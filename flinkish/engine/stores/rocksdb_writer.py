@@ -28,9 +28,8 @@ import rocksdict
 from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata
 from flinkish.checkpoint.format.names import SST_DIRECTORY
 from flinkish.engine.errors import EngineError, LostRows
-from flinkish.engine.rows.batches import MAX_ROWS, in_pieces
-from flinkish.engine.stores.rocksdb import rocksdb_errors
-from flinkish.engine.stores.scratch import make_scratch, remove_scratch
+from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
+from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch, rocksdb_errors
 
 #: (id of the column family, keys, values): sequences of bytes, or Arrow arrays of large binaries.
 FamilyRows = tuple[int | None, Any, Any]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.rows.batches import in_pieces
+from flinkish.engine.rows.arrow_parts import in_pieces
 from flinkish.engine.rows.encodings import FamilyShape, check_block
 from flinkish.engine.stores.files import UNSAFE_ROW, StoreFiles
 from flinkish.engine.stores.hdfs_store import read_hdfs_store

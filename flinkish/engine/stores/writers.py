@@ -1,20 +1,41 @@
-"""Writing of state files as Spark writes them: deltas, snapshots and changelogs.
+"""Writing of state files as Spark writes them: deltas, snapshots, changelogs, and their codecs.
 
 For the same records in the same order, they are the same bytes as Spark's, as far as the compressor
-gives the same bytes (:mod:`flinkish.engine.stores.compressors`).
-:mod:`flinkish.engine.stores.records` reads them and documents their formats.
+gives the same bytes. :mod:`flinkish.engine.stores.records` reads them and documents their formats,
+:mod:`flinkish.engine.stores.codecs` decompresses them.
+
+The framing of a codec is Spark's, byte for byte: lz4-java's ``LZ4BlockOutputStream`` and
+snappy-java's ``SnappyOutputStream`` with blocks of 32 KiB, compress-lzf's ``LZFOutputStream`` with
+chunks of 65,535 bytes, and a zstd frame of level 1 that is flushed before its end. The bytes in a
+block depend on the compressor's version. Compared with Spark 4.3.0: lz4 and zstd give the same
+bytes, and so does snappy with pyarrow 19 (newer ones choose other matches in large blocks). LZF
+chunks are written uncompressed, which every reader of the format accepts: no LZF compressor is
+available in Python.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, Final, Protocol
+
+import cramjam
+import pyarrow as pa
+import xxhash
+import zstandard
 
 from flinkish.checkpoint.format.chains import write_lineage
 from flinkish.checkpoint.format.text import write_utf
 from flinkish.engine.errors import EngineError
-from flinkish.engine.stores.compressors import compressor
+from flinkish.engine.stores.codecs import (
+    LZ4_HEADER,
+    LZ4_MAGIC,
+    LZ4_MASK,
+    LZ4_SEED,
+    SNAPPY_HEADER,
+    SNAPPY_MAGIC,
+    short_name,
+)
 from flinkish.engine.stores.records import MERGE, PUT, REMOVE, Change
 
 _INT32 = struct.Struct(">i")
@@ -102,3 +123,120 @@ def _typed(changes: Iterable[Change]) -> Iterator[bytes]:
             raise EngineError(f"there is no change of the kind {kind:#04x}")
         head = bytes([kind]) + size(len(key)) + key
         yield head + _NONE if kind == REMOVE else head + size(len(value)) + value
+
+
+#: Spark's defaults of ``spark.io.compression.{lz4,snappy}.blockSize``.
+_BLOCK: Final = 32 << 10
+#: ``LZFChunk.MAX_CHUNK_LEN``.
+_LZF_CHUNK: Final = 0xFFFF
+#: lz4-java's level for a block size: the base-2 logarithm of the size, minus 10.
+_LZ4_LEVEL: Final = 5
+_LZ4_RAW, _LZ4_PACKED = 0x10 | _LZ4_LEVEL, 0x20 | _LZ4_LEVEL
+#: Spark's default of ``spark.io.compression.zstd.level``.
+_ZSTD_LEVEL: Final = 1
+
+
+class Compressor(Protocol):
+    """A stream that compresses into a file and leaves the file open."""
+
+    def write(self, data: bytes) -> None:
+        """Compress more bytes."""
+
+    def finish(self) -> None:
+        """Write the remaining bytes and the end of the stream."""
+
+
+def compressor(file: BinaryIO, codec: str) -> Compressor:
+    """Return a stream that compresses into ``file``.
+
+    ``codec`` is Spark's short name or class name. Raises UnsupportedState if it is unknown.
+    """
+    return _STREAMS[short_name(codec, "")](file)
+
+
+class _Blocks:
+    """A stream that cuts its bytes into blocks of one size."""
+
+    def __init__(self, file: BinaryIO, size: int, pack: Callable[[bytes], bytes]) -> None:
+        self._file = file
+        self._size = size
+        self._pack = pack
+        self._waiting = bytearray()
+
+    def write(self, data: bytes) -> None:
+        waiting = self._waiting
+        waiting += data
+        if len(waiting) < self._size:
+            return
+        whole = len(waiting) - len(waiting) % self._size
+        for at in range(0, whole, self._size):
+            self._file.write(self._pack(bytes(waiting[at : at + self._size])))
+        del waiting[:whole]
+
+    def finish(self) -> None:
+        if self._waiting:
+            self._file.write(self._pack(bytes(self._waiting)))
+            self._waiting.clear()
+
+
+class _Lz4(_Blocks):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file, _BLOCK, _lz4_block)
+
+    def finish(self) -> None:
+        super().finish()
+        self._file.write(LZ4_HEADER.pack(LZ4_MAGIC, _LZ4_RAW, 0, 0, 0))
+
+
+def _lz4_block(data: bytes) -> bytes:
+    checksum = xxhash.xxh32_intdigest(data, LZ4_SEED) & LZ4_MASK
+    packed = bytes(cramjam.lz4.compress_block(data, store_size=False))
+    token = _LZ4_PACKED
+    if len(packed) >= len(data):
+        token, packed = _LZ4_RAW, data
+    return LZ4_HEADER.pack(LZ4_MAGIC, token, len(packed), len(data), checksum) + packed
+
+
+class _Snappy(_Blocks):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file, _BLOCK, _snappy_block)
+        file.write(SNAPPY_HEADER.pack(SNAPPY_MAGIC, 1, 1))
+
+
+def _snappy_block(data: bytes) -> bytes:
+    # Arrow uses Google's library, as snappy-java does; other libraries choose other matches.
+    packed: bytes = pa.compress(data, codec="snappy", asbytes=True)
+    return struct.pack(">i", len(packed)) + packed
+
+
+class _Lzf(_Blocks):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file, _LZF_CHUNK, _lzf_chunk)
+
+
+def _lzf_chunk(data: bytes) -> bytes:
+    return b"ZV\x00" + struct.pack(">H", len(data)) + data
+
+
+class _Zstd:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._stream = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
+
+    def write(self, data: bytes) -> None:
+        packed = self._stream.compress(data)
+        if packed:
+            self._file.write(packed)
+
+    def finish(self) -> None:
+        # Closing a Java stream flushes it first, so the last block is empty.
+        self._file.write(self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+        self._file.write(self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH))
+
+
+_STREAMS: Final[dict[str, Callable[[BinaryIO], Compressor]]] = {
+    "lz4": _Lz4,
+    "snappy": _Snappy,
+    "lzf": _Lzf,
+    "zstd": _Zstd,
+}

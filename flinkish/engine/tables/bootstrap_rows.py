@@ -13,20 +13,18 @@ import pyarrow as pa
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.errors import EngineError
-from flinkish.engine.migration.digests import RowsDigest, digest_rows, family_salt
 from flinkish.engine.migration.migration_plan import FamilyMigration, OperatorMigration
-from flinkish.engine.migration.row_blocks import Packer
+from flinkish.engine.migration.row_blocks import Packer, RowsDigest, digest_rows, family_salt
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.migration.store_tasks import ReadRows, target_families
 from flinkish.engine.rows.arrow_parts import list_parts
 from flinkish.engine.rows.encodings import join_list
-from flinkish.engine.rows.key_codec import compile_key
 from flinkish.engine.rows.row_bytes import CannotEncode
-from flinkish.engine.rows.row_codec import codec_of
+from flinkish.engine.rows.row_codec import codec_of, compile_key
 from flinkish.engine.rows.types import Array, DataType
-from flinkish.engine.stores.directories import StateTarget
+from flinkish.engine.stores.files import StateTarget
 from flinkish.engine.stores.store_rows import RowBlock
-from flinkish.engine.tables.frame_types import to_state
+from flinkish.engine.tables.decoding import to_state
 from flinkish.engine.tables.frames import StateTable
 
 _BLOCK_ROWS: Final = 10_000

@@ -20,16 +20,15 @@ import xxhash
 from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.errors import PERMANENT, CannotMigrate, LostRows
-from flinkish.engine.migration.digests import sum_digests
 from flinkish.engine.migration.migration_plan import store_directory
 from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
 from flinkish.engine.migration.pipeline import WrittenOperator
-from flinkish.engine.migration.row_blocks import Rows, in_lists, unpack
+from flinkish.engine.migration.row_blocks import Rows, in_lists, sum_digests, unpack
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.migration.store_tasks import ReadRows, WrittenStore, write_store
 from flinkish.engine.rows.spark_hash import check_hashable
 from flinkish.engine.stores.checkpoints import OperatorState
-from flinkish.engine.stores.directories import StateSource, StateTarget
+from flinkish.engine.stores.files import StateSource, StateTarget
 from flinkish.engine.tables.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.tables.frames import StateTable, find_table, state_tables
 from flinkish.engine.tables.spark_frames import computed, spark_schema

@@ -5,7 +5,7 @@ Spark finds the rows by: the join keys and the row's ``index`` (in state format 
 joins, the start of session windows, the user's key of map state, the time of timers and of the
 indexes of the time to live. The value is a struct too (of joins with ``matched``, with a time to
 live ``value`` and ``ttlExpirationMs``); of list state it is a list of structs. Types are those of
-:mod:`flinkish.engine.tables.frame_types`.
+:mod:`flinkish.engine.tables.decoding`.
 
 Sources: Spark's ``StateDataSource`` (which has other columns), ``OperatorStateMetadataV2`` and
 ``SymmetricHashJoinStateManager``.
@@ -26,13 +26,12 @@ from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.errors import EngineError, StateFormatError
 from flinkish.engine.rows.arrow_parts import build
 from flinkish.engine.rows.encodings import BadEncoding, split_value
-from flinkish.engine.rows.key_codec import compile_key
-from flinkish.engine.rows.row_codec import codec_of
+from flinkish.engine.rows.row_codec import codec_of, compile_key
 from flinkish.engine.rows.types import Array, DataType, Struct, arrow_type
-from flinkish.engine.stores.canonical import families_of
 from flinkish.engine.stores.canonical import read_rows as every_row
+from flinkish.engine.stores.canonical_families import families_of
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.directories import StateSource
+from flinkish.engine.stores.files import StateSource
 from flinkish.engine.stores.partitioning import is_internal, key_encoder
 from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock
 from flinkish.engine.tables.decoding import (
@@ -41,8 +40,10 @@ from flinkish.engine.tables.decoding import (
     ColumnDecoder,
     decoded_array,
     decoded_type,
+    frame_struct,
+    frame_type,
+    to_frame,
 )
-from flinkish.engine.tables.frame_types import frame_struct, frame_type, to_frame
 
 _VERSION: Final = b"\x00"
 #: Lists too, in joins of state format 4: an empty row for each row of a time and key.

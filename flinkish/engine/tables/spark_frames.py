@@ -18,7 +18,6 @@ from flinkish.engine.errors import (
     StateFormatError,
     UnsupportedState,
 )
-from flinkish.engine.rows.type_json import type_json
 from flinkish.engine.rows.types import (
     Array,
     DataType,
@@ -28,11 +27,12 @@ from flinkish.engine.rows.types import (
     Struct,
     arrow_type,
     parse_type,
+    type_json,
 )
 from flinkish.engine.stores.checkpoints import OperatorState
-from flinkish.engine.stores.directories import StateSource
+from flinkish.engine.stores.files import StateSource
+from flinkish.engine.tables.decoding import plain_rows
 from flinkish.engine.tables.frames import StateTable, find_table, read_table
-from flinkish.engine.tables.plain_rows import plain_rows
 
 _T = TypeVar("_T")
 _TIME: Final = parse_type("time")
@@ -70,7 +70,7 @@ def read_state(
     -------
     DataFrame
         Rows are read when it is computed, each partition by one task. Types are those of the state
-        schema except for those listed in :mod:`~.frame_types`, and a time is a long of nanoseconds
+        schema except for those listed in :mod:`~.decoding`, and a time is a long of nanoseconds
         where Spark has no such type. Errors of the computation (StateFormatError and others) are
         inside Spark's own error (:func:`computed`).
 
@@ -178,7 +178,7 @@ def computed(action: Callable[[], _T]) -> _T:
 
 
 def json_rows(frame: Any) -> list[dict[str, Any]]:
-    """Return all rows of a DataFrame as plain JSON data (:mod:`~.plain_rows`).
+    """Return all rows of a DataFrame as plain JSON data (:mod:`~.decoding`).
 
     Times are in UTC if the session's time zone is. Errors are those of :func:`computed`.
     """

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from flinkish.engine.avro.state_avro import write_avro
-from flinkish.engine.stores.directories import StateSource
+from flinkish.engine.stores.files import StateSource
 from flinkish.engine.tables.bootstrap_rows import columns_of
 from flinkish.engine.tables.frames import StateTable, read_blocks
 

@@ -2,7 +2,7 @@
 
 v2 is Flink's ``StreamGraphHasherV2``, bit for bit. v3 is flinkish's own, and is agnostic of
 chaining, as Flink's proposal "StreamGraphHasherV3" is. Notation: ``H`` is murmur3_128 with seed 0
-(see :mod:`flinkish.operators.murmur3_128`), ``int(n)`` is n as 4 little-endian bytes (two's
+(see :mod:`flinkish.operators.uids`), ``int(n)`` is n as 4 little-endian bytes (two's
 complement), ``+`` joins bytes.
 
 **Both.** An operator with a uid has the id ``H(UTF-8 of the uid)``, whatever surrounds it.
@@ -57,8 +57,7 @@ from typing import Any
 
 from flinkish.errors import DuplicateUid, HashCollision
 from flinkish.operators.graph import OperatorGraph, OperatorNode
-from flinkish.operators.murmur3_128 import murmur3_128
-from flinkish.operators.uids import check_uid_hash, uid_to_operator_id
+from flinkish.operators.uids import check_uid_hash, murmur3_128, uid_to_operator_id
 
 _FOLD_FACTOR = 37
 

@@ -1,36 +1,36 @@
 """Where the files are that a file source has read, when its program reads another path.
 
 Each directory is listed once, see :class:`~flinkish.restore.check.source_files.Directories`.
+
+The files that Spark's file source finds below a path.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from flinkish import storage
-from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, parse_offsets
+from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry, log_offset, parse_offsets
 from flinkish.checkpoint.format.names import OFFSETS
-from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.connectors.files.ages import AgedFile, age_before, file_ages, max_age_of
-from flinkish.connectors.files.positions import base_of, has_pattern, without_pattern
+from flinkish.connectors.files.offset_checks import base_of, has_pattern, without_pattern
 from flinkish.connectors.files.reading import NO_AGES, Cleaned, FileAges, FileReading
 from flinkish.connectors.source_plan import FileMove
 from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
-from flinkish.restore.check.file_listing import TooManyDirectories, files_below
 from flinkish.restore.check.source_files import Directories, named_files
-from flinkish.restore.materialize.source_checkpoints import parsed, read_logs
+from flinkish.restore.materialize.origin_checkpoints import parsed, read_logs
 from flinkish.restore.materialize.source_logs import ReadFile, same_form
-from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.storage.listing import FileEntry
 
 
 def file_reading(
-    origin: SourceCheckpoint,
+    origin: OriginCheckpoint,
     saved: SavedSource,
     path: str,
     url: str,
@@ -214,7 +214,7 @@ def _with_moved(
     return replace(reading, moved=moved, planned_moved=planned, known=known, move=move)
 
 
-def _before(origin: SourceCheckpoint, saved: SavedSource) -> str:
+def _before(origin: OriginCheckpoint, saved: SavedSource) -> str:
     """Return the line of a source in the entry before the newest committed one."""
     path = f"{OFFSETS}/{origin.batch_id - 1}"
     if path not in origin.files:
@@ -243,3 +243,63 @@ def _too_deep(inside: Sequence[str], path: str, options: Mapping[str, str]) -> b
     if not inside or has_pattern(path) or _is_on(options, "recursivefilelookup"):
         return False
     return not any(all("=" in unquote(part) for part in p.split("/")[:-1]) for p in inside)
+
+
+#: Maximum number of directories that are listed for one source.
+MAX_DIRECTORIES = 1000
+_HIDDEN = re.compile(r"[._](?!.*=)")
+_COPYING = "._COPYING_"
+
+
+class TooManyDirectories(Exception):
+    """More directories than :data:`MAX_DIRECTORIES` would have to be listed."""
+
+
+def files_below(root: str, pattern: str, *, deep: bool) -> Iterator[tuple[str, FileEntry]]:
+    """Yield the path below ``root`` of each file that Spark finds, and its entry.
+
+    As ``InMemoryFileIndex`` lists them: without hidden files, and only in directories named
+    ``key=value``, or in all if ``deep`` (``recursiveFileLookup``). ``pattern`` is the part of the
+    source's path after ``root`` that has wildcards; it may be empty.
+    """
+    budget = iter(range(MAX_DIRECTORIES))
+    yield from _below(root, "", [part for part in pattern.split("/") if part], budget, deep=deep)
+
+
+def _below(
+    root: str, place: str, parts: list[str], budget: Iterator[int], *, deep: bool
+) -> Iterator[tuple[str, FileEntry]]:
+    if next(budget, None) is None:
+        raise TooManyDirectories
+    listing = storage.list_directory(storage.join(root, place) if place else root)
+    wanted = re.compile(_regex(parts[0])) if parts else None
+    for name, entry in listing.files.items():
+        if _HIDDEN.match(name) or name.endswith(_COPYING) or len(parts) > 1:
+            continue
+        if wanted is None or wanted.fullmatch(name):
+            yield f"{place}/{name}".lstrip("/"), entry
+    for name in listing.directories:
+        is_listed = deep or "=" in name if wanted is None else wanted.fullmatch(name)
+        if is_listed and not _HIDDEN.match(name):
+            yield from _below(root, f"{place}/{name}".lstrip("/"), parts[1:], budget, deep=deep)
+
+
+def _regex(glob: str) -> str:
+    """Return the regular expression of one name in a Hadoop path pattern. Pure."""
+    expression, depth = "", 0
+    characters = iter(glob)
+    for each in characters:
+        if each == "\\":
+            expression += re.escape(next(characters, ""))
+        elif each in "*?":
+            expression += ".*" if each == "*" else "."
+        elif each == "[":
+            inside = "".join(iter(lambda: next(characters, "]"), "]"))
+            negated = inside[:1] in ("^", "!")
+            expression += f"[{'^' if negated else ''}{inside[negated:]}]"
+        elif each == "{" or (each == "}" and depth):
+            depth += 1 if each == "{" else -1
+            expression += "(?:" if each == "{" else ")"
+        else:
+            expression += "|" if each == "," and depth else re.escape(each)
+    return expression

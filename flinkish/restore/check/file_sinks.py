@@ -1,16 +1,32 @@
-"""The newest batch of a file sink, which its log has: ``_spark_metadata`` below its path."""
+"""The log of a file sink, ``_spark_metadata``: its newest batch, and the entries that it lacks.
+
+A file sink keeps the files of each batch in ``_spark_metadata/<batch>`` below its path. Each
+``interval``-th entry (``spark.sql.streaming.fileSink.log.compactInterval``, by default batches 9,
+19, 29 ...) is ``<batch>.compact`` and has the files of all batches before it. To write one, and to
+list the files for a reader, Spark (``CompactibleFileStreamLog``, the same from 3.5 to 4.3) reads
+all entries since the one before, or from batch 0. It fails for good when one of them is not there:
+
+* where a query continues after batch N and writes to a place without a log;
+* where the log ends before N: the place has batches of an older run.
+
+What is missing then is written before the query runs its next batch: entries without files, and,
+where the newest compact entry would be missing, that one with all files that the log has. Spark
+takes the interval of a log with two compact entries from their distance, and derives that of a log
+with one from the setting, not always as the setting says (``deriveCompactInterval``). So two are
+written, where there would be two.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from flinkish.checkpoint.format.source_logs import COMPACT_SUFFIX
+from flinkish.checkpoint.format.logs import COMPACT_SUFFIX
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import StorageError
-from flinkish.restore.plan.file_sink_log import batch_of
-from flinkish.restore.plan.sinks import SinkPosition
+from flinkish.restore.plan.sinks import SinkStatus
 from flinkish.storage import is_local, locate
 
 FILE_LOG = "_spark_metadata"
@@ -39,9 +55,7 @@ def keeps_log(format: str | None) -> bool:
     return (format or "parquet").lower() not in NO_LOG and sink_connector(format).keeps_log
 
 
-def file_sink_position(
-    format: str | None, path: str | None, storage: Storage
-) -> SinkPosition | None:
+def file_sink_status(format: str | None, path: str | None, storage: Storage) -> SinkStatus | None:
     """Return the newest batch of a file sink; None for a sink that does not record it.
 
     ``path`` is the location to which it writes, a path or a URL.
@@ -59,8 +73,8 @@ def file_sink_position(
     except FileNotFoundError:  # an entry was compacted away meanwhile
         empty, written = False, None
     except StorageError as error:
-        return SinkPosition(kind, path, unreadable=error.message)
-    return SinkPosition(kind, path, newest, has_files=not empty, written=written)
+        return SinkStatus(kind, path, unreadable=error.message)
+    return SinkStatus(kind, path, newest, has_files=not empty, written=written)
 
 
 def _written(entry: str) -> float | None:
@@ -86,3 +100,59 @@ def _has_files(log: str, batches: Mapping[int, str], storage: Storage) -> bool:
         if batches[batch].endswith(COMPACT_SUFFIX):
             return False
     return False
+
+
+@dataclass(frozen=True)
+class MissingEntries:
+    """The batches whose entries are missing.
+
+    Attributes
+    ----------
+    before
+        Those before the oldest entry, in the order in which they are to be written.
+    after
+        Those after the newest entry, likewise.
+    compact
+        Those of them whose entries are compact.
+    """
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    compact: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after)
+
+
+def missing_entries(names: Iterable[str], next_batch: int, interval: int) -> MissingEntries:
+    """Return the entries that a log needs before ``next_batch`` is written.
+
+    ``names`` are those in the log's directory, ``interval`` is the compaction interval of this log.
+    """
+    names = list(names)
+    batches = sorted(batch for name in names if (batch := batch_of(name)) is not None)
+    if not batches:
+        after = _needed(-1, next_batch, interval)
+        return MissingEntries(after=after, compact=_compact(after, interval))
+    # A log whose entries were deleted, as Spark does it, has a compact one.
+    whole = batches[0] == 0 or any(name.endswith(COMPACT_SUFFIX) for name in names)
+    before = () if whole else _needed(-1, batches[0], interval)
+    after = _needed(batches[-1], next_batch, interval)
+    return MissingEntries(before, after, _compact((*before, *after), interval))
+
+
+def batch_of(name: str) -> int | None:
+    """Return the batch of an entry's name; None for another file."""
+    number = name.removesuffix(COMPACT_SUFFIX)
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def _needed(newest: int, next_batch: int, interval: int) -> tuple[int, ...]:
+    """Return the entries between two batches that are read after them."""
+    compact = next_batch // interval * interval - 1
+    pair = tuple(each for each in (compact - interval, compact) if each > newest)
+    return (*pair, *range(max(compact, newest) + 1, next_batch))
+
+
+def _compact(batches: Iterable[int], interval: int) -> frozenset[int]:
+    return frozenset(batch for batch in batches if (batch + 1) % interval == 0)

@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from flinkish import storage
-from flinkish.checkpoint.format.logs import NO_OFFSET
+from flinkish.checkpoint.format.logs import NO_OFFSET, log_offset
 from flinkish.checkpoint.format.names import SOURCES
-from flinkish.checkpoint.format.source_logs import log_offset
 from flinkish.connectors.sources import SavedSource
 from flinkish.errors import StorageError
 from flinkish.restore.materialize import source_logs
-from flinkish.restore.materialize.source_checkpoints import (
+from flinkish.restore.materialize.origin_checkpoints import (
     damaged,
     missing_file,
     read_file,
     read_logs,
 )
-from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint
 
 #: Maximum number of listings of remote directories for all sources of a query.
 MAX_LISTINGS = 1000
@@ -85,7 +84,7 @@ class SourceFileCheck:
 
 
 def missing_files(
-    origin: SourceCheckpoint, sources: Sequence[SavedSource] | None = None
+    origin: OriginCheckpoint, sources: Sequence[SavedSource] | None = None
 ) -> tuple[SourceFileCheck, ...]:
     """Look for the input files of every file source of a saved query.
 
@@ -121,7 +120,7 @@ def missing_files(
 
 
 def named_files(
-    origin: SourceCheckpoint, directory: str, position: str
+    origin: OriginCheckpoint, directory: str, position: str
 ) -> Iterator[source_logs.ReadFile]:
     """Yield the files that the log of a file source has at a position; Corrupt if it is damaged."""
     prefix = f"{SOURCES}/{directory}/"

@@ -1,4 +1,4 @@
-"""The gate before a driver is started: whether this Spark can resume the savepoint.
+"""The version check before a driver is started: whether this Spark can resume the savepoint.
 
 It looks up the savepoint's Spark version and the state formats that it really uses in the version
 matrix (:mod:`flinkish.compat`). State that the engine can rewrite is no reason to refuse:
@@ -13,21 +13,20 @@ from dataclasses import dataclass, replace
 
 from flinkish.checkpoint.format.pins import backend_of
 from flinkish.compat.data import load
-from flinkish.compat.gate import Exit, check_versions, rewrites_of
-from flinkish.compat.lookup import Judgement, Use, judge
+from flinkish.compat.decision import Exit, check_versions, rewrites_of
+from flinkish.compat.lookup import Judgement, Use, judge, uses_of
 from flinkish.compat.model import SPARK, Rewrite, parse_version
-from flinkish.compat.uses import uses_of
 from flinkish.errors import FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, SparkLimitation, SparkVersions
-from flinkish.restore.materialize.source_checkpoints import read_logs
-from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
-from flinkish.restore.source.spark_compat import fit_query
+from flinkish.restore.materialize.origin_checkpoints import read_logs
+from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
+from flinkish.restore.origin.spark_compat import fit_query
 
 CHECK_ID = "spark-version"
 
 
 @dataclass(frozen=True)
-class Gate:
+class VersionCheck:
     """The version matrix's answer for a restore.
 
     Attributes
@@ -41,7 +40,7 @@ class Gate:
     error: Incompatible | None = None
 
 
-def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
+def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionCheck:
     """Look up (the savepoint's Spark and formats) x (the Spark that will run).
 
     A damaged log is not reported here: the restore reads the log too, and reports it.
@@ -72,16 +71,16 @@ def version_gate(offers: RestoreSource, spark: str | None) -> Gate:
     check = Check(
         CHECK_ID, outcome[result.exit] if result.message else RestoreOutcome.OK, text, result.hint
     )
-    return Gate(versions, check, result.error())
+    return VersionCheck(versions, check, result.error())
 
 
-def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
+def fit_offers(offers: RestoreOrigin, spark: str | None) -> RestoreOrigin:
     """Return the queries of a savepoint as the Spark that will run needs them.
 
     They are unchanged where no rewrite is needed, or where that is not known.
 
-    ``spark`` is the version of the Spark that will run; :func:`version_gate` has already refused
-    what is impossible.
+    ``spark`` is the version of the Spark that will run; :func:`check_spark_version` has
+    already refused what is impossible.
     """
     if spark is None:
         return offers
@@ -90,7 +89,7 @@ def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
         major, minor = parse_version(spark, SPARK).line.split(".")
         if offers.spark_version is not None:
             needed = rewrites_of(_judge(offers, offers.spark_version, spark))
-    except UsageError:  # as in version_gate
+    except UsageError:  # as in check_spark_version
         return offers
     if needed is None:
         return offers
@@ -108,19 +107,21 @@ def fit_offers(offers: RestoreSource, spark: str | None) -> RestoreSource:
     return replace(offers, by_key=fitted)
 
 
-def _judge(offers: RestoreSource, created: str, spark: str) -> Judgement:
+def _judge(offers: RestoreOrigin, created: str, spark: str) -> Judgement:
     """Return the matrix's verdict; UsageError for a version that cannot be parsed."""
     saved, running = (parse_version(version, SPARK) for version in (created, spark))
     return judge(load(SPARK), saved, running, _uses(offers))
 
 
-def _unknown(created: str | None, spark: str | None, why: str) -> Gate:
+def _unknown(created: str | None, spark: str | None, why: str) -> VersionCheck:
     versions = SparkVersions(created, spark, "unknown")
     text = f"whether this Spark can resume it was not checked: {why}"
-    return Gate(versions, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat"))
+    return VersionCheck(
+        versions, Check(CHECK_ID, RestoreOutcome.WARNING, text, "see flinkish compat")
+    )
 
 
-def _uses(offers: RestoreSource) -> Sequence[Use]:
+def _uses(offers: RestoreOrigin) -> Sequence[Use]:
     uses: dict[Use, None] = {}
     for offer in offers.by_key.values():
         for use in _uses_of(offer):

@@ -40,9 +40,9 @@ from flinkish.checkpoint.format.names import (
 from flinkish.checkpoint.format.operator_files import parse_operator_metadata, with_operator
 from flinkish.checkpoint.format.pins import PIN_CODEC
 from flinkish.errors import StorageError
-from flinkish.restore.materialize import empty_state, source_logs, state_files
+from flinkish.restore.materialize import source_logs, state_files
 from flinkish.restore.materialize.new_logs import NewLogs, givers, needs_new_logs, new_logs
-from flinkish.restore.materialize.source_checkpoints import (
+from flinkish.restore.materialize.origin_checkpoints import (
     SourceCheckpointLogs,
     check_digest,
     check_states_agree,
@@ -53,8 +53,8 @@ from flinkish.restore.materialize.source_checkpoints import (
     read_file,
     read_logs,
 )
-from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource, TakenState
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource, TakenState
+from flinkish.savepoint.format.digests import FileTable
 
 #: Bytes up to which a log is read at once; a larger one is put in place and then compared.
 _READ_WHOLE = 16 << 20
@@ -65,7 +65,7 @@ class _File:
     """One file of the new checkpoint: new content, or the origin's file ``old`` unchanged."""
 
     path: str
-    origin: SourceCheckpoint
+    origin: OriginCheckpoint
     old: str = ""
     content: bytes | None = None
 
@@ -262,7 +262,9 @@ def _files(recipe: Recipe, final: str) -> Iterator[_File]:
     same = recipe.states is None and recipe.sources is None
     if same and recipe.batch_id == base.batch_id:
         for path in base.files:
-            if path != METADATA and not path.startswith(f"{STATE}/"):
+            if path.startswith(f"{SOURCES}/"):
+                yield from _source_file(base, path, path)
+            elif path != METADATA and not path.startswith(f"{STATE}/"):
                 yield _linked(base, path)
         for ordinal in state_files.ordinals(base.files):
             yield from _moved_state(base, ordinal, ordinal, 0, final, None)
@@ -275,12 +277,12 @@ def _for_spark(final: str) -> str:
     return final if storage.is_local(final) else storage.for_spark(final)
 
 
-def _linked(origin: SourceCheckpoint, path: str, new: str | None = None) -> _File:
+def _linked(origin: OriginCheckpoint, path: str, new: str | None = None) -> _File:
     return _File(new or path, origin, old=path)
 
 
 def _moved_state(
-    origin: SourceCheckpoint,
+    origin: OriginCheckpoint,
     old: int,
     new: int,
     shift: int,
@@ -307,7 +309,7 @@ def _moved_state(
     for target in moved.bases:
         zipped = target.endswith(".zip")
         codec = (pins or {}).get(PIN_CODEC)
-        content = empty_state.empty_archive() if zipped else empty_state.empty_snapshot(codec)
+        content = state_files.empty_archive() if zipped else state_files.empty_snapshot(codec)
         yield _File(target, origin, content=content)
 
 
@@ -387,11 +389,11 @@ class _Assembly:
             yield _File(f"{STATE}/{ordinal}/{target}", self._base, content=data)
         ids: StateIds = ()
         if self._logs[self._recipe.base].commit.version >= 2:
-            ids = empty_state.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
+            ids = state_files.new_ids(empty.partitions, stores, lambda: str(uuid.uuid4()))
             state_ids[ordinal] = ids
-        kind, snapshot = empty_state.empty_store(self._pins)
+        kind, snapshot = state_files.empty_store(self._pins)
         flat = [f"_{one}" for partition in ids for one in partition]
-        directories = empty_state.store_directories(ordinal, empty.partitions, stores)
+        directories = state_files.store_directories(ordinal, empty.partitions, stores)
         for directory, suffix in zip(directories, flat or [""] * len(directories), strict=True):
             name = f"{self._batch + 1}{suffix}.{kind}"
             yield _File(f"{directory}/{name}", self._base, content=snapshot)
@@ -427,7 +429,7 @@ class _Assembly:
     def _own_sources(self) -> Iterator[_File]:
         for path in self._base.files:
             if path.startswith(f"{SOURCES}/"):
-                yield _linked(self._base, path)
+                yield from _source_file(self._base, path, path)
 
     def _sources(self, fresh: NewLogs) -> Iterator[_File]:
         if self._recipe.sources is None:
@@ -446,7 +448,15 @@ class _Assembly:
                 raise ValueError(f"two sources for {SOURCES}/{source.target}")
 
 
-def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
+def _source_file(origin: OriginCheckpoint, path: str, new: str) -> Iterator[_File]:
+    """Yield a file of a source as it is, or with mapped paths and so without its checksums."""
+    if not origin.paths:
+        yield _linked(origin, path, new)
+    elif not path.endswith(".crc"):
+        yield _File(new, origin, content=read_file(origin, path))
+
+
+def _source(origin: OriginCheckpoint, source: TakenSource, position: str) -> Iterator[_File]:
     """Yield the files of one source up to its position."""
     old, new = f"{SOURCES}/{source.directory}/", f"{SOURCES}/{source.target}/"
     names = [path.removeprefix(old) for path in origin.files if path.startswith(old)]
@@ -459,7 +469,7 @@ def _source(origin: SourceCheckpoint, source: TakenSource, position: str) -> Ite
         raise damaged(origin, old, error) from error
     for name in chosen.kept:
         if source.move is None:
-            yield _linked(origin, old + name, new + name)
+            yield from _source_file(origin, old + name, new + name)
         else:
             change = partial(source_logs.with_moved_files, move=source.move)
             yield _File(new + name, origin, content=parsed(origin, old + name, change))

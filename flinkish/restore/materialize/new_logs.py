@@ -21,7 +21,7 @@ from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.materialize.source_checkpoints import SourceCheckpointLogs
+from flinkish.restore.materialize.origin_checkpoints import SourceCheckpointLogs
 from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
 

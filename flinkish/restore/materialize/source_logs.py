@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flinkish.checkpoint.format.errors import CheckpointFormatError
-from flinkish.checkpoint.format.logs import NO_OFFSET
-from flinkish.checkpoint.format.source_logs import (
+from flinkish.checkpoint.format.logs import (
     COMPACT_SUFFIX,
+    NO_OFFSET,
     compacted_number,
     is_file_source_log,
     is_readable,
@@ -107,14 +107,32 @@ def with_moved_files(data: bytes, name: str, move: tuple[str, str]) -> bytes:
     ``move`` has the URLs of the old and the new directory.
     """
     old, new = move
-    head, entries = _parsed(data, name)
-    lines = [head]
-    for path, _, _, line in entries:
+
+    def moved(path: str) -> str | None:
         place = same_form(path)
-        if place.startswith(f"{old}/"):
-            entry = json.loads(line) | {"path": new + place[len(old) :]}
-            line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
-        lines.append(line)
+        return new + place[len(old) :] if place.startswith(f"{old}/") else None
+
+    return with_other_files(data, name, moved)
+
+
+def with_other_files(data: bytes, name: str, other: Callable[[str], str | None]) -> bytes:
+    """Return an entry of a log with other URLs of files; ``other`` returns None for one that stays.
+
+    It is that of a file source, or of a file sink (``_spark_metadata``), whose lines have a
+    ``path`` too. Raises CheckpointFormatError if the entry is damaged.
+    """
+    head, _, body = data.partition(b"\n")
+    lines = [head]
+    try:
+        for line in body.split(b"\n") if body else ():
+            url = other(str(json.loads(line)["path"])) if line else None
+            if url is not None:
+                entry = json.loads(line) | {"path": url}
+                line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
+            lines.append(line)
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        reason = f"not an entry of a log of files: {error}"
+        raise CheckpointFormatError(name, None, reason) from error
     return b"\n".join(lines)
 
 

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from flinkish.errors import ConsentNeeded
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
@@ -67,13 +67,8 @@ def refuse_in_place(
 ) -> ConsentNeeded | None:
     """Return the refusal of a query that continues in its own checkpoint, or None.
 
-    Parameters
-    ----------
-    name
-        The query.
-    operators
-        The name of each operator, the meaning of its state in the checkpoint, None if it is not
-        known, and in the program.
+    ``name``: the query. ``operators``: the name of each operator, the meaning of its state in the
+    checkpoint, None if it is not known, and in the program.
     """
     changes = [
         (operator, change)
@@ -135,7 +130,7 @@ def _change(
     advice = f"continue with --conf {shlex.quote(f'{setting}={value}')}" + (
         ", unless the program sets it itself" if certain else ""
     )
-    return StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
+    return StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=certain)
 
 
 def _shown(each: Dependence) -> str:
@@ -178,11 +173,11 @@ def _case_changes(
         each = "; ".join(f"`{n}` was {before[n]} and is {after[n]}" for n in other[:_SHOWN])
         text = f"{begins}, so names refer to other columns: {each}"
         advice += ", unless the program sets it itself"
-        yield StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
+        yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice, partial=True)
     read = [each[1][0] for each in pairs if each[1][0].part]
     if read:
         text = f"{begins}: {', '.join(_shown(each) for each in read[:_SHOWN])} is looked up by name"
-        yield StateChange("", Verdict.AS_IS, SETTINGS_CHANGED, text, advice)
+        yield StateChange("", StateVerdict.AS_IS, SETTINGS_CHANGED, text, advice)
 
 
 def _origins(meaning: StateSemantics) -> dict[str, str]:

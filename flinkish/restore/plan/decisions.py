@@ -1,4 +1,4 @@
-"""Restore decisions: what each starting query takes from the savepoint. Pure.
+"""What each starting query takes from the savepoint, and the recipe that follows. Pure.
 
 Queries are planned one after the other, in the order in which the program starts them. Operators
 are matched by their ids (:mod:`.operator_matching`), sources by what they read
@@ -9,18 +9,26 @@ is none, with the logs of the one that gives most of its state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flinkish.connectors.sources import QueryKey, SavedSource
 from flinkish.errors import Incompatible
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.judging import OperatorJudgement, judge_operator
 from flinkish.restore.plan.operator_matching import match_operators
 from flinkish.restore.plan.source_matching import SourceMatches, check_inputs, match_sources
 from flinkish.restore.plan.typed_state import TypedStateRules
-from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
+from flinkish.restore.recipe import (
+    EmptyState,
+    FreshSource,
+    OriginCheckpoint,
+    Recipe,
+    TakenSource,
+    TakenState,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class QueryPlan:
             return True
         saved = {op.state.ordinal for op in self.base.operators}
         return {plan.operator.node.ordinal for plan in self.operators} == saved and all(
-            plan.verdict is Verdict.AS_IS and not plan.new_schema for plan in self.operators
+            plan.verdict is StateVerdict.AS_IS and not plan.new_schema for plan in self.operators
         )
 
 
@@ -157,3 +165,72 @@ def _main_donor(
     if not counts:
         return None
     return max(saved, key=lambda query: counts[query.key])  # the first of equals
+
+
+def recipe_for(
+    plan: QueryPlan,
+    origins: Mapping[QueryKey, OriginCheckpoint],
+    empty: Mapping[int, EmptyState],
+    *,
+    rebase_to: int | None = None,
+    rewritten: bool = False,
+    offsets: Mapping[int, str] | None = None,
+    moves: Mapping[int, tuple[str, str] | None] | None = None,
+) -> Recipe:
+    """Return the recipe that carries out ``plan``, which must have a base.
+
+    ``origins`` are the files of every saved query. ``empty`` has the empty state of operators
+    without saved state, by ordinal. ``rebase_to`` is the committed batch of the checkpoint, see
+    :class:`~flinkish.restore.plan.sinks.SinkPlan`. ``rewritten`` says that the engine rewrites that
+    checkpoint, and writes new schemas itself. ``offsets`` are the positions that replace saved
+    ones, by the entry of the source. ``moves`` are the file sources whose files were moved, by
+    entry, with the change of the paths in their logs, if any.
+    """
+    assert plan.base is not None
+    keys: list[QueryKey] = [plan.base.key]
+
+    def origin(key: QueryKey) -> int:
+        if key not in keys:
+            keys.append(key)
+        return keys.index(key)
+
+    states: dict[int, TakenState | EmptyState] | None = None
+    if not plan.unchanged:
+        states = {}
+        for verdict in plan.operators or ():
+            ordinal, taken = verdict.operator.node.ordinal, verdict.taken
+            if taken is None:
+                states[ordinal] = empty[ordinal]
+            else:
+                new_schema = verdict.new_schema and not rewritten
+                kind = verdict.operator.node.kind if verdict.other_kind else None
+                saved = taken.state.ordinal
+                states[ordinal] = TakenState(origin(taken.query), saved, new_schema, kind)
+    sources: tuple[TakenSource | FreshSource, ...] | None = None
+    set_to, moved = offsets or {}, moves or {}
+    # Unchanged sources have no positions of their own: they go on with the base's log.
+    written = plan.positions is None and bool(set_to or moved)
+    positions = plan.sources.matched if written else plan.positions
+    if positions is not None:
+        entries: list[TakenSource | FreshSource] = []
+        for entry, position in enumerate(positions):
+            target = plan.directories[entry]
+            more = set_to.get(entry), moved.get(entry)
+            entries.append(_entry(position, target, origin, *more))
+        sources = tuple(entries)
+    return Recipe(
+        tuple(origins[key] for key in keys), states=states, sources=sources, rebase_to=rebase_to
+    )
+
+
+def _entry(
+    position: SavedSource | None,
+    target: str,
+    origin: Callable[[QueryKey], int],
+    offset: str | None,
+    move: tuple[str, str] | None,
+) -> TakenSource | FreshSource:
+    if position is None:
+        return FreshSource()
+    place = origin(position.query), position.entry, position.directory
+    return TakenSource(*place, target, offset, move)

@@ -16,11 +16,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
+from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.schema_messages import ACCEPT_PARTIAL, KEEP_OR_DROP
 from flinkish.restore.plan.state_columns import StateColumn, columns_of
 from flinkish.restore.plan.state_evolution import StoreEvolution
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 
 _FOR_EVER: Final = "dedupe"
 _WITHIN: Final = "dedupeWithinWatermark"
@@ -85,7 +85,7 @@ def convert_deduplication(
             "add a watermark (withWatermark) to the old program, let it run and take "
             f"another savepoint; {KEEP_OR_DROP}"
         )
-        change = StateChange("", Verdict.INCOMPATIBLE, DEDUPLICATION_CHANGED, text, advice)
+        change = StateChange("", StateVerdict.INCOMPATIBLE, DEDUPLICATION_CHANGED, text, advice)
         return Conversion(compared, change, None)
     expires_ms = watermark + 2 * delay
     text = (
@@ -116,7 +116,9 @@ def _columns(store: StoreInfo, new: NewOperator) -> tuple[StateColumn, ...]:
 
 def _change(text: str, *, partial: bool) -> StateChange:
     advice = f"agree with {ACCEPT_PARTIAL} NAME, or {KEEP_OR_DROP}" if partial else KEEP_OR_DROP
-    return StateChange("", Verdict.MIGRATE, DEDUPLICATION_CHANGED, text, advice, partial=partial)
+    return StateChange(
+        "", StateVerdict.MIGRATE, DEDUPLICATION_CHANGED, text, advice, partial=partial
+    )
 
 
 def _without_values(stores: tuple[StoreInfo, ...]) -> tuple[StoreInfo, ...]:

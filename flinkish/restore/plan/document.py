@@ -21,14 +21,14 @@ from flinkish.messages.plan import (
     SinkRow,
     SourceOrigin,
     SourceRow,
-    Verdict,
+    StateVerdict,
 )
 from flinkish.messages.restore_options import RestoreOptions
+from flinkish.restore.origin.restore_inputs import SavedOperator
 from flinkish.restore.plan.judging import OperatorJudgement, advice_for, ask
 from flinkish.restore.plan.non_restored_state import NonRestored
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.source.restore_inputs import SavedOperator
 
 OK: PlanVerdict = "ok"
 CONSENT: PlanVerdict = "consent-needed"
@@ -42,7 +42,7 @@ def restore_plan(
     queries: Sequence[QueryRestore],
     left: NonRestored,
     options: RestoreOptions,
-    executors: frozenset[Verdict],
+    executors: frozenset[StateVerdict],
 ) -> RestorePlan:
     """Return the plan of a whole restore.
 
@@ -138,7 +138,7 @@ def compare_with_expected(
 
 def _decisions(plan: RestorePlan, query: str) -> dict[str, list[tuple[object, ...]]]:
     """Return what a plan decides for one query; the rest is text, and what is left behind."""
-    dropped = Verdict.DROPPED.value
+    dropped = StateVerdict.DROPPED.value
     return {
         "queries": [
             (row.name, row.verdict, row.origin, row.batch_id)
@@ -199,14 +199,14 @@ def _query(query: QueryRestore) -> QueryRow:
 
 
 def _operators(
-    query: QueryRestore, options: RestoreOptions, executors: frozenset[Verdict]
+    query: QueryRestore, options: RestoreOptions, executors: frozenset[StateVerdict]
 ) -> Iterator[OperatorRow]:
     for plan in (query.plan.operators if query.plan is not None else None) or ():
         yield _operator(query.name, plan, options, executors)
 
 
 def _operator(
-    query: str, plan: OperatorJudgement, options: RestoreOptions, executors: frozenset[Verdict]
+    query: str, plan: OperatorJudgement, options: RestoreOptions, executors: frozenset[StateVerdict]
 ) -> OperatorRow:
     taken = plan.taken
     return OperatorRow(
@@ -229,11 +229,11 @@ def _operator(
 
 
 def _operator_verdict(
-    plan: OperatorJudgement, options: RestoreOptions, executors: frozenset[Verdict]
+    plan: OperatorJudgement, options: RestoreOptions, executors: frozenset[StateVerdict]
 ) -> str:
     if not plan.executable(executors):
-        return Verdict.INCOMPATIBLE.value
-    taken_over = plan.verdict in (Verdict.AS_IS, Verdict.RENUMBERED)
+        return StateVerdict.INCOMPATIBLE.value
+    taken_over = plan.verdict in (StateVerdict.AS_IS, StateVerdict.RENUMBERED)
     asked = taken_over and ask([plan], options.accept_partial) is not None
     return CONSENT if asked else plan.verdict.value
 
@@ -255,7 +255,7 @@ def _dropped(saved: SavedOperator, options: RestoreOptions) -> OperatorRow:
         uid=saved.uid,
         operator_id=saved.operator_id_v3,
         kind=saved.state.kind,
-        verdict=Verdict.DROPPED.value,
+        verdict=StateVerdict.DROPPED.value,
         executable=agreed,
         reason="no-operator",
         text="no operator of the program takes this state",

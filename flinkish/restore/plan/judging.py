@@ -10,7 +10,8 @@ from typing import Any
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, pinned
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import ConsentNeeded, Incompatible
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
+from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.changed_settings import SETTINGS_CHANGED, setting_changes
 from flinkish.restore.plan.deduplications import (
     convert_deduplication,
@@ -37,7 +38,6 @@ from flinkish.restore.plan.typed_state import (
     resolve_typed_states,
     with_recodes,
 )
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.state.generations import ResolvedState
 
 _ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
@@ -71,7 +71,7 @@ class OperatorJudgement:
     """
 
     operator: NewOperator
-    verdict: Verdict
+    verdict: StateVerdict
     taken: SavedOperator | None = None
     reason: str = ""
     text: str = ""
@@ -80,11 +80,11 @@ class OperatorJudgement:
     evolution: Mapping[str, StoreEvolution] | None = None
     typed: Mapping[str, ResolvedState] = field(default_factory=dict)
 
-    def executable(self, executors: Collection[Verdict]) -> bool:
+    def executable(self, executors: Collection[StateVerdict]) -> bool:
         """Return whether an engine that carries out ``executors`` can execute the verdict."""
-        if self.verdict is Verdict.INCOMPATIBLE:
+        if self.verdict is StateVerdict.INCOMPATIBLE:
             return False
-        if self.verdict is Verdict.MIGRATE:
+        if self.verdict is StateVerdict.MIGRATE:
             is_planned = self.reason == FOR_ANOTHER_SPARK or self.evolution is not None
             return self.verdict in executors and is_planned
         return self.verdict not in FOR_THE_ENGINE or self.verdict in executors
@@ -102,7 +102,7 @@ class OperatorJudgement:
     @property
     def new_schema(self) -> bool:
         """Whether Spark must write the state's schema anew, but not the state itself."""
-        return self.verdict is not Verdict.MIGRATE and any(
+        return self.verdict is not StateVerdict.MIGRATE and any(
             change.reason == NULLABILITY_WIDENED for change in self.changes
         )
 
@@ -122,12 +122,12 @@ def judge_operator(
     """
     if taken is None:
         return OperatorJudgement(
-            operator, Verdict.NEW, None, "no-state", "the savepoint has no state for it"
+            operator, StateVerdict.NEW, None, "no-state", "the savepoint has no state for it"
         )
     if not same_kind(operator, taken) and not is_other_deduplication(operator, taken):
         return OperatorJudgement(
             operator,
-            Verdict.INCOMPATIBLE,
+            StateVerdict.INCOMPATIBLE,
             taken,
             "other-kind",
             f"{operator.describe()} takes the state of {taken.describe()}, an operator of "
@@ -163,10 +163,10 @@ def _judge_taken(
     settings = setting_changes(meaning, node.meaning)
     changes = worst_first([*typed.changes, *compared, *conversions, *settings])
     worst = changes[0] if changes else None
-    if worst is not None and worst.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE):
+    if worst is not None and worst.verdict in (StateVerdict.INCOMPATIBLE, StateVerdict.MIGRATE):
         text = "; ".join(c.text for c in changes if c.verdict is worst.verdict)
         evolution = None
-        if worst.verdict is Verdict.MIGRATE:
+        if worst.verdict is StateVerdict.MIGRATE:
             evolution = _evolution(operator, taken)
             if converted is not None and evolution is not None:
                 evolution = converted.evolution(evolution)
@@ -179,7 +179,7 @@ def _judge_taken(
     if taken.rewritten:
         return OperatorJudgement(
             operator,
-            Verdict.MIGRATE,
+            StateVerdict.MIGRATE,
             taken,
             FOR_ANOTHER_SPARK,
             taken.rewritten,
@@ -191,7 +191,7 @@ def _judge_taken(
     if partitions is not None and state.partitions not in (1, partitions):
         return OperatorJudgement(
             operator,
-            Verdict.RESCALE,
+            StateVerdict.RESCALE,
             taken,
             "partitions-changed",
             f"its state has {state.partitions} partitions, and {partitions} were asked for",
@@ -202,14 +202,14 @@ def _judge_taken(
     asked = next((change.reason for change in changes if change.partial), "")
     if base is not None and taken.query == base.key and state.ordinal == node.ordinal:
         reason = asked or "same-state"
-        return OperatorJudgement(operator, Verdict.AS_IS, taken, reason, text, "", changes)
+        return OperatorJudgement(operator, StateVerdict.AS_IS, taken, reason, text, "", changes)
     if base is not None and taken.query != base.key:
         reason, how = "other-query", f"taken from query '{taken.query}'"
     else:
         reason, how = "other-ordinal", f"operator {state.ordinal} is now {node.ordinal}"
     text = f"{how}; {text}" if text else how
     reason = asked or reason
-    return OperatorJudgement(operator, Verdict.RENUMBERED, taken, reason, text, "", changes)
+    return OperatorJudgement(operator, StateVerdict.RENUMBERED, taken, reason, text, "", changes)
 
 
 def _evolution(operator: NewOperator, taken: SavedOperator) -> Mapping[str, StoreEvolution] | None:
@@ -269,7 +269,7 @@ def _join_format(base: SavedQueryFacts | None) -> str | None:
 
 def refuse(
     plans: Sequence[OperatorJudgement],
-    executors: Collection[Verdict] = (),
+    executors: Collection[StateVerdict] = (),
 ) -> Incompatible | None:
     """Return the refusal of plans that cannot be executed, or None.
 
@@ -283,7 +283,7 @@ def refuse(
         plan.text
         if plan.reason == "other-kind"
         else f"{plan.operator.describe()}: {plan.text}"
-        + ("" if plan.verdict is Verdict.INCOMPATIBLE else f" ({_needs(plan, executors)})")
+        + ("" if plan.verdict is StateVerdict.INCOMPATIBLE else f" ({_needs(plan, executors)})")
         for plan in stuck
     ]
     return Incompatible(
@@ -328,7 +328,7 @@ def _name(plan: OperatorJudgement) -> str:
 
 def advice_for(
     plan: OperatorJudgement,
-    executors: Collection[Verdict] = (),
+    executors: Collection[StateVerdict] = (),
     accept_partial: Collection[str] = (),
 ) -> str:
     """Return the advice for a verdict; the parameters are those of :func:`refuse` and :func:`ask`.
@@ -337,16 +337,16 @@ def advice_for(
     """
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice
-    if plan.verdict is Verdict.MIGRATE and not plan.executable(executors):
+    if plan.verdict is StateVerdict.MIGRATE and not plan.executable(executors):
         return plan.advice if plan.reason == MIGRATED else KEEP_OR_DROP
-    if plan.partial and plan.verdict is not Verdict.INCOMPATIBLE:
+    if plan.partial and plan.verdict is not StateVerdict.INCOMPATIBLE:
         asked = ask([plan], accept_partial)
         return "" if asked is None else asked.hint or ""
-    return plan.advice or (KEEP_OR_DROP if plan.verdict is Verdict.INCOMPATIBLE else "")
+    return plan.advice or (KEEP_OR_DROP if plan.verdict is StateVerdict.INCOMPATIBLE else "")
 
 
-def _needs(plan: OperatorJudgement, executors: Collection[Verdict]) -> str:
-    what = "rescaled" if plan.verdict is Verdict.RESCALE else "rewritten"
+def _needs(plan: OperatorJudgement, executors: Collection[StateVerdict]) -> str:
+    what = "rescaled" if plan.verdict is StateVerdict.RESCALE else "rewritten"
     why = WITHOUT_ENGINE
     if plan.verdict in executors:
         why = "the identity of its columns is unknown"
@@ -364,10 +364,10 @@ def _columns(schema: Mapping[str, Any] | None) -> list[tuple[str, Any]] | None:
 
 
 #: Verdicts that the state-migration engine carries out.
-FOR_THE_ENGINE = frozenset({Verdict.MIGRATE, Verdict.RESCALE})
+FOR_THE_ENGINE = frozenset({StateVerdict.MIGRATE, StateVerdict.RESCALE})
 
 
 def worst_first(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
     """Return the changes with the most severe verdicts first, else in their order."""
-    order = list(Verdict)
+    order = list(StateVerdict)
     return tuple(sorted(changes, key=lambda change: -order.index(change.verdict)))

@@ -7,7 +7,7 @@ processes its input from the beginning again. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from flinkish.errors import ConsentNeeded
@@ -49,23 +49,31 @@ def check_left_out(
 
 @dataclass(frozen=True)
 class LostOrigin:
-    """What a job began with, which is gone though not all of its queries had been started.
+    """What a job began with, which cannot be read, though not all queries had been started.
 
     Attributes
     ----------
     path
         The savepoint, or the checkpoints of the job before.
+    why
+        What is wrong with it.
+    names
+        Its queries that the job had not started; None if a query of any name may be one.
     """
 
     job_id: str
     path: str
+    why: str
+    names: Collection[str | None] | None = None
 
-    def refusal(self, name: str) -> ConsentNeeded:
-        """Return the refusal to start a query that the job has not started before."""
+    def refusal(self, name: str) -> ConsentNeeded | None:
+        """Return the refusal to start a query that the job has not started before; None if new."""
+        if self.names is not None and name not in self.names:
+            return None
         return ConsentNeeded(
-            f"job {self.job_id} was started from {self.path}, which no longer exists, and "
-            f"ended before it had started all its queries: '{name}' may be one of them, "
-            "and would start empty",
+            f"job {self.job_id} was started from {self.path}, and ended before it had started all "
+            f"its queries: '{name}' may be one of them, and would start empty, as that cannot be "
+            f"read any more: {self.why}",
             hint=f"restart from a savepoint that has it with: flinkish restart {self.job_id} "
             "--from SAVEPOINT",
             reasons=["left-out"],

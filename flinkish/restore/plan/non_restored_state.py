@@ -1,4 +1,9 @@
-"""Non-restored state: the parts of a savepoint that no query of the program takes. Pure."""
+"""Parts of a savepoint that no query takes, and queries of the program that it leaves out. Pure.
+
+A savepoint is of a whole job, and names the queries that it does not have
+(``Header.left_out``). A query that it lacks for this reason is not a new one: started empty, it
+processes its input from the beginning again.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,10 @@ from dataclasses import dataclass
 
 from flinkish.connectors.sources import QueryKey, SavedSource, within
 from flinkish.errors import NonRestoredState
-from flinkish.messages.plan import RestorePlan, Verdict
+from flinkish.messages.plan import RestorePlan, StateVerdict
+from flinkish.restore.origin.restore_inputs import SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.operator_matching import named_operators
-from flinkish.restore.source.restore_inputs import SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ def taken_before(plans: Mapping[str, RestorePlan | None]) -> Taken:
             continued |= {name, None}
             continue
         # What a plan of all queries drops was agreed to; that of one query only shows it.
-        passed = None if plan.complete else Verdict.DROPPED.value
+        passed = None if plan.complete else StateVerdict.DROPPED.value
         states = [row.origin for row in plan.operators if row.verdict != passed]
         operators |= {(o.query, o.ordinal) for o in states if o and o.ordinal is not None}
         lines = [row.origin for row in plan.sources if row.verdict != passed]

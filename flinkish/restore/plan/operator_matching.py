@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.source.restore_inputs import (
+from flinkish.restore.origin.restore_inputs import (
     NewOperator,
     NewQuery,
     SavedOperator,

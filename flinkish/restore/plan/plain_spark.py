@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.restore.origin.restore_origin import RestorableQuery
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
 from flinkish.restore.plan.sinks import (
     SINK_HAS_PLANNED,
     Continuation,
     SinkMode,
     SinkPlan,
-    SinkPosition,
+    SinkStatus,
     judge_sink,
 )
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import RestorableQuery
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class UnchangedQuery:
 def plan_unchanged(
     offer: RestorableQuery,
     runs: Sequence[OtherRun],
-    position: SinkPosition | None,
+    position: SinkStatus | None,
     *,
     fork: bool = False,
     mode: SinkMode | None = None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.messages.plan import Check, RestoreOutcome
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Spark's switch for its own comparison of state schemas.
 SETTING_SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"

@@ -1,20 +1,29 @@
-"""The settings of a restore plan, and the plan for one query."""
+"""The settings of a restore plan, and the plan for one query.
+
+The work of the state-migration engine for a restored query. Pure.
+
+The engine works on a whole checkpoint: the one that ``make_checkpoint`` writes for the recipe, with
+its operators under their new ordinals, and with empty state for new operators.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flinkish.connectors.source_plan import SourcePlan
 from flinkish.errors import FlinkishError
-from flinkish.messages.plan import Check, PinRow, RestoreOutcome, Verdict
+from flinkish.messages.plan import Check, PinRow, RestoreOutcome, StateVerdict
 from flinkish.messages.restore_options import SINK_MODES
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
+from flinkish.restore.plan.judging import OperatorJudgement
+from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
-from flinkish.restore.plan.state_migration import StateRewrite
+from flinkish.restore.plan.state_evolution import StoreEvolution, unchanged_rows
 from flinkish.restore.recipe import Recipe
 
 
@@ -37,7 +46,7 @@ class PlanningSettings:
 
     parallelism: int | None = None
     hasher: HasherVersion = HasherVersion.V3
-    executors: frozenset[Verdict] = frozenset()
+    executors: frozenset[StateVerdict] = frozenset()
     migrates_lazily: bool = False
     spark: str = ""
 
@@ -86,3 +95,70 @@ class QueryRestore:
         grave = (RestoreOutcome.WARNING, RestoreOutcome.NOTE)
         notes += [check.text for check in self.checks if check.outcome in grave]
         return tuple(notes)
+
+
+@dataclass(frozen=True)
+class StateRewrite:
+    """The rewrite of a restored query's state.
+
+    Attributes
+    ----------
+    partitions
+        The new number of state partitions; None for the present number.
+    evolutions
+        How rows change, by the new ordinal and by the name of the store or the column family.
+    """
+
+    partitions: int | None = None
+    evolutions: Mapping[int, Mapping[str, StoreEvolution]] = field(default_factory=dict)
+    #: The rewrite that the Spark that will run needs.
+    fit: SparkFit = field(default_factory=SparkFit)
+    #: Whether the state is canonical, and is written for a backend.
+    canonical: bool = False
+    #: The class of that backend's provider; None for the one that the offset log pins.
+    provider: str | None = None
+
+
+def rewrite_of(
+    plan: QueryPlan,
+    partitions: int | None,
+    *,
+    fit: SparkFit | None = None,
+    canonical: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> StateRewrite | None:
+    """Return the rewrite that a plan needs; None when it needs none.
+
+    ``partitions`` is the requested number of state partitions, None for the savepoint's. ``fit`` is
+    the rewrite for the Spark that will run. ``settings`` are the session's values of the pinned
+    settings; they determine the backend of ``canonical`` state.
+    """
+    plans = plan.operators or ()
+    evolved = {
+        each.operator.node.ordinal: each.evolution
+        for each in plans
+        if each.verdict is StateVerdict.MIGRATE and each.evolution
+    }
+    rescaled = partitions if any(_rescales(each, partitions) for each in plans) else None
+    chosen = fit or SparkFit()
+    fitted = chosen.checkpoint_format is not None
+    fitted = fitted or any(saved.rewritten for saved in (plan.base.operators if plan.base else ()))
+    fitted = fitted or any(each.taken.rewritten for each in plans if each.taken)
+    if not evolved and rescaled is None and not canonical and not fitted:
+        return None
+    pins = plan.base.pins if plan.base is not None else {}
+    provider = asked_provider(pins, settings or {}) if canonical else None
+    chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
+    # The engine reads schemas that are there, so those that Spark would write anew it writes too.
+    anew = {
+        each.operator.node.ordinal: unchanged_rows(each.operator.node.stores)
+        for each in plans
+        if each.new_schema
+    }
+    return StateRewrite(rescaled, {**anew, **evolved}, chosen, canonical, provider)
+
+
+def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
+    # One partition is never the user's choice: see judge_operator.
+    saved = plan.taken.state.partitions if plan.taken is not None else 1
+    return partitions is not None and saved not in (1, partitions)

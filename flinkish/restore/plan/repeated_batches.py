@@ -21,9 +21,9 @@ from typing import Any
 
 from flinkish.connectors.registry import sink_connector, source_connector
 from flinkish.messages.plan import Check, RestoreOutcome
+from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.query_id import OtherRun
 from flinkish.restore.recipe import Recipe, TakenSource
-from flinkish.restore.source.restore_inputs import NewQuery
 
 
 def judge_repeats(

@@ -13,15 +13,16 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from flinkish.checkpoint.format.logs import NO_OFFSET
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.offsets import Target, parse_target
 from flinkish.connectors.registry import sink_connector
 from flinkish.connectors.source_plan import SourceFacts, SourcePlan
-from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSource
+from flinkish.connectors.sources import RESET, SET, NewSource, QueryKey, SavedSource, SourceAnswer
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
 from flinkish.messages.plan import Check, RestoreOutcome, RestorePlan
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.origin.restore_inputs import NewQuery
+from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
+from flinkish.restore.plan.decisions import QueryPlan, plan_query, recipe_for
 from flinkish.restore.plan.document import restore_plan
 from flinkish.restore.plan.history import (
     Replay,
@@ -41,17 +42,18 @@ from flinkish.restore.plan.operator_matching import check_uid_map
 from flinkish.restore.plan.pins import pin_rows
 from flinkish.restore.plan.preconditions import preconditions
 from flinkish.restore.plan.query_id import OtherRun, QueryIdentity, decide_query_id
-from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
-from flinkish.restore.plan.recipes import recipe_for
+from flinkish.restore.plan.query_restore import (
+    PlanningSettings,
+    QueryRestore,
+    StateRewrite,
+    rewrite_of,
+)
 from flinkish.restore.plan.repeated_batches import check_replay, judge_repeats, sink_format
 from flinkish.restore.plan.sinks import SINK_HAS_PLANNED, SinkMode, SinkPlan
 from flinkish.restore.plan.source_matching import reset_entries
 from flinkish.restore.plan.source_plans import blocked, source_plans
 from flinkish.restore.plan.starts import Agreed
-from flinkish.restore.plan.state_migration import StateRewrite, rewrite_of
 from flinkish.restore.recipe import EmptyState, Recipe
-from flinkish.restore.source.restore_inputs import NewQuery
-from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
 
 DEFAULT_SETTINGS = PlanningSettings()
 
@@ -114,7 +116,7 @@ class RestorePlanner:
 
     def __init__(
         self,
-        offers: RestoreSource,
+        offers: RestoreOrigin,
         options: RestoreOptions,
         environment: RestoreEnvironment,
         settings: PlanningSettings = DEFAULT_SETTINGS,
@@ -192,6 +194,7 @@ class RestorePlanner:
             *self._environment.input_files(new, offer, plan, moved),
         ]
         checks += [check for row in rows for check in row.checks]
+        checks += [Check("path-mapped", RestoreOutcome.NOTE, text) for text in offer.path_notes]
         if offer.planned_fault:
             checks.append(Check("planned-batch", RestoreOutcome.WARNING, offer.planned_fault))
         restore = QueryRestore(

@@ -33,14 +33,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan import schema_messages
-from flinkish.restore.plan.event_times import event_time_changes
 from flinkish.restore.plan.schema_messages import KEEP_OR_DROP, StatePart
 from flinkish.restore.plan.state_columns import (
     StateColumn,
     columns_of,
+    event_time_changes,
     fields_of,
     means_something,
     role_of,
@@ -110,11 +110,11 @@ def compare_states(
     unseen = schema_messages.unseen(kind)
     if saved_meaning is None and unseen and new_meaning.keys:
         text = f"the checkpoint does not record {unseen}: they are matched in order"
-        changes.append(StateChange("", Verdict.AS_IS, "meaning-unknown", text))
+        changes.append(StateChange("", StateVerdict.AS_IS, "meaning-unknown", text))
     if not schema_by_version:
         changes = [_with_a_new_schema(change) for change in changes]
     distinct = {(change.reason, change.text): change for change in changes}
-    order = list(Verdict)
+    order = list(StateVerdict)
 
     def rank(change: StateChange) -> tuple[Any, ...]:
         other = change.reason != "key-changed"  # other differences often follow from it
@@ -126,7 +126,7 @@ def compare_states(
 def _with_a_new_schema(change: StateChange) -> StateChange:
     if change.reason != NULLABILITY_WIDENED:
         return change
-    return replace(change, verdict=Verdict.AS_IS, advice="")
+    return replace(change, verdict=StateVerdict.AS_IS, advice="")
 
 
 def _traits(kind: str, saved: StateSemantics | None, new: StateSemantics) -> Iterator[StateChange]:
@@ -135,7 +135,7 @@ def _traits(kind: str, saved: StateSemantics | None, new: StateSemantics) -> Ite
         if after is not None and after != before:
             yield StateChange(
                 "",
-                Verdict.INCOMPATIBLE,
+                StateVerdict.INCOMPATIBLE,
                 trait.split(" of ")[0].replace(" ", "-") + "-changed",
                 f"the {trait} was {before} and is now {after}: "
                 f"{schema_messages.why_trait(kind, trait)}",
@@ -151,20 +151,23 @@ def _variables(
         for name in sorted(after.keys() - before.keys()):
             if not name.startswith("$"):
                 yield StateChange(
-                    name, Verdict.AS_IS, "variable-added", f"state variable `{name}` starts empty"
+                    name,
+                    StateVerdict.AS_IS,
+                    "variable-added",
+                    f"state variable `{name}` starts empty",
                 )
         for name in sorted(before.keys() - after.keys()):
             if not name.startswith("$"):
                 yield StateChange(
                     name,
-                    Verdict.AS_IS,
+                    StateVerdict.AS_IS,
                     "variable-removed",
                     f"state variable `{name}` is no longer declared; its rows are left unread",
                 )
     elif before.keys() != after.keys():
         yield StateChange(
             "",
-            Verdict.INCOMPATIBLE,
+            StateVerdict.INCOMPATIBLE,
             "stores-changed",
             f"its state is kept in other stores ({_listed(before)}; now {_listed(after)})",
             KEEP_OR_DROP,
@@ -214,7 +217,7 @@ def _compare(
         old, now = _listed(f.shown for f in saved), _listed(f.shown for f in new)
         yield StateChange(
             store,
-            Verdict.MIGRATE,
+            StateVerdict.MIGRATE,
             "key-reordered" if is_key else "columns-reordered",
             f"{part.subject} has its {part.columns} in another order ({old}; now {now}); "
             f"{part.because}. Spark does not notice if the types are the same",
@@ -240,7 +243,7 @@ def _lost_and_gained(
     if is_key:
         old, now = _listed(f.shown for f in saved), _listed(f.shown for f in new)
         text = f"{part.subject} was ({old}) and is now ({now}); {part.because}"
-        yield StateChange(store, Verdict.INCOMPATIBLE, "key-changed", text, KEEP_OR_DROP)
+        yield StateChange(store, StateVerdict.INCOMPATIBLE, "key-changed", text, KEEP_OR_DROP)
         return
     places = {f.name: i for i, f in enumerate(saved)}
     replaced = {
@@ -254,7 +257,7 @@ def _lost_and_gained(
         else:
             yield StateChange(
                 store,
-                Verdict.MIGRATE,
+                StateVerdict.MIGRATE,
                 "column-removed",
                 f"{part.subject} lost {part.column} `{field.whole}`; {part.because}",
                 part.keep,
@@ -271,7 +274,7 @@ def _replaced(store: str, part: StatePart, old: StateColumn, new: StateColumn) -
     same = "if it is the same under a new name, give it its old name; "
     return StateChange(
         store,
-        Verdict.MIGRATE if possible else Verdict.INCOMPATIBLE,
+        StateVerdict.MIGRATE if possible else StateVerdict.INCOMPATIBLE,
         "column-replaced",
         f"{text}; {because if part.evolves else part.because}",
         same + (part.agree if possible else advice or KEEP_OR_DROP),
@@ -290,7 +293,7 @@ def _gained(store: str, part: StatePart, field: StateColumn) -> StateChange:
         agree = part.agree
     return StateChange(
         store,
-        Verdict.MIGRATE if advice is None else Verdict.INCOMPATIBLE,
+        StateVerdict.MIGRATE if advice is None else StateVerdict.INCOMPATIBLE,
         "column-added",
         f"{text}; {because}",
         agree if advice is None else advice,
@@ -334,7 +337,9 @@ def _same_column(
         if part.buffers:
             what = f"computed from another type ({saved.detail}; now {new.detail})"
         text = f"{part.subject}: `{saved.shown}` is {what}; {part.because}"
-        yield StateChange(store, Verdict.INCOMPATIBLE, "definition-changed", text, KEEP_OR_DROP)
+        yield StateChange(
+            store, StateVerdict.INCOMPATIBLE, "definition-changed", text, KEEP_OR_DROP
+        )
     if saved.collations != new.collations:
         yield _type_change(store, part, saved.shown, "a collation", "another one", is_key=True)
     yield from _types(store, part, saved.shown, saved.type, new.type, is_key=is_key)
@@ -387,7 +392,7 @@ def _nullability(
     if narrowed:
         yield StateChange(
             store,
-            Verdict.INCOMPATIBLE,
+            StateVerdict.INCOMPATIBLE,
             "nullability-narrowed",
             f"{part.subject}: `{name}` was nullable and no longer is; {part.because}",
             "make it nullable again, for example with coalesce after the operator; " + KEEP_OR_DROP,
@@ -395,7 +400,7 @@ def _nullability(
     elif widened:
         yield StateChange(
             store,
-            Verdict.MIGRATE,
+            StateVerdict.MIGRATE,
             NULLABILITY_WIDENED,
             f"{part.subject}: `{name}` was not nullable and now is; {part.because}",
             "let the state be rewritten, or make it non-nullable, for example with coalesce",
@@ -409,7 +414,7 @@ def _type_change(
     wider = wider and (part.evolves or not is_key)
     return StateChange(
         store,
-        Verdict.MIGRATE if wider else Verdict.INCOMPATIBLE,
+        StateVerdict.MIGRATE if wider else StateVerdict.INCOMPATIBLE,
         "type-widened" if wider else "type-changed",
         f"{part.subject}: `{name}` was {_type(saved)} and is now {_type(new)}; {part.because}",
         "let the state be rewritten, or cast it back" if wider else f"cast it back; {KEEP_OR_DROP}",

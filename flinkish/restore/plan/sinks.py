@@ -62,7 +62,7 @@ SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreada
 
 
 @dataclass(frozen=True)
-class SinkPosition:
+class SinkStatus:
     """The newest batch of a sink.
 
     Attributes
@@ -83,7 +83,7 @@ class SinkPosition:
         Whether a batch that it skips is computed anyway.
     has_files
         Whether the log of a file sink names any file. One that names none was completed for a query
-        (:mod:`.file_sink_log`) that wrote nothing, or had only batches without rows.
+        (:mod:`.file_sinks`) that wrote nothing, or had only batches without rows.
     drift
         What others have done to a table since the savepoint.
     written
@@ -167,7 +167,7 @@ class Continuation:
     has_planned_state
         Whether the new checkpoint also gets the state that this batch has written already.
     job_at
-        The newest batch that the running job had planned when the position was known, if the sink
+        The newest batch that the running job had planned when the status was known, if the sink
         is the job's own: up to there, the sink is ahead only because the job continues.
     """
 
@@ -181,59 +181,57 @@ class Continuation:
     job_at: int | None = None
 
 
-def judge_sink(
-    position: SinkPosition, query: Continuation, mode: SinkMode | None = None
-) -> SinkPlan:
+def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = None) -> SinkPlan:
     """Compare the batches of a sink with the batch that a query continues from. Pure.
 
     ``mode`` is the user's choice for a sink that is ahead (``--sink-ahead``).
     """
-    newest, saved = position.newest_batch, query.saved_batch
-    where = f"the {position.format} sink {position.path}"
-    if position.unreadable is not None and mode == "rollback":
-        text = f"{where} cannot be rolled back to the savepoint: {position.unreadable}"
-        return _ahead(position, query, "sink-cannot-go-back", text, ("rebase",))
-    if position.unreadable is not None:
+    newest, saved = status.newest_batch, query.saved_batch
+    where = f"the {status.format} sink {status.path}"
+    if status.unreadable is not None and mode == "rollback":
+        text = f"{where} cannot be rolled back to the savepoint: {status.unreadable}"
+        return _ahead(status, query, "sink-cannot-go-back", text, ("rebase",))
+    if status.unreadable is not None:
         return _plan(
-            position,
+            status,
             "unreadable",
             "sink-unreadable",
-            f"the batches of {where} are unknown: {position.unreadable}",
+            f"the batches of {where} are unknown: {status.unreadable}",
             f"if it has batches after {saved}, use --sink-ahead or another path",
         )
-    if position.drift.undone:
-        return _judge_undone(position, query, mode, where)
+    if status.drift.undone:
+        return _judge_undone(status, query, mode, where)
     if newest is None:
-        return _plan(position, "as-is", "sink-empty", f"{where} has no batch yet")
+        return _plan(status, "as-is", "sink-empty", f"{where} has no batch yet")
     if newest <= saved:
-        if position.drift != Drift():
-            return _judge_shared(position, query, mode, where)
-        if newest < saved and not position.by_query_id:
+        if status.drift != Drift():
+            return _judge_shared(status, query, mode, where)
+        if newest < saved and not status.by_query_id:
             text = (
                 f"{where} ends at batch {newest}, but the query resumes after batch "
                 f"{saved}: the batches in between were written elsewhere, or are lost"
             )
-            return _plan(position, "as-is", "sink-behind", text)
-        return _plan(position, "as-is", "sink-not-ahead", f"{where} has batch {newest}")
+            return _plan(status, "as-is", "sink-behind", text)
+        return _plan(status, "as-is", "sink-not-ahead", f"{where} has batch {newest}")
     if query.job_at is not None and newest <= query.job_at:
         text = f"{where} has batch {newest}: the job has continued"
-        return _plan(position, "as-is", "sink-of-running-job", text)
-    if not position.has_files:
+        return _plan(status, "as-is", "sink-of-running-job", text)
+    if not status.has_files:
         text = (
             f"{where} has empty batches up to {newest}: the query continues as batch {newest + 1}"
         )
-        return _plan(position, "rebase", "sink-without-rows", text, rebase_to=newest)
-    if position.by_query_id and not query.keeps_query_id:
+        return _plan(status, "rebase", "sink-without-rows", text, rebase_to=newest)
+    if status.by_query_id and not query.keeps_query_id:
         if not query.goes_back and mode != "rollback":
             text = f"{where} has batch {newest}, of another query id"
-            return _plan(position, "as-is", "sink-other-id", text)
-        return _judge_new_id(position, query, mode, where)
+            return _plan(status, "as-is", "sink-other-id", text)
+        return _judge_new_id(status, query, mode, where)
     has_planned = query.replays_planned and newest == saved + 1
-    breaks = query.stateful and not position.computes_skipped
+    breaks = query.stateful and not status.computes_skipped
     if has_planned and (query.has_planned_state or not breaks):
         state = ", and the state that it has written is taken" if breaks else ""
         return _plan(
-            position,
+            status,
             "as-is",
             SINK_HAS_PLANNED,
             f"{where} has batch {newest}, which was not committed and is replayed with the same "
@@ -245,7 +243,7 @@ def judge_sink(
         # not written twice. But a skipped batch is not computed, and state needs it computed.
         planned_skipped = query.replays_planned and not breaks
         return _plan(
-            position,
+            status,
             "rebase",
             "sink-ahead",
             f"{skipped}: it continues as batch {newest + 1}; output that the sink has "
@@ -253,48 +251,48 @@ def judge_sink(
             rebase_to=newest - 1 if planned_skipped else newest,
         )
     if mode == "rollback":
-        return _roll_back(position, query, skipped)
+        return _roll_back(status, query, skipped)
     lost = f"{skipped}: the sink would silently drop the output up to batch {newest}"
     if mode == "accept" and not breaks:
-        return _plan(position, "accept", "sink-ahead", f"{lost}, as accepted")
+        return _plan(status, "accept", "sink-ahead", f"{lost}, as accepted")
     if breaks:
         reason = SINK_HAS_PLANNED if has_planned else "sink-ahead-state"
         lost += ", and the query would then fail, because skipped batches write no state"
-        return _ahead(position, query, reason, lost, ("rebase", "rollback"))
-    return _ahead(position, query, "sink-ahead", lost, _ALL)
+        return _ahead(status, query, reason, lost, ("rebase", "rollback"))
+    return _ahead(status, query, "sink-ahead", lost, _ALL)
 
 
 def _judge_undone(
-    position: SinkPosition, query: Continuation, mode: SinkMode | None, where: str
+    status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
     """Judge a table that was brought back to before the savepoint, by a rollback of ours or not.
 
     Its batches count for less than they seem to: Delta still skips those that were undone.
     """
-    newest = position.newest_batch
+    newest = status.newest_batch
     back = (
         f"{where} was rolled back to a version before the savepoint: it lacks output of "
         f"the batches up to {query.saved_batch}, and has what was written since"
     )
     skips = newest is not None and newest > query.saved_batch and query.keeps_query_id
     if mode == "rollback":
-        return _roll_back(position, query, back, "sink-undone")
+        return _roll_back(status, query, back, "sink-undone")
     if mode == "rebase" or (mode == "accept" and not skips):
         verdict: SinkVerdict = "rebase" if mode == "rebase" else "accept"
         text = f"{back}: it continues with the table as it is, as accepted"
-        return _plan(position, verdict, "sink-undone", text, rebase_to=newest if skips else None)
+        return _plan(status, verdict, "sink-undone", text, rebase_to=newest if skips else None)
     modes: tuple[SinkMode, ...] = ("rebase" if skips else "accept", "rollback")
-    return _ahead(position, query, "sink-undone", back, modes, _AS_IT_IS)
+    return _ahead(status, query, "sink-undone", back, modes, _AS_IT_IS)
 
 
 def _judge_shared(
-    position: SinkPosition, query: Continuation, mode: SinkMode | None, where: str
+    status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
     """Judge a table that has all batches of the query, and commits of others after them."""
-    since = position.drift
-    text = f"{where} has batch {position.newest_batch}, but others have written to it since"
+    since = status.drift
+    text = f"{where} has batch {status.newest_batch}, but others have written to it since"
     if not since.new_writers and not since.replaced:
-        return _plan(position, "as-is", "sink-shared", f"{text}: {listed(since.others)}")
+        return _plan(status, "as-is", "sink-shared", f"{text}: {listed(since.others)}")
     why = []
     if since.new_writers:
         why.append(
@@ -306,31 +304,31 @@ def _judge_shared(
         why.append(f"{listed(since.replaced)} replaced all rows")
     text = f"{text}: {'; '.join(why)}"
     if mode in ("accept", "rebase"):
-        return _plan(position, mode, "sink-shared", f"{text}; it continues, as accepted")
+        return _plan(status, mode, "sink-shared", f"{text}; it continues, as accepted")
     if mode == "rollback":
-        return _roll_back(position, query, text, "sink-shared")
-    return _ahead(position, query, "sink-shared", text, ("accept",), _AS_IT_IS)
+        return _roll_back(status, query, text, "sink-shared")
+    return _ahead(status, query, "sink-shared", text, ("accept",), _AS_IT_IS)
 
 
 def _judge_new_id(
-    position: SinkPosition, query: Continuation, mode: SinkMode | None, where: str
+    status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
     """Judge a sink that takes the batches of the new query id as new, though it has their rows."""
-    newest, saved = position.newest_batch, query.saved_batch
+    newest, saved = status.newest_batch, query.saved_batch
     has = f"{where} has the batches up to {newest} of the job that continued after batch {saved}"
     if mode == "rebase":
         return _plan(
-            position,
+            status,
             "rebase",
             "sink-ahead",
             f"{has}: they stay, and input that is read again is written again under a new query id",
         )
     if mode == "rollback":
-        return _roll_back(position, query, has)
-    breaks = query.stateful and not position.computes_skipped
+        return _roll_back(status, query, has)
+    breaks = query.stateful and not status.computes_skipped
     if mode == "accept" and not breaks:
         return _plan(
-            position,
+            status,
             "accept",
             "sink-ahead",
             f"{has}: the query keeps its id, and the sink drops its output up to batch {newest}, "
@@ -339,45 +337,45 @@ def _judge_new_id(
         )
     twice = f"{has}: with a new query id, input that is read again would be there twice"
     modes: tuple[SinkMode, ...] = ("rebase", "rollback") if breaks else _ALL
-    return _ahead(position, query, "sink-ahead", twice, modes)
+    return _ahead(status, query, "sink-ahead", twice, modes)
 
 
 def _roll_back(
-    position: SinkPosition, query: Continuation, ahead: str, reason: str = "sink-ahead"
+    status: SinkStatus, query: Continuation, ahead: str, reason: str = "sink-ahead"
 ) -> SinkPlan:
     """Return the plan to bring a table back to the savepoint's version, or why it cannot go."""
-    why = _why_not_back(position, query)
-    if why or position.rollback is None:
+    why = _why_not_back(status, query)
+    if why or status.rollback is None:
         text = f"{ahead}, and it cannot be rolled back to the savepoint: {why}"
         only: SinkMode = "rebase" if reason == "sink-ahead" else "accept"
-        return _ahead(position, query, "sink-cannot-go-back", text, (only,), _CHOICES)
-    undone = len(position.rollback.undone)
-    newest = position.newest_batch
+        return _ahead(status, query, "sink-cannot-go-back", text, (only,), _CHOICES)
+    undone = len(status.rollback.undone)
+    newest = status.newest_batch
     skips = newest is not None and newest > query.saved_batch
-    again = skips and query.keeps_query_id and position.skips_after_rollback
+    again = skips and query.keeps_query_id and status.skips_after_rollback
     number = (
         f"; it continues as batch {(newest or 0) + 1}, because the sink skips earlier ones"
         if again
         else ""
     )
     return _plan(
-        position,
+        status,
         "rollback",
         reason,
-        f"{ahead}: the table is rolled back to version {position.rollback.version}, which "
+        f"{ahead}: the table is rolled back to version {status.rollback.version}, which "
         f"undoes {undone} commit{'s' if undone != 1 else ''} after the savepoint{number}",
         rebase_to=newest if again else None,
-        rollback_to=position.rollback.version,
+        rollback_to=status.rollback.version,
     )
 
 
-def _why_not_back(position: SinkPosition, query: Continuation) -> str:
+def _why_not_back(status: SinkStatus, query: Continuation) -> str:
     """Return why a sink cannot go back to the savepoint; empty if it can."""
-    if position.rollback is None:
-        return f"a {position.format} sink has no versions"
+    if status.rollback is None:
+        return f"a {status.format} sink has no versions"
     if query.in_use:
         return "the job that it comes from still writes to it"
-    return position.rollback.why
+    return status.rollback.why
 
 
 _CHOICES = {
@@ -396,7 +394,7 @@ _AS_IT_IS = {
 
 
 def _ahead(
-    position: SinkPosition,
+    status: SinkStatus,
     query: Continuation,
     reason: str,
     text: str,
@@ -404,17 +402,17 @@ def _ahead(
     choices: Mapping[str, str] = _CHOICES,
 ) -> SinkPlan:
     """Return the plan of a sink that needs the user's choice, with the choices that work."""
-    can_go_back = not _why_not_back(position, query)
+    can_go_back = not _why_not_back(status, query)
     modes = tuple(mode for mode in modes if mode != "rollback" or can_go_back)
     others = "write to another path"
-    if position.by_query_id and query.keeps_query_id:
+    if status.by_query_id and query.keeps_query_id:
         others += ", or give the query a new id with --fork"
     advice = ", ".join(choices[mode] for mode in modes) + f"; or {others}"
-    return _plan(position, "ahead", reason, text, advice, permit=modes)
+    return _plan(status, "ahead", reason, text, advice, permit=modes)
 
 
 def _plan(
-    position: SinkPosition,
+    status: SinkStatus,
     verdict: SinkVerdict,
     reason: str,
     text: str,
@@ -426,9 +424,9 @@ def _plan(
     keeps_query_id: bool = False,
 ) -> SinkPlan:
     return SinkPlan(
-        position.format,
-        position.path,
-        position.newest_batch,
+        status.format,
+        status.path,
+        status.newest_batch,
         verdict,
         reason,
         text,

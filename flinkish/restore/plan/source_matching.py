@@ -24,7 +24,7 @@ from flinkish.connectors.sources import (
 )
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
-from flinkish.restore.source.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedOperator, SavedQueryFacts
 
 
 @dataclass(frozen=True)

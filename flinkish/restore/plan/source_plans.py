@@ -10,14 +10,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flinkish.connectors.answers import not_set
-from flinkish.connectors.findings import SourceAnswer
+from flinkish.connectors.base import not_set
 from flinkish.connectors.registry import source_connector
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
-from flinkish.connectors.sources import NewSource, QueryKey, SavedSource, kind_of, reset_flag
+from flinkish.connectors.sources import (
+    NewSource,
+    QueryKey,
+    SavedSource,
+    SourceAnswer,
+    kind_of,
+    reset_flag,
+)
 from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.plan.source_matching import SourceMatches
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 
 #: Sources whose data is only in the memory of the driver that read it. Spark's
 #: ``TextSocketMicroBatchStream`` and ``MemoryStream`` slice a buffer that is empty in a new driver

@@ -16,7 +16,7 @@ from flinkish.connectors.registry import source_connector
 from flinkish.connectors.sources import kind_of
 from flinkish.errors import ConsentNeeded, FlinkishError, StorageError, quoted
 from flinkish.messages.calls import KnownWriter
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkPosition
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkStatus
 
 #: How a user learns whether a local path of another host is another directory.
 NEXT_BATCH = (
@@ -143,7 +143,7 @@ def agreed_mode(mode: SinkMode | None, *, again: bool) -> SinkMode | None:
 
 def judge_start(
     begins: Beginning,
-    position: SinkPosition | None,
+    position: SinkStatus | None,
     *,
     ahead: EarlierRun | None = None,
     written: EarlierRun | None = None,
@@ -213,7 +213,7 @@ def judge_start(
     return ConsentNeeded(f"{begins.describe()}: {why}", hint="; ".join(choices), reasons=[reason])
 
 
-def _sink_ahead(begins: Beginning, position: SinkPosition | None) -> str:
+def _sink_ahead(begins: Beginning, position: SinkStatus | None) -> str:
     """Return what the sink would drop, as a clause; empty if nothing."""
     if position is None or position.newest_batch is None:
         return ""
@@ -226,13 +226,13 @@ def _sink_ahead(begins: Beginning, position: SinkPosition | None) -> str:
     )
 
 
-def _has_begun_all(begun: EarlierRun, position: SinkPosition | None) -> bool:
+def _has_begun_all(begun: EarlierRun, position: SinkStatus | None) -> bool:
     """Return whether a run has planned every batch that a sink has."""
     newest = None if position is None else position.newest_batch
     return newest is not None and newest <= begun.batch
 
 
-def _not_known(begins: Beginning, position: SinkPosition) -> Agreed:
+def _not_known(begins: Beginning, position: SinkStatus) -> Agreed:
     """Return the note on a sink whose batches cannot be read, though Spark may reach it."""
     what = f"the batches of the {position.format} sink {position.path} are unknown"
     why = f"{what}: {position.unreadable}"
@@ -288,7 +288,7 @@ def may_be_another_directory(writer: KnownWriter) -> bool:
     return writer.elsewhere and not writer.is_table and writer.place.startswith("/")
 
 
-def is_another_directory(writer: KnownWriter, sink: SinkPosition) -> bool:
+def is_another_directory(writer: KnownWriter, sink: SinkStatus) -> bool:
     """Return whether a writer's place is another host's own directory of the name. Pure.
 
     It may be one that both hosts have mounted. Then the batch that the writer has committed last is
@@ -309,7 +309,7 @@ def is_another_directory(writer: KnownWriter, sink: SinkPosition) -> bool:
 
 
 def judge_writers(
-    sink: SinkPosition,
+    sink: SinkStatus,
     place: str,
     writers: Iterable[KnownWriter],
     same_job: Collection[str],

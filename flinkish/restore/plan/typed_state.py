@@ -13,14 +13,13 @@ from typing import Any
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE
 from flinkish.errors import Incompatible
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.operators.state_semantics import StateSemantics
+from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator
 from flinkish.restore.plan.state_evolution import StoreEvolution
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
 from flinkish.state.builtin.splicing import Rewriter
-from flinkish.state.declared import MAP_KEY, from_text, to_text
+from flinkish.state.declared import MAP_KEY, from_text, to_text, typed_columns
 from flinkish.state.generations import ResolvedState, resolve_state
-from flinkish.state.places import typed_columns
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.serializers import Verdict as TypeVerdict
 from flinkish.state.snapshots import DEFAULT_MODULES, ModuleLoader, StatePlace
@@ -128,7 +127,7 @@ def _told(
     if resolved.rewriting is not None:
         yield StateChange(
             name,
-            Verdict.MIGRATE,
+            StateVerdict.MIGRATE,
             MIGRATED,
             f"the values of state `{name}` are rewritten by its new serializer "
             f"({serializer.type_name})",
@@ -138,7 +137,7 @@ def _told(
     elif resolved.is_mixed:
         yield StateChange(
             name,
-            Verdict.AS_IS,
+            StateVerdict.AS_IS,
             "typed-state-lazy",
             f"a value of state `{name}` is written by its new serializer "
             f"({serializer.type_name}) when the program updates it; savepoints keep the snapshots "
@@ -147,7 +146,7 @@ def _told(
     elif resolved.verdict is TypeVerdict.RECONFIGURED:
         yield StateChange(
             name,
-            Verdict.AS_IS,
+            StateVerdict.AS_IS,
             "typed-state-reconfigured",
             f"state `{name}` continues with a reconfigured serializer ({serializer.type_name})",
         )
@@ -155,14 +154,14 @@ def _told(
 
 def _refused(name: str, error: Incompatible) -> StateChange:
     return StateChange(
-        name, Verdict.INCOMPATIBLE, "typed-state-incompatible", error.message, error.hint or ""
+        name, StateVerdict.INCOMPATIBLE, "typed-state-incompatible", error.message, error.hint or ""
     )
 
 
 def _without_snapshot(name: str) -> StateChange:
     return StateChange(
         name,
-        Verdict.INCOMPATIBLE,
+        StateVerdict.INCOMPATIBLE,
         "typed-state-unknown",
         f"the savepoint has a state `{name}` without a serializer snapshot, so the "
         "meaning of its bytes is unknown",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.cut import CommittedBatch
 from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.messages.requests import LeftOut
 from flinkish.operators.identity import Identified, OperatorFacts, OperatorIdentity
@@ -60,23 +61,15 @@ class OperatorRecord(Identified):
         return self.facts.identity
 
 
-@dataclass(frozen=True)
-class QueryRecord:
+@dataclass(frozen=True, kw_only=True)
+class QueryRecord(CommittedBatch):
     """One query at one committed batch; ``directory`` is relative to the savepoint."""
 
     name: str
     directory: str
-    query_id: str
-    batch_id: int
     run_id: str | None = None
-    planned_batch: int | None = None
-    watermark_ms: int | None = None
-    offsets: tuple[str, ...] = ()
-    pins: Mapping[str, str] = field(default_factory=dict)
     source: Any = None
     sink: Any = None
-    backend: str | None = None
-    checkpoint_format: int = 1
     #: The checkpoint it was taken from (for information only; never read back).
     checkpoint: str | None = None
     operators: tuple[OperatorRecord, ...] = ()

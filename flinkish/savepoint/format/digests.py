@@ -1,28 +1,35 @@
-"""Digests of a savepoint's files, and ways to get one without reading the file.
+"""Digests of a savepoint's files, and the packed table of their sizes and digests.
 
 The prefix names the form:
 
 - ``sha256:<hex>``: SHA-256 of the file's bytes;
 - ``crc32-512:<hex>``: SHA-256 over the CRC-32 of every 512 bytes, each as big-endian int32.
   Hadoop's local file system writes exactly these numbers to ``.<name>.crc`` next to every
-  checkpoint file (:mod:`flinkish.checkpoint.format.checksum_files`), so the digest of a linked file
+  checkpoint file (:mod:`flinkish.checkpoint.format.file_ends`), so the digest of a linked file
   of any size is read from a small sidecar;
 - ``md5:<hex>``: MD5 of the file's bytes, if S3 reported it for an object that it copied itself and
   reported no better digest.
+
+A path, a size and a digest take some 300 bytes as Python objects. Here a directory's files are one
+compressed text, which is also what Spark's workers get.
 """
 
 from __future__ import annotations
 
 import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import IO
 
-from flinkish.checkpoint.format.checksum_files import (
+from flinkish.checkpoint.format.file_ends import (
+    CHUNK,
     blocks_of,
     checksum_file_of,
     checksums_of,
     recorded_checksums,
 )
-from flinkish.storage import is_local, open_file, read_bytes
+from flinkish.storage import Hasher, is_local, open_file, read_bytes
 
 SHA256 = "sha256"
 CRC32_512 = "crc32-512"
@@ -70,13 +77,42 @@ def compute(path: str, algorithm: str) -> str:
 
 def of_stream(file: IO[bytes], algorithm: str) -> str:
     """Compute the digest of the rest of an open file; raise UnknownDigest."""
-    if algorithm not in _DIGITS:
-        raise UnknownDigest(algorithm)
-    # MD5 detects damage; it is not relied on against manipulation.
-    digest = hashlib.md5(usedforsecurity=False) if algorithm == MD5 else hashlib.sha256()
+    digest = hasher(algorithm)
     for block in blocks_of(file):
-        digest.update(checksums_of(block) if algorithm == CRC32_512 else block)
+        digest.update(block)
     return f"{algorithm}:{digest.hexdigest()}"
+
+
+def hasher(algorithm: str) -> Hasher:
+    """Return a new digest of an algorithm; raise UnknownDigest."""
+    if algorithm == CRC32_512:
+        return _Crc32Hasher()
+    if algorithm == MD5:  # detects damage; it is not relied on against manipulation
+        return hashlib.md5(usedforsecurity=False)
+    if algorithm == SHA256:
+        return hashlib.sha256()
+    raise UnknownDigest(algorithm)
+
+
+class _Crc32Hasher:
+    """SHA-256 over the CRC-32 of every 512 bytes, whatever the lengths of the updates."""
+
+    name = CRC32_512
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._rest = b""
+
+    def update(self, data: bytes, /) -> None:
+        data = self._rest + data if self._rest else data
+        whole = len(data) - len(data) % CHUNK
+        self._digest.update(checksums_of(data[:whole]))
+        self._rest = data[whole:]
+
+    def hexdigest(self) -> str:
+        digest = self._digest.copy()
+        digest.update(checksums_of(self._rest))
+        return digest.hexdigest()
 
 
 def algorithm_of(digest: str) -> str:
@@ -95,3 +131,64 @@ def matches(path: str, digest: str) -> bool:
 def stream_matches(file: IO[bytes], digest: str) -> bool:
     """Return whether the rest of an open file has the digest; raise UnknownDigest."""
     return of_stream(file, algorithm_of(digest)) == digest
+
+
+#: Number of files whose directories are packed together.
+_PIECE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """The recorded size (in bytes) and digest of a file."""
+
+    size: int
+    digest: str
+
+
+@dataclass
+class FileTable:
+    """The recorded files of one query by their paths; without entries nothing is compared."""
+
+    _packed: dict[str, list[bytes]] = field(default_factory=dict, repr=False)
+    #: The directory unpacked last: files are looked up one directory after the other.
+    _last: tuple[str, dict[str, RecordedFile]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @staticmethod
+    def of(files: Iterable[tuple[str, int, str]]) -> FileTable:
+        """Return the table of files given as (path, size in bytes, digest)."""
+        table = FileTable()
+        waiting: dict[str, list[str]] = {}
+        count = 0
+        for path, size, digest in files:
+            directory, _, name = path.rpartition("/")
+            waiting.setdefault(directory, []).append(f"{size} {digest} {name}")
+            count += 1
+            if count == _PIECE:
+                table._pack(waiting)
+                waiting, count = {}, 0
+        table._pack(waiting)
+        return table
+
+    def _pack(self, waiting: dict[str, list[str]]) -> None:
+        for directory, lines in waiting.items():
+            data = zlib.compress("\0".join(lines).encode("utf-8", "surrogatepass"), 1)
+            self._packed.setdefault(directory, []).append(data)
+
+    def get(self, path: str) -> RecordedFile | None:
+        """Return the record of the file at ``path``, or None."""
+        directory, _, name = path.rpartition("/")
+        last = self._last  # one read: threads may share the table
+        if last is None or last[0] != directory:
+            if directory not in self._packed:
+                return None
+            last = directory, dict(self._files(directory))
+            self._last = last
+        return last[1].get(name)
+
+    def _files(self, directory: str) -> Iterator[tuple[str, RecordedFile]]:
+        for data in self._packed[directory]:
+            for line in zlib.decompress(data).decode("utf-8", "surrogatepass").split("\0"):
+                size, digest, name = line.split(" ", 2)
+                yield name, RecordedFile(int(size), digest)

@@ -9,7 +9,7 @@ The footer seals the file: it has counts, and the SHA-256 of every byte before t
 file that is truncated at any length, or changed in any significant way, is refused.
 
 Anyone who can write into the directory can write such a file, so nothing in it is trusted. Its
-schema must be that of its format version (:mod:`~flinkish.savepoint.format.schemas`), its codec
+schema must be that of its format version (:mod:`~flinkish.savepoint.format.records`), its codec
 null or deflate, and it must be a regular file. Limits (:mod:`~flinkish.savepoint.format.limits`): 4
 GiB in total, 64 KiB for the container's header, 32 MiB for a block and 128 MiB for all blocks with
 the header and queries (after decompression), 16 MiB for a string, 500,000 operators, stores,
@@ -38,19 +38,17 @@ from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord
 from flinkish.savepoint.format.records import (
-    Damaged,
-    file_from_avro,
-    header_from_avro,
-    header_to_avro,
-    query_from_avro,
-    query_to_avro,
-)
-from flinkish.savepoint.format.schemas import (
     FORMAT_VERSION,
     KINDS,
     NAMESPACE,
     SCHEMA,
+    Damaged,
+    file_from_avro,
     fingerprint,
+    header_from_avro,
+    header_to_avro,
+    query_from_avro,
+    query_to_avro,
 )
 
 FILE_NAME = "_metadata"

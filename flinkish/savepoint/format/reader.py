@@ -10,16 +10,16 @@ from itertools import islice
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.format import state_layout
-from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.checkpoint.format import operator_files
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.checkpoint.format.names import STATE, is_state_data
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat, UsageError, quoted_path
 from flinkish.messages.restore_options import VERIFY_LEVELS
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FileRecord, Header, OperatorRecord, QueryRecord
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import FileTable
 from flinkish.savepoint.format.metadata import FILE_NAME, Metadata
-from flinkish.savepoint.format.schemas import FORMAT_VERSION
+from flinkish.savepoint.format.records import FORMAT_VERSION
 from flinkish.units import counted
 
 #: Levels of :func:`check_files`.
@@ -187,7 +187,7 @@ def _missing_partitions(savepoint: OpenSavepoint) -> Iterator[BadFile]:
         for operator in query.operators:
             state = operator.state
             keys = [each.key_schema for each in state.stores if each.key_schema is not None]
-            expected = state_layout.expected_partitions(query.pins, keys, state.partitions)
+            expected = operator_files.expected_partitions(query.pins, keys, state.partitions)
             if state.partitions < expected:
                 path = f"{query.directory}/{STATE}/{state.ordinal}/{state.partitions}"
                 reason = f"is missing: the state has {state.partitions} of {expected} partitions"

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flinkish.messages.savepoints import TRIGGER_OFFLINE
+from flinkish.messages.requests import TRIGGER_OFFLINE
 from flinkish.savepoint.directory.catalog import Catalog, CatalogEntry
 from flinkish.savepoint.directory.places import place_keys
 from flinkish.savepoint.format.contents import Header

@@ -17,7 +17,7 @@ from flinkish.engine.errors import EngineError
 from flinkish.engine.migration.checkpoint_migration import plan_operators
 from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
-from flinkish.engine.rows.type_json import struct_json
+from flinkish.engine.rows.types import struct_json
 from flinkish.engine.stores.checkpoints import CheckpointState, OperatorState, read_checkpoint
 from flinkish.errors import UsageError
 from flinkish.messages.migration import Migration, NewSchema

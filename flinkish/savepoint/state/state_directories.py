@@ -1,22 +1,29 @@
-"""Savepoints as directories from which the engine reads state.
+"""Directories of state for the engine: a savepoint's, and a temporary one next to savepoints.
 
-See :class:`flinkish.engine.stores.directories.StateSource`. Objects are sent to Spark's workers,
+See :class:`flinkish.engine.stores.files.StateSource`. Objects are sent to Spark's workers,
 which access the storage with their own environment.
+
+The temporary one is named like a savepoint, without ``_metadata``. Other processes see an
+unfinished savepoint, and the remains of a killed process are removed like one (``savepoint prune
+--garbage``).
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, BinaryIO, cast
 
 from flinkish import storage
 from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.savepoint.directory.catalog import new_name
+from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QueryRecord
-from flinkish.savepoint.format.file_table import FileTable, RecordedFile
+from flinkish.savepoint.format.digests import FileTable, RecordedFile
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.storage.directory import StorageDirectory
 
@@ -121,3 +128,22 @@ def saved_directory(savepoint: OpenSavepoint, query: QueryRecord) -> SavedDirect
             if record.query == index and record.held is not None
         }
     return SavedDirectory(savepoint.query_root(query), held, savepoint.recorded_files(index))
+
+
+@contextmanager
+def scratch_directory(target: str, job_id: str, owner: str | None) -> Iterator[str]:
+    """Yield the location of a new directory below ``target``; remove it when the block ends.
+
+    ``target`` is a directory of savepoints, created if missing; ``job_id`` is the job whose state
+    is rewritten. ``owner`` is the user (``user@host``) for the lease that is held inside the block.
+    Raises StorageError.
+    """
+    parent = storage.locate(target)
+    storage.make_directory(parent)
+    path = storage.join(parent, new_name(job_id))
+    with Lease.take(parent, Kind.REWRITE, owner=owner or "flinkish", job_id=job_id, path=path):
+        try:
+            storage.make_directory(path)
+            yield path
+        finally:
+            storage.remove_tree(*storage.split(path))

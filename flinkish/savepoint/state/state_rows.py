@@ -10,18 +10,16 @@ from typing import Any
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.rows.types import parse_type
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import StateSource
-from flinkish.engine.tables.decoding import KEY, VALUE, ColumnDecoder
+from flinkish.engine.stores.files import StateSource
+from flinkish.engine.tables.decoding import KEY, VALUE, ColumnDecoder, plain_rows
 from flinkish.engine.tables.frames import NoSuchState, StateTable, find_table, read_table
-from flinkish.engine.tables.plain_rows import plain_rows
 from flinkish.errors import UsageError
 from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
 from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.state.engine_errors import in_our_words
 from flinkish.savepoint.state.state_directories import saved_directory
-from flinkish.state.declared import MAP_KEY, from_text
-from flinkish.state.places import MAP_KEY_PATH, typed_columns
+from flinkish.state.declared import MAP_KEY, MAP_KEY_PATH, from_text, typed_columns
 from flinkish.state.plain import plain_state, plain_type
 from flinkish.state.snapshots import StatePlace
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from flinkish.checkpoint.cut import Cut
+from flinkish.checkpoint.cut import CommittedBatch, Cut
 from flinkish.errors import Corrupt
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorFacts
@@ -64,20 +64,14 @@ def query_record(
         kind = state.kind or fact.kind
         fact = replace(fact, kind=kind, rows=fact.rows if counted else None)
         operators.append(OperatorRecord(replace(state, kind=kind), fact))
+    batch = {each.name: getattr(cut, each.name) for each in fields(CommittedBatch)}
     return QueryRecord(
+        **batch,
         name=query.name,
         directory=directory,
-        query_id=cut.query_id,
         run_id=query.run_id,
-        batch_id=cut.batch_id,
-        planned_batch=cut.planned_batch,
-        watermark_ms=cut.watermark_ms,
-        offsets=cut.offsets,
-        pins=cut.pins,
         source=query.source,
         sink=query.sink if query.sink_at is None else query.sink_at(cut.query_id, cut.batch_id),
-        backend=cut.backend,
-        checkpoint_format=cut.checkpoint_format,
         checkpoint=query.origin or cut.root,
         operators=tuple(operators),
         files=files,

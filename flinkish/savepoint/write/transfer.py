@@ -47,19 +47,35 @@ class FileTransferer(Protocol):
 
 def transfer_all(batch: Sequence[storage.Placing]) -> list[TransferOutcome]:
     """Put several files in place and determine their digests; raise StorageError on failure."""
-    return list(map(_outcome, batch, storage.place_all(batch)))
+    return list(map(_outcome, batch, storage.place_all(batch, _hasher)))
+
+
+def _hasher(job: storage.Placing) -> storage.Hasher:
+    """Return what computes the recorded digest, so that the bytes are read once."""
+    recorded = digests.SHA256 if job.digest is None else digests.algorithm_of(job.digest)
+    return digests.hasher(recorded)
 
 
 def _outcome(job: storage.Placing, placed: storage.PlacedFile | OSError) -> TransferOutcome:
     if isinstance(placed, storage.PlacedFile):
         try:
-            digest = placed.digest or digests.of_checkpoint_file(
-                job.source, placed.size, data_path=job.target
-            )
+            digest = _digest(job, placed)
         except FileNotFoundError:
             return TransferOutcome(lost="gone")
         return TransferOutcome(placed.size, digest, placed.linked)
     return TransferOutcome(lost="replaced" if isinstance(placed, storage.Replaced) else "gone")
+
+
+def _digest(job: storage.Placing, placed: storage.PlacedFile) -> str:
+    """Return the digest of the placed bytes, in the form of the recorded one if there is one."""
+    if job.digest is None:
+        return placed.digest or digests.of_checkpoint_file(
+            job.source, placed.size, data_path=job.target
+        )
+    algorithm = digests.algorithm_of(job.digest)
+    if placed.digest is not None and placed.digest.startswith(f"{algorithm}:"):
+        return placed.digest
+    return digests.compute(job.target, algorithm)
 
 
 class ThreadedTransferer:

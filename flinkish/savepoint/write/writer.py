@@ -29,7 +29,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import SavedQuery, SavepointSummary
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import new_name
 from flinkish.savepoint.directory.dispose import release_holder

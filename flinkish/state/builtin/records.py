@@ -19,10 +19,10 @@ from typing import Any, TypeVar, cast
 
 from flinkish.errors import Incompatible, UsageError
 from flinkish.state.builtin.containers import OptionalSerializer
-from flinkish.state.builtin.hints import build
 from flinkish.state.builtin.primitives import not_a
 from flinkish.state.builtin.record_types import (
     RecordField,
+    build,
     class_aliases,
     no_value,
     record_fields,

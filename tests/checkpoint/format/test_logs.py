@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +15,20 @@ from hypothesis import strategies as st
 
 from flinkish.checkpoint.format.errors import CheckpointFormatError, UnsupportedCheckpointFormat
 from flinkish.checkpoint.format.logs import (
+    MAX_WATERMARK_MS,
     CommitEntry,
     OffsetEntry,
+    compacted_number,
+    drained_entry,
+    is_file_source_log,
+    log_offset,
     parse_commit,
     parse_offsets,
     parse_query_id,
+    source_log_entries,
 )
 from flinkish.checkpoint.format.operator_files import OperatorMetadata, parse_operator_metadata
+from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.examples import attempt
 
 HEAD = json.dumps({"batchWatermarkMs": 5, "batchTimestampMs": 9, "conf": {"a.b": "1"}})
@@ -221,3 +230,64 @@ def test_every_cut_of_one_document_is_refused(kind: str) -> None:
             match=r"not JSON|the first line is|newer than|lacks|ends too early",
         ):
             parse(whole[:length], "a/file")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_watermark_changes(tmp_path: Path, name: str) -> None:
+    offsets = unpack(name, tmp_path) / "offsets"
+    newest = max(offsets.glob("[0-9]*"), key=lambda path: int(path.name))
+    data = newest.read_bytes()
+    found = drained_entry(data, "offsets/1")
+    before, after = parse_offsets(data, "a"), parse_offsets(found, "b")
+    assert after == replace(before, watermark_ms=MAX_WATERMARK_MS)
+    heads = [json.loads(text.split(b"\n")[1]) for text in (data, found)]
+    assert {**heads[0], "batchWatermarkMs": MAX_WATERMARK_MS} == heads[1]
+    assert data.split(b"\n")[2:] == found.split(b"\n")[2:]
+
+
+def test_the_maximum_fits_microseconds() -> None:
+    assert MAX_WATERMARK_MS * 1000 < 2**63 <= (MAX_WATERMARK_MS + 1) * 1000
+
+
+@pytest.mark.parametrize("data", [b"", b"v1\n\n{}", b"v1\n{", b"v9\n{}\n{}"])
+def test_what_cannot_be_read_is_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointFormatError):
+        drained_entry(data, "offsets/1")
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "present", "absent"),
+    [
+        (["0", "1", "2", "3"], 1, ["0", "1"], []),
+        (["0", "1", "2.compact", "3", "4"], 3, ["2.compact", "3"], []),
+        (["0", "1", "2.compact", "3"], 2, ["2.compact"], []),
+        (["0", "1", "2.compact", "3"], 1, ["0", "1"], []),
+        (["2.compact", "3", "4", "5.compact"], 4, ["2.compact", "3", "4"], []),
+        (["2.compact", "4"], 4, ["2.compact", "4"], ["3"]),
+        (["2.compact", "5.compact", "8.compact", "9"], 9, ["5.compact", "8.compact", "9"], []),
+        (["0"], -1, [], []),
+        ([], 0, [], ["0"]),
+    ],
+)
+def test_source_log_entries(
+    names: list[str], limit: int, present: list[str], absent: list[str]
+) -> None:
+    assert source_log_entries(names, limit) == (present, absent)
+
+
+def test_log_offset_is_the_file_sources() -> None:
+    assert log_offset('{"logOffset":12}') == 12
+    for other in ("-", "12", '{"topic":{"0":1}}', '{"logOffset":true}', '{"logOffset":"1"}'):
+        assert log_offset(other) is None
+
+
+def test_is_file_source_log() -> None:
+    assert is_file_source_log(b'v1\n{"path":"file:///x","timestamp":1,"batchId":0}')
+    assert not is_file_source_log(b"v1\n1700000000000")
+    assert not is_file_source_log(b'0{"t":{"0":1}}')
+
+
+def test_compacted_entries() -> None:
+    assert compacted_number("9.compact") == 9
+    for other in ("9", ".compact", "09.compact", "x.compact", "9.compact.tmp"):
+        assert compacted_number(other) is None

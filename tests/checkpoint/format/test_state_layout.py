@@ -11,18 +11,19 @@ import pytest
 from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.checkpoint.format.names import JOIN_STORES
-from flinkish.checkpoint.format.operator_files import OperatorMetadata, OperatorStore
-from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
-from flinkish.checkpoint.format.state_layout import (
+from flinkish.checkpoint.format.operator_files import (
+    OperatorMetadata,
+    OperatorStore,
     expected_partitions,
     metadata_path,
     schema_path,
     store_names,
 )
+from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.checkpoint.operators import read_operator, store_info
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Corrupt
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.client.failures import unacknowledged
+from flinkish.client.listing import unacknowledged
 from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
 from flinkish.messages.launch import Launch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,16 +159,26 @@ def test_a_sink_that_is_ahead(cli: Command, tmp_path: Path) -> None:
     (log / "6").write_text('v1\n{"path":"file:/a"}')
     cli.ok("list")
     job = JobRecord("a" * 32, "rides", JobState.INITIALIZING, 1.0, Launch("/app.py"))
-    status = QueryStatus("counts", "id", "r", str(checkpoint.root), batch_id=3)
+    query_id = read_whole_cut(str(checkpoint.root)).query_id
+    status = QueryStatus("counts", query_id, "r", str(checkpoint.root), batch_id=3)
     facts = QueryFacts("r", sink={"format": "parquet", "path": str(tmp_path / "out")})
     with cli.registry() as registry:
         registry.add_job(job)
         registry.heartbeat(job.job_id, [status])
-        registry.record_facts(job.job_id, "counts", "id", facts)
+        registry.record_facts(job.job_id, "counts", query_id, facts)
         for state in (JobState.CREATED, JobState.RUNNING, JobState.FINISHED):
             registry.transition(job.job_id, state)
     refused = cli("export", "rides", str(tmp_path / "plain"))
     assert refused.code == 5
     assert "has batch 6, but the query resumes after batch 3" in refused.err
+    saved = cli.ok("savepoint", "-q", job.job_id, str(tmp_path / "saved")).out.strip()
+    assert cli("export", saved, str(tmp_path / "other")).code == 5
     cli.ok("export", "rides", str(tmp_path / "plain"), "--sink-ahead", "rebase")
     assert read_whole_cut(str(tmp_path / "plain" / "counts")).batch_id == 6
+    with cli.registry() as registry:
+        elsewhere = replace(facts, sink={"format": "parquet", "path": "/elsewhere"})
+        registry.record_facts(job.job_id, "counts", query_id, elsewhere)
+    # Now only the savepoint, which anybody may have written, names that place.
+    unknown = cli.ok("export", saved, str(tmp_path / "plain2"))
+    assert "no job of the registry is known to write there" in unknown.err
+    assert read_whole_cut(str(tmp_path / "plain2" / "counts")).batch_id == 3

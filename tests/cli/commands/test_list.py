@@ -15,10 +15,10 @@ import pytest
 
 from flinkish.cli import entry
 from flinkish.cli.app import run as run_click
-from flinkish.cli.commands.jobs_table import wanted_states
+from flinkish.cli.commands.list import wanted_states
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.registry import fast_list
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from flinkish.engine.avro.schemas import avro_schema
 from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Incompatible
 from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command

@@ -12,7 +12,7 @@ import pytest
 from flinkish import Client
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
-from flinkish.messages.savepoints import SavedQuery
+from flinkish.messages.requests import SavedQuery
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.savepoint.directory.leases import Kind, Lease
 from tests.cli.conftest import Command

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import NonRestoredState
-from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import is_alive, process_ref
@@ -87,6 +87,31 @@ def test_a_running_job_is_not(cli: Command) -> None:
     assert refused.code == 13
     assert "RUNNING" in refused.error()["message"]
     assert f"flinkish stop {job}" in refused.error()["hint"]
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "sp")])
+def test_a_job_of_another_launcher_is_its_business(cli: Command, options: tuple[str, ...]) -> None:
+    launch = Launch(str(cli.program), external=ExternalLauncher("spark-submit", "0.1.0"))
+    job = add(cli, "a", "rides", launch=launch)
+    refused = cli("restart", job, *options, "--json")
+    assert (refused.code, refused.error()["id"]) == (13, "external-job")
+    assert "its launcher (spark-submit)" in refused.error()["message"]
+    assert "FLINKISH_FROM_SAVEPOINT=PATH" in refused.error()["hint"]
+    upgraded = cli("upgrade", "in-place", job, "--to", str(cli.program), "--json")
+    assert upgraded.error()["id"] == "external-job"
+    log = cli("logs", job, "--json")
+    assert "with its launcher (spark-submit)" in log.error()["message"]
+    assert "external (spark-submit)" in cli.ok("status", job).out
+
+
+def test_recover_says_so_too(cli: Command) -> None:
+    """A restart strategy comes with the configuration, which is that of every job."""
+    external = ExternalLauncher("python", "0.1.0")
+    launch = Launch(str(cli.program), options=RETURNS, external=external)
+    add(cli, "a", "rides", failure=LOST, launch=launch)
+    refused = cli("recover")
+    assert refused.code == 1
+    assert "its launcher (python)" in refused.out + refused.err
 
 
 def test_sink_ahead_is_for_a_savepoint(cli: Command) -> None:
@@ -187,6 +212,9 @@ def test_secrets_have_to_be_given_again(cli: Command) -> None:
     path.write_text("--token=abc\n")
     path.chmod(0o600)
     given = ("--conf", "spark.my.password=open sesame", "--secret-args", str(path))
+    changed = cli("restart", job, *given, "--conf", "spark.x=2")
+    assert changed.code == 2
+    assert "spark.x would change" in changed.err, "in place nothing else is handed over"
     assert cli.ok("restart", job, "-q", *given).out.strip() == job
     shown = cli.ok("status", job, "--json").out
     assert "open sesame" not in shown
@@ -208,6 +236,18 @@ def test_a_refusal_says_which_command_takes_its_options(cli: Command) -> None:
     assert f"--accept-repeated-rows (options of flinkish run -s {path}" in refused.err
 
 
+def test_a_consent_needs_a_savepoint_and_is_passed_on(cli: Command) -> None:
+    program = Launch(str(cli.program), spark_home=str(cli.spark_home))
+    job = add(cli, "a", program.default_name, launch=program)
+    assert "--accept-lost-rows requires --from" in cli("restart", job, "--accept-lost-rows").err
+    path = make_savepoint(str(cli.directory), time.time(), job_id=job, name="job")
+    new = cli.ok("restart", job, "--from", path, "--accept-lost-rows", "-q").out.strip()
+    with cli.registry() as registry:
+        restore = registry.job(new).launch.restore
+    assert restore is not None
+    assert restore.options.accept_lost_rows
+
+
 def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> None:
     """As in place: only a name that somebody gave is held unique."""
     program = Launch(str(cli.program), spark_home=str(cli.spark_home))
@@ -217,6 +257,10 @@ def test_from_a_savepoint_beside_another_run_of_its_program(cli: Command) -> Non
     new = cli.ok("restart", unnamed, "--from", path, "-q").out.strip()
     assert new not in (unnamed, *others)
     assert cli.status(new)["name"] == program.default_name
+    with cli.registry() as registry:
+        restore = registry.job(new).launch.restore
+    assert restore is not None
+    assert not restore.options.accept_lost_rows, "what run -s asks is asked here too"
     refused = cli("restart", named, "--from", path)
     assert refused.code == 13
     assert others[1] in refused.err

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from flinkish.messages.launch import Launch
-from flinkish.messages.requests import SavepointArguments
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob

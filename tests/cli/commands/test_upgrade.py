@@ -9,7 +9,7 @@ from flinkish.client.context import Context
 from flinkish.config import Config
 from flinkish.messages.upgrades import Upgrade
 from tests.cli.conftest import Command
-from tests.upgrade.test_in_place import GONE, ID, new
+from tests.upgrade.test_takeover import GONE, ID, new
 
 
 def interrupted(cli: Command, mode: str = "serve") -> Upgrade:

@@ -94,3 +94,11 @@ def test_info_has_no_use_for_a_savepoint_in_the_configuration(
     named = "execution.state-recovery.path=s3://bucket/savepoint"
     cli.ok("info", "--spark-home", str(cli.spark_home), "-D", named, str(cli.program))
     assert json.loads(submitted.read_text())[-1] == str(cli.program)
+
+
+def test_the_older_hasher_is_said_once(cli: Command) -> None:
+    words = ["run", "--dry-run", "--spark-home", str(cli.spark_home)]
+    for version, times in (("V2", 1), ("v3", 0)):
+        key = f"execution.stream-graph-hasher.version={version}"
+        result = cli.ok(*words, "-D", key, str(cli.program))
+        assert result.err.count("has the ids of both hashers") == times

@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 
-from flinkish.connectors.findings import Consent
 from flinkish.connectors.kafka.connector import KafkaAnswer
-from flinkish.connectors.kafka.identity import FirstRow, made_again
-from flinkish.connectors.kafka.reading import Available, BrokerAnswer, Position, reading_of
-from flinkish.connectors.sources import NewSource
+from flinkish.connectors.kafka.reading import (
+    Available,
+    BrokerAnswer,
+    FirstRow,
+    Position,
+    made_again,
+    reading_of,
+)
+from flinkish.connectors.sources import Consent, NewSource
 from flinkish.driver.connectors import kafka as driver_kafka
 from flinkish.driver.connectors.kafka import ask_broker, client_options, identify
 from flinkish.driver.plan.plan_classes import read_tree

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from flinkish.connectors.kafka.connector import KafkaAnswer
 from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.driver.connectors.iceberg import table_of
-from flinkish.driver.connectors.question import SourceQuestion
+from flinkish.driver.connectors.question import SourceQuestion, within
 from flinkish.driver.connectors.sources import ask
-from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_inputs import SavedQueryFacts
-from flinkish.restore.source.restore_source import RestorableQuery
+from flinkish.restore.origin.restore_inputs import SavedQueryFacts
+from flinkish.restore.origin.restore_origin import RestorableQuery
+from flinkish.restore.recipe import OriginCheckpoint
 from tests.support.restore.query_builders import reads, source
 
 
@@ -31,7 +34,7 @@ def test_the_table_of_a_source(signature: str, table: str | None) -> None:
 
 
 def question(read: NewSource, saved: SavedSource) -> SourceQuestion:
-    origin = SourceCheckpoint("/c", (), 0)
+    origin = OriginCheckpoint("/c", (), 0)
     offer = RestorableQuery(SavedQueryFacts("q", 0), origin, "id")
     return SourceQuestion(None, read, saved, offer, lambda: None)
 
@@ -62,3 +65,29 @@ def test_a_broker_is_asked_unless_that_is_switched_off() -> None:
     assert why(saved, offline=True) == "--offline"
     assert "bootstrap servers" in why(saved)
     assert "not one of Kafka" in why(source("file[/a]"))
+
+
+def test_a_call_that_hangs_is_left_in_time() -> None:
+    """As a client that resolves the name of a broker, or logs in, without a limit of its own."""
+    answered, dropped = threading.Event(), threading.Event()
+    late: list[str] = []
+
+    def drop(result: str) -> None:
+        late.append(result)
+        dropped.set()
+
+    def hang() -> str:
+        answered.wait(60)
+        return "late"
+
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        within(0.05, hang, drop)
+    assert time.monotonic() - started < 30
+    answered.set()
+    assert dropped.wait(60)
+    assert late == ["late"]
+    assert within(60, lambda: "in time", drop) == "in time"
+    with pytest.raises(ZeroDivisionError):
+        within(60, lambda: str(1 // 0), drop)
+    assert late == ["late"]

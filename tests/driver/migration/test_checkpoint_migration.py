@@ -14,9 +14,9 @@ import pytest
 from flinkish.checkpoint.cut import read_cut
 from flinkish.driver.migration.checkpoint_migration import make_rewritten
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import StorageError
-from flinkish.restore.plan.state_migration import StateRewrite
+from flinkish.restore.plan.query_restore import StateRewrite
 from flinkish.restore.recipe import Recipe
 from tests.engine.migration.test_checkpoint_migration import all_rows
 from tests.support.checkpoints.recorded import unpack

@@ -14,7 +14,7 @@ from flinkish.driver.migration.query_migration import rewrite_query
 from flinkish.engine.avro.schemas import avro_schema
 from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.migration import MigratedOperator, Migration, NewSchema
@@ -26,7 +26,7 @@ from tests.support.engine.inline_spark import InlineContext
 
 def run(source: Path, target: Path, **wanted: Any) -> list[MigratedOperator]:
     [batch] = [read_checkpoint(LocalDirectory(str(source))).batch]
-    query = QueryRecord("counts", "0-counts", "id", batch)
+    query = QueryRecord("id", batch, name="counts", directory="0-counts")
     # As it goes through the environment of the driver.
     asked = decode(Migration, json.loads(json.dumps(encode(Migration("/s", "/t", **wanted)))))
     directories = LocalDirectory(str(source)), LocalDirectory(str(target))

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.outputs import Output, output_of
 from flinkish.driver.plan.planned_queries import new_sink
-from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.restore.source.restore_inputs import NewSink
+from flinkish.driver.plan.writer_settings import Output, WriterFacts, output_of
+from flinkish.restore.origin.restore_inputs import NewSink
 
 
 def place(spark: Any, table: str, format_name: str | None = None) -> Output | None:

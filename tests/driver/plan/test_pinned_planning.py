@@ -11,7 +11,7 @@ import pytest
 from flinkish.checkpoint.format.logs import parse_offsets
 from flinkish.driver.plan.pinned_planning import _ALWAYS_PINNED
 from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from tests.support.driver.checkpoint_contents import compare, really_run
 from tests.support.driver.operator_programs import HDFS, ROCKSDB, _timed
 

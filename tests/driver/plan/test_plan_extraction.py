@@ -13,8 +13,7 @@ import pytest
 from flinkish import uid
 from flinkish.driver.plan.plan_extraction import PlannedQuery, extract_plan
 from flinkish.driver.plan.plan_nodes import executed_operators
-from flinkish.driver.spark.jvm import stream_execution
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured, stream_execution
 from flinkish.errors import DuplicateUid, MissingUid
 from flinkish.operators.hasher import HasherVersion
 from flinkish.operators.uids import uid_to_operator_id

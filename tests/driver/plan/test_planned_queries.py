@@ -9,12 +9,11 @@ import pytest
 
 from flinkish.driver.connectors.sinks import open_table, resolve
 from flinkish.driver.connectors.table import SinkPlace
-from flinkish.driver.plan.outputs import Output, output_of
 from flinkish.driver.plan.plan_extraction import PlannedQuery, PlannedSource
 from flinkish.driver.plan.planned_queries import new_sink, source_records
-from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.driver.plan.writer_settings import Output, WriterFacts, output_of
 from flinkish.operators.identity import UNKNOWN
-from flinkish.restore.source.restore_source import saved_sources
+from flinkish.restore.origin.restore_origin import saved_sources
 from flinkish.savepoint.format.contents import QueryRecord
 
 _SQL = "org.apache.spark.sql"

@@ -12,13 +12,12 @@ from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, q
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
+from flinkish.restore.origin.restore_inputs import NewQuery, NewSink
+from flinkish.restore.origin.restore_origin import open_job, open_path
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkMode, SinkPlan
 from flinkish.restore.plan.starts import Agreed
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.job_source import open_job
-from flinkish.restore.source.restore_inputs import NewQuery, NewSink
-from flinkish.restore.source.restore_source import open_restore_source
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 
@@ -181,7 +180,7 @@ def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> Non
 
 def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:
     root = unpack("spark43-ids-join", tmp_path)
-    [offer] = open_restore_source(str(root)).by_key.values()
+    [offer] = open_path(str(root)).by_key.values()
     environment = DriverRestoreEnvironment(lambda _: ())
     raised = Recipe((offer.origin,), rebase_to=offer.origin.batch_id + 3)
     refusal = environment.materialisation(offer, raised)

@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
+from flinkish.driver.plan.analyzed_settings import may_fail, moments_in, names_zone
 from flinkish.driver.plan.plan_extraction import extract_plan
-from flinkish.driver.plan.setting_dependences import (
-    DependenceReader,
-    may_fail,
-    moments_in,
-    names_zone,
-)
+from flinkish.driver.plan.setting_dependences import DependenceReader
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flinkish.driver.requests.canonical_savepoints import POOL, background
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.driver.tasks.migration_task import migrate
 from flinkish.errors import StorageError, UnsupportedFormat, WrongState, from_record
 from flinkish.messages.launch import RestoreSpec

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, newest_entries
-from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
-from flinkish.driver.spark.settings import configured
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import FlinkishError
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobState, RequestKind

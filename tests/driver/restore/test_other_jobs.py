@@ -15,7 +15,7 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
-from flinkish.restore.source.restore_inputs import NewSink
+from flinkish.restore.origin.restore_inputs import NewSink
 
 OUT = NewSink("csv", "/out")
 
@@ -30,7 +30,7 @@ def unread_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
     def unasked(*_: object) -> None:
         raise AssertionError("a sink was looked at")
 
-    monkeypatch.setattr(other_jobs, "file_sink_position", unasked)
+    monkeypatch.setattr(other_jobs, "file_sink_status", unasked)
 
 
 def add(registry: Registry, letter: str) -> OtherJobs:

@@ -12,7 +12,7 @@ import pytest
 from flinkish import storage
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.runtime.earlier_runs import EarlierRun, run_of
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt, NoCommittedBatch
 from flinkish.messages.launch import RestoreSpec
 from flinkish.messages.plan import HistoryShift, QueryRow, RestorePlan

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.jobs import JobState
 from tests.support.driver.in_process_job import InProcessJob

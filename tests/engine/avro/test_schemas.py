@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.engine.avro.schemas import avro_schema, spark_struct, unique_names
-from flinkish.engine.rows.type_json import struct_json
 from flinkish.engine.rows.types import (
     Array,
     DataType,
@@ -22,6 +21,7 @@ from flinkish.engine.rows.types import (
     Struct,
     parse_struct,
     parse_type,
+    struct_json,
 )
 from flinkish.engine.rows.unsafe_rows import UnknownType
 from tests.engine.rows.test_row_codec import LEAVES

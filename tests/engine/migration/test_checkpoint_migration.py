@@ -18,7 +18,7 @@ from flinkish.engine.migration.migration_planner import FamilyChange, TargetStat
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import normal_value
 from flinkish.engine.stores.checkpoints import CheckpointState, read_checkpoint, store_files
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.stores.partitioning import has_one_partition
 from flinkish.engine.stores.store_rows import read_store
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack

@@ -25,10 +25,10 @@ from flinkish.engine.migration.migration_plan import (
 )
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.rows.encodings import TIMESTAMP_POSTFIX, split_value
-from flinkish.engine.rows.key_codec import compile_key
+from flinkish.engine.rows.row_codec import compile_key
 from flinkish.engine.stores.canonical import read_rows
 from flinkish.engine.stores.checkpoints import store_files
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.stores.partitioning import key_encoder
 from flinkish.engine.stores.store_rows import RowBlock
 from tests.engine.migration.test_checkpoint_migration import all_rows, rewrite, rows_of, state_of

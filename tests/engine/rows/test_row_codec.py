@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.rows.key_codec import compile_key
 from flinkish.engine.rows.row_bytes import CannotEncode
-from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.rows.row_codec import compile_key, compile_schema
 from flinkish.engine.rows.types import parse_type
 from flinkish.engine.rows.unsafe_rows import (
     UnknownType,

@@ -24,7 +24,7 @@ from flinkish.engine.stores.canonical import (
     read_rows,
 )
 from flinkish.engine.stores.checkpoints import read_checkpoint, store_files
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.stores.rocksdb_store import snapshot_families
 from tests.engine.migration.test_checkpoint_migration import (
     SWITCHED,

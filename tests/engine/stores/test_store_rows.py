@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.checkpoint.format.names import ROCKSDB
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.rows.batches import MAX_ROWS
+from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.rows.encodings import (
     NO_PREFIX,
     PREFIX_SCAN,

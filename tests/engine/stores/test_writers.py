@@ -25,8 +25,7 @@ from flinkish.checkpoint.format.schema_files import (
 )
 from flinkish.engine.errors import EngineError, LostRows, UnsupportedState
 from flinkish.engine.rows.encodings import join_list, normal_value, split_key, split_value
-from flinkish.engine.rows.key_codec import compile_key
-from flinkish.engine.rows.row_codec import compile_schema
+from flinkish.engine.rows.row_codec import compile_key, compile_schema
 from flinkish.engine.stores.codecs import decompressed
 from flinkish.engine.stores.files import local_store
 from flinkish.engine.stores.records import (

@@ -21,10 +21,17 @@ from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import compile_schema
 from flinkish.engine.rows.types import arrow_type, parse_struct
 from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.tables.bootstrap_rows import Bootstrap, EncodeRows
 from flinkish.engine.tables.bootstrap_state import companions, plan_bootstrap, run_bootstrap
-from flinkish.engine.tables.frame_types import frame_names, frame_struct, to_frame, to_state
+from flinkish.engine.tables.decoding import (
+    frame_names,
+    frame_struct,
+    plain_rows,
+    plain_values,
+    to_frame,
+    to_state,
+)
 from flinkish.engine.tables.frames import (
     NoSuchState,
     find_table,
@@ -32,7 +39,6 @@ from flinkish.engine.tables.frames import (
     read_table,
     state_tables,
 )
-from flinkish.engine.tables.plain_rows import plain_rows, plain_values
 from flinkish.engine.tables.spark_frames import error_in
 from flinkish.engine.tables.table_files import write_table
 from tests.engine.migration.test_checkpoint_migration import WITH_FAMILIES, all_rows, rows_of

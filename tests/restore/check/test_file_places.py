@@ -11,7 +11,8 @@ import pytest
 
 from flinkish.connectors.files.reading import Cleaned, FileReading
 from flinkish.connectors.source_plan import FileMove
-from flinkish.restore.check.file_places import file_reading
+from flinkish.restore.check import file_places
+from flinkish.restore.check.file_places import TooManyDirectories, file_reading, files_below
 from flinkish.restore.materialize.source_logs import read_files, with_moved_files
 from tests.restore.check.test_source_files import Saved, at
 from tests.support.restore.query_builders import source
@@ -157,3 +158,40 @@ def test_files_of_another_path_that_are_too_old_are_never_read(saved: Saved) -> 
     found = file_reading(saved.origin(), place, str(other), other.as_uri(), {})
     assert found is not None
     assert (found.ages.lost, found.ages.days) == (1, 31)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    for name in ("a.json", "b.csv", "_hidden", "c._COPYING_", "day=1/d", "sub/e.json", "sub/f/g"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        os.utime(path, (1.5, 1.5))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "deep", "found"),
+    [
+        ("", False, ["a.json", "b.csv", "day=1/d"]),
+        ("", True, ["a.json", "b.csv", "day=1/d", "sub/e.json", "sub/f/g"]),
+        ("/*", False, ["a.json", "b.csv", "day=1/d", "sub/e.json"]),
+        ("*.json", False, ["a.json"]),
+        ("/{sub,day*}/*.json", False, ["sub/e.json"]),
+        ("[ab].{json,csv}", False, ["a.json", "b.csv"]),
+        ("[^b].*", False, ["a.json"]),
+        ("sub/?", False, ["sub/f/g"]),
+    ],
+)
+def test_what_spark_finds(root: str, pattern: str, deep: bool, found: list[str]) -> None:
+    listed = dict(files_below(root, pattern, deep=deep))
+    assert sorted(listed) == found
+    assert {entry.modified() for entry in listed.values()} == {1.5}
+
+
+def test_more_directories_than_are_listed_are_not_known(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_places, "MAX_DIRECTORIES", 2)
+    with pytest.raises(TooManyDirectories):
+        list(files_below(root, "", deep=True))

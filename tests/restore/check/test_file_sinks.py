@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.restore.check.file_sinks import file_sink_position
-from flinkish.restore.plan.sinks import SinkPosition
+from flinkish.restore.check.file_sinks import file_sink_status
+from flinkish.restore.plan.sinks import SinkStatus
 from flinkish.storage.remote import forget_stores
 from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.s3 import S3Server
 
 
-def position(format_: str | None, path: str | None) -> SinkPosition | None:
-    return file_sink_position(format_, path, storage)
+def position(format_: str | None, path: str | None) -> SinkStatus | None:
+    return file_sink_status(format_, path, storage)
 
 
 # File sinks.

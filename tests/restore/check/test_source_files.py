@@ -12,7 +12,7 @@ from flinkish import storage
 from flinkish.errors import Corrupt
 from flinkish.restore.check.source_files import SourceFileCheck, missing_files
 from flinkish.restore.materialize.source_logs import ReadFile, compacted_until, read_files
-from flinkish.restore.recipe import SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint
 from flinkish.storage.remote import forget_stores
 from tests.support.restore.query_builders import source
 from tests.support.servers.s3 import S3Server
@@ -43,12 +43,12 @@ class Saved:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(["v1", '{"batchWatermarkMs":0}', *lines]))
 
-    def origin(self) -> SourceCheckpoint:
+    def origin(self) -> OriginCheckpoint:
         root = self.root / "checkpoint"
         (root / "commits").mkdir(exist_ok=True)
         (root / "commits/3").write_text("v1\n{}")
         files = tuple(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
-        return SourceCheckpoint(str(root), files, 3)
+        return OriginCheckpoint(str(root), files, 3)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The gate before a driver is started, on recorded checkpoints and Spark's measured table."""
+"""The version check before a driver is started, on recorded checkpoints and the measured table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from flinkish.compat.data import load
 from flinkish.compat.model import SPARK, Cell, CompatVerdict, Limitation, Matrix, Rewrite
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.check import version_check
-from flinkish.restore.check.version_check import fit_offers, version_gate
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
+from flinkish.restore.check.version_check import check_spark_version, fit_offers
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_path
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 
 
 @pytest.fixture
-def offers(tmp_path: Path) -> RestoreSource:
+def offers(tmp_path: Path) -> RestoreOrigin:
     """A checkpoint with HDFS-backed state, as if a savepoint of Spark 4.0.5 had it."""
     CheckpointLikeness(tmp_path / "checkpoint", partitions=2).run_to(3)
-    return replace(open_restore_source(str(tmp_path / "checkpoint")), spark_version="4.0.5")
+    return replace(open_path(str(tmp_path / "checkpoint")), spark_version="4.0.5")
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, verdict: str, rewrite: Rewrite | None = None) -> None:
@@ -50,10 +50,10 @@ def measured(monkeypatch: pytest.MonkeyPatch, verdict: str, rewrite: Rewrite | N
     ],
 )
 def test_the_table_decides(
-    verdict: str, outcome: RestoreOutcome, offers: RestoreSource, monkeypatch: pytest.MonkeyPatch
+    verdict: str, outcome: RestoreOutcome, offers: RestoreOrigin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, verdict)
-    found = version_gate(offers, "4.3.0")
+    found = check_spark_version(offers, "4.3.0")
     assert (found.check.id, found.check.outcome) == ("spark-version", outcome)
     assert (found.versions.created, found.versions.running) == ("4.0.5", "4.3.0")
     assert found.versions.verdict == verdict
@@ -66,13 +66,13 @@ def test_the_table_decides(
 
 
 def test_what_the_engine_can_rewrite_is_no_reason_to_refuse(
-    offers: RestoreSource, monkeypatch: pytest.MonkeyPatch
+    offers: RestoreOrigin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, "needs-migration", Rewrite.CHECKPOINT_FORMAT_1)
     of_format_2 = replace(
         offers, by_key={k: replace(o, checkpoint_format=2) for k, o in offers.by_key.items()}
     )
-    found = version_gate(of_format_2, "4.3.0")
+    found = check_spark_version(of_format_2, "4.3.0")
     assert (found.error, found.check.outcome) == (None, RestoreOutcome.NOTE)
     assert found.versions.verdict == "needs-migration"
     assert "the state is rewritten to resume" in found.check.text
@@ -94,7 +94,7 @@ def test_otherwise_savepoints_are_taken_as_they_are(
     verdict: str,
     saved: str | None,
     running: str | None,
-    offers: RestoreSource,
+    offers: RestoreOrigin,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured(monkeypatch, verdict)
@@ -103,10 +103,10 @@ def test_otherwise_savepoints_are_taken_as_they_are(
 
 
 def test_a_pair_that_nobody_has_measured_is_a_warning(
-    offers: RestoreSource, monkeypatch: pytest.MonkeyPatch
+    offers: RestoreOrigin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured(monkeypatch, "ok")
-    found = version_gate(offers, "4.2.1")
+    found = check_spark_version(offers, "4.2.1")
     assert (found.versions.verdict, found.check.outcome) == ("unknown", RestoreOutcome.WARNING)
     assert found.error is None
 
@@ -120,15 +120,15 @@ def test_a_pair_that_nobody_has_measured_is_a_warning(
     ],
 )
 def test_versions_that_are_not_known_are_a_warning(
-    saved: str | None, running: str | None, why: str, offers: RestoreSource
+    saved: str | None, running: str | None, why: str, offers: RestoreOrigin
 ) -> None:
-    found = version_gate(replace(offers, spark_version=saved), running)
+    found = check_spark_version(replace(offers, spark_version=saved), running)
     assert found.check.outcome is RestoreOutcome.WARNING
     assert why in found.check.text
     assert found.versions.verdict == "unknown"
 
 
-def test_a_damaged_log_does_not_hide_the_answer(offers: RestoreSource, tmp_path: Path) -> None:
+def test_a_damaged_log_does_not_hide_the_answer(offers: RestoreOrigin, tmp_path: Path) -> None:
     """The restore itself says what is wrong with it."""
     shutil.rmtree(tmp_path / "checkpoint" / "offsets")
-    assert version_gate(offers, "4.0.5").error is None
+    assert check_spark_version(offers, "4.0.5").error is None

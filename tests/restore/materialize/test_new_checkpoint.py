@@ -17,17 +17,16 @@ from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.format.names import is_state_data
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.errors import Corrupt, Incompatible, StorageError
-from flinkish.restore.materialize.empty_state import empty_archive, empty_snapshot
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint, remove_unused
+from flinkish.restore.materialize.state_files import empty_archive, empty_snapshot
+from flinkish.restore.origin.restore_origin import origin_of
 from flinkish.restore.recipe import (
     EmptyState,
+    OriginCheckpoint,
     Recipe,
-    SourceCheckpoint,
     TakenState,
 )
-from flinkish.restore.source.restore_source import origin_of
-from flinkish.savepoint.format.digests import SHA256, compute
-from flinkish.savepoint.format.file_table import FileTable
+from flinkish.savepoint.format.digests import SHA256, FileTable, compute
 from tests.support.checkpoints.handwritten import QUERY_ID, CheckpointLikeness
 from tests.support.checkpoints.recorded import NAMES, unpack
 from tests.support.restore.recipes import content, header, make, rewrite, state_of
@@ -44,7 +43,7 @@ def test_a_checkpoint_that_a_killed_driver_has_made_is_made_anew(
     if planned:
         (saved.root / "commits" / "3").unlink()
     cut = read_cut(str(saved.root))
-    recipe = Recipe((SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
+    recipe = Recipe((OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id),))
     assert recipe.replays_planned is planned
     target = tmp_path / "job" / "q"
     remove_unused(recipe, str(target))  # there is none
@@ -153,7 +152,7 @@ def test_equal_metadata_of_several_batches_from_remote_storage(tmp_path: Path) -
 def test_new_query_id(tmp_path: Path) -> None:
     cut = read_cut(str(CheckpointLikeness(tmp_path / "c").run_to(3).root))
     recipe = Recipe(
-        (SourceCheckpoint(f"file:{cut.root}", tuple(cut.files), 3),), query_id="another"
+        (OriginCheckpoint(f"file:{cut.root}", tuple(cut.files), 3),), query_id="another"
     )
     make_checkpoint(recipe, f"file:{tmp_path}/fork")
     assert read_cut(str(tmp_path / "fork")).query_id == "another"
@@ -260,7 +259,7 @@ def test_checksums_of_rewritten_files_are_left_out(tmp_path: Path) -> None:
     for path in paths:
         (root / "state/0" / path).write_text("Spark's")
     cut = read_cut(str(root))
-    listed = SourceCheckpoint(
+    listed = OriginCheckpoint(
         cut.root, tuple(sorted({*cut.files, *(f"state/0/{p}" for p in paths)})), 6
     )
     make_checkpoint(Recipe((listed,), states={1: TakenState(0, 0)}), str(tmp_path / "new"))
@@ -361,7 +360,7 @@ def test_an_unknown_codec_is_refused(tmp_path: Path) -> None:
 # What a savepoint has recorded.
 
 
-def _recorded(tmp_path: Path) -> tuple[Path, SourceCheckpoint]:
+def _recorded(tmp_path: Path) -> tuple[Path, OriginCheckpoint]:
     """A checkpoint whose files were recorded as they are."""
     root = unpack("spark43-hdfs-agg", tmp_path)
     cut = read_cut(str(root))
@@ -369,7 +368,7 @@ def _recorded(tmp_path: Path) -> tuple[Path, SourceCheckpoint]:
         (path, (root / path).stat().st_size, compute(str(root / path), SHA256))
         for path in cut.files
     )
-    return root, SourceCheckpoint(str(root), tuple(cut.files), cut.batch_id, recorded=table)
+    return root, OriginCheckpoint(str(root), tuple(cut.files), cut.batch_id, recorded=table)
 
 
 @pytest.mark.parametrize(

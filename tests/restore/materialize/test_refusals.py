@@ -47,8 +47,8 @@ INTERNAL = "internal"
 #: (module, function, what is raised) -> who says it before.
 RAISED = {
     ("checkpoint_migration", "make_rewritten", "the same"): PASSED_ON,
-    ("empty_state", "empty_snapshot", "Incompatible"): PLAN,
-    ("empty_state", "empty_store", "Incompatible"): PLAN,
+    ("state_files", "empty_snapshot", "Incompatible"): PLAN,
+    ("state_files", "empty_store", "Incompatible"): PLAN,
     ("file_transfer", "_on_executors", "from_record"): MOMENT,
     ("file_transfer", "carry", "_refused"): MOMENT,
     ("new_checkpoint", "_make_local", "the same"): PASSED_ON,
@@ -65,14 +65,15 @@ RAISED = {
     ("new_logs", "_offset_at", "Corrupt"): FILES,
     ("savepoint_migration", "_rewrite", "LaunchFailed"): MOMENT,
     ("savepoint_migration", "_rewrite", "told_by_spark"): MOMENT,
-    ("source_checkpoints", "check_digest", "UnsupportedFormat"): FILES,
-    ("source_checkpoints", "check_digest", "not_as_recorded"): FILES,
-    ("source_checkpoints", "check_states_agree", "_disagree"): PLAN,
-    ("source_checkpoints", "parsed", "damaged"): FILES,
-    ("source_checkpoints", "read_file", "missing_file"): FILES,
+    ("origin_checkpoints", "check_digest", "UnsupportedFormat"): FILES,
+    ("origin_checkpoints", "check_digest", "not_as_recorded"): FILES,
+    ("origin_checkpoints", "check_states_agree", "_disagree"): PLAN,
+    ("origin_checkpoints", "parsed", "damaged"): FILES,
+    ("origin_checkpoints", "read_file", "missing_file"): FILES,
     ("source_logs", "_parsed", "CheckpointFormatError"): PASSED_ON,
     ("source_logs", "_parsed", "the same"): PASSED_ON,
     ("source_logs", "files_at", "FileNotFoundError"): PASSED_ON,
+    ("source_logs", "with_other_files", "CheckpointFormatError"): PASSED_ON,
     ("state_files", "_check_movable", "Incompatible"): PLAN,
 }
 
@@ -150,17 +151,17 @@ def empty_of(pin: str, value: str) -> Callable[[Path], Recipe]:
 _STORE = "spark.sql.streaming.stateStore."
 #: What the plan refuses -> a recipe that cannot be made, and the text.
 PLANNED: dict[tuple[str, str, str], tuple[Callable[[Path], Recipe], str]] = {
-    ("empty_state", "empty_snapshot", "Incompatible"): (
+    ("state_files", "empty_snapshot", "Incompatible"): (
         empty_of(f"{_STORE}compression.codec", "own.Codec"),
         "codec own.Codec",
     ),
-    ("empty_state", "empty_store", "Incompatible"): (
+    ("state_files", "empty_store", "Incompatible"): (
         empty_of(f"{_STORE}providerClass", "own.Provider"),
         "provider own.Provider",
     ),
     ("new_logs", "_lines", "_refusal"): (two_versions, "an offset log of version 2"),
     ("new_logs", "_named_line", "_refusal"): (renumbered_source, "would become '1'"),
-    ("source_checkpoints", "check_states_agree", "_disagree"): (two_settings, "different settings"),
+    ("origin_checkpoints", "check_states_agree", "_disagree"): (two_settings, "different settings"),
     ("state_files", "_check_movable", "Incompatible"): (lineage, "a lineage of state versions"),
 }
 

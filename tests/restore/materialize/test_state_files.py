@@ -12,16 +12,18 @@ from flinkish.checkpoint.format.archives import read_archive_metadata
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.pins import PIN_CODEC, PIN_PROVIDER
 from flinkish.errors import Incompatible
-from flinkish.restore.materialize.empty_state import (
+from flinkish.restore.materialize.source_logs import SourceFiles, files_at
+from flinkish.restore.materialize.state_files import (
     empty_archive,
     empty_snapshot,
     empty_store,
+    move_state,
     new_ids,
+    of_operator,
+    ordinals,
     short_codec,
     store_directories,
 )
-from flinkish.restore.materialize.source_logs import SourceFiles, files_at
-from flinkish.restore.materialize.state_files import move_state, of_operator, ordinals
 
 
 def moved(files: list[str], ordinal: int, shift: int) -> tuple[list[str], tuple[str, ...]]:

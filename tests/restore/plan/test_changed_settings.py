@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.messages.plan import StateChange, Verdict
+from flinkish.messages.plan import StateChange, StateVerdict
 from flinkish.operators.state_semantics import (
     ANSI,
     CASE_SENSITIVE,
@@ -45,7 +45,7 @@ def test_another_zone_needs_consent_and_the_saved_one_is_offered() -> None:
     (change,) = changes(meaning(zone("UTC")), meaning(zone("Asia/Tokyo")))
     assert (change.reason, change.verdict, change.partial) == (
         SETTINGS_CHANGED,
-        Verdict.AS_IS,
+        StateVerdict.AS_IS,
         True,
     )
     assert change.text == (
@@ -117,7 +117,7 @@ def test_an_operator_whose_settings_changed_asks_for_consent() -> None:
     saved = changed(old("hours", kind=AGG), meaning=meaning(zone("UTC")))
     program = changed(new("hours", kind=AGG), meaning=meaning(zone("Asia/Tokyo")))
     plan = judge_operator(program, saved, saved_query(saved))
-    assert (plan.verdict, plan.reason) == (Verdict.AS_IS, SETTINGS_CHANGED)
+    assert (plan.verdict, plan.reason) == (StateVerdict.AS_IS, SETTINGS_CHANGED)
     refusal = ask([plan], [])
     assert refusal is not None
     assert refusal.data["reasons"] == [SETTINGS_CHANGED]

@@ -13,22 +13,21 @@ from flinkish.messages.plan import (
     RestorePlan,
     SourceOrigin,
     SourceRow,
-    Verdict,
+    StateVerdict,
 )
 from flinkish.registry.jobs import JobState
-from flinkish.restore.plan.decisions import QueryPlan, plan_query
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
+from flinkish.restore.plan.decisions import QueryPlan, plan_query, recipe_for
 from flinkish.restore.plan.non_restored_state import find_non_restored, taken_before
 from flinkish.restore.plan.query_id import OtherRun, decide_query_id
-from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.recipe import (
     EmptyState,
     FreshSource,
+    OriginCheckpoint,
     Recipe,
-    SourceCheckpoint,
     TakenSource,
     TakenState,
 )
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, new, old, reads, saved_query, source, starting
 
 
@@ -43,8 +42,8 @@ def verdicts(plan: QueryPlan) -> list[str]:
 
 
 def recipe(plan: QueryPlan, **batches: int) -> Recipe:
-    origins: dict[str | None, SourceCheckpoint] = {
-        key: SourceCheckpoint(f"/sp/{key}", (), batch) for key, batch in batches.items()
+    origins: dict[str | None, OriginCheckpoint] = {
+        key: OriginCheckpoint(f"/sp/{key}", (), batch) for key, batch in batches.items()
     }
     return recipe_for(plan, origins, {n: EmptyState(2) for n in range(5)})
 
@@ -75,7 +74,7 @@ def test_the_same_program_takes_all_as_it_is() -> None:
     assert verdicts(plan) == ["as-is", "as-is"]
     assert plan.unchanged
     assert not plan.notes
-    assert recipe(plan, q=7) == Recipe((SourceCheckpoint("/sp/q", (), 7),))
+    assert recipe(plan, q=7) == Recipe((OriginCheckpoint("/sp/q", (), 7),))
 
 
 def test_added_and_swapped_operators() -> None:
@@ -195,7 +194,7 @@ def test_a_program_that_cannot_be_read_takes_only_state_without_ids() -> None:
 
 
 def test_verdicts_are_the_words_of_the_contract() -> None:
-    assert {v.value for v in Verdict} >= {"as-is", "renumbered", "new"}
+    assert {v.value for v in StateVerdict} >= {"as-is", "renumbered", "new"}
 
 
 _F, _R = JobState.FINISHED, JobState.RUNNING

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.operators.state_semantics import ONLY, WATERMARK_DELAY, StateSemantics
+from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator
 from flinkish.restore.plan.judging import (
     FOR_THE_ENGINE,
     OperatorJudgement,
@@ -17,7 +18,6 @@ from flinkish.restore.plan.judging import (
     judge_operator,
     refuse,
 )
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import changed, new, old, saved_query
 
@@ -58,7 +58,7 @@ def judged(
 
 def test_keys_expire_two_delays_after_the_watermark() -> None:
     found = judged(saved(FOR_EVER), starting(WITHIN))
-    assert (found.verdict, found.reason) == (Verdict.MIGRATE, "deduplication-changed")
+    assert (found.verdict, found.reason) == (StateVerdict.MIGRATE, "deduplication-changed")
     assert "once the watermark reaches 2024-03-01 16:00:00 UTC" in found.text
     assert found.evolution is not None
     evolved = found.evolution["default"]
@@ -74,7 +74,7 @@ def test_keys_expire_two_delays_after_the_watermark() -> None:
 @pytest.mark.parametrize("watermark_ms", [None, 0])
 def test_without_a_watermark_nobody_knows_when_keys_expire(watermark_ms: int | None) -> None:
     found = judged(saved(FOR_EVER), starting(WITHIN), watermark_ms)
-    assert (found.verdict, found.reason) == (Verdict.INCOMPATIBLE, "deduplication-changed")
+    assert (found.verdict, found.reason) == (StateVerdict.INCOMPATIBLE, "deduplication-changed")
     refusal = refuse([found], FOR_THE_ENGINE)
     assert refusal is not None
     assert "withWatermark" in (refusal.hint or "")
@@ -82,7 +82,7 @@ def test_without_a_watermark_nobody_knows_when_keys_expire(watermark_ms: int | N
 
 def test_keys_that_are_kept_for_ever() -> None:
     found = judged(saved(WITHIN), starting(FOR_EVER))
-    assert found.verdict is Verdict.MIGRATE
+    assert found.verdict is StateVerdict.MIGRATE
     assert found.evolution is not None
     evolved = found.evolution["default"]
     assert (evolved.value, evolved.places, evolved.begins) == (VALUES[FOR_EVER], (None,), {})
@@ -92,7 +92,7 @@ def test_keys_that_are_kept_for_ever() -> None:
 def test_no_key_is_lost_that_holds_the_event_time() -> None:
     key = "k string, ts timestamp"
     found = judged(saved(WITHIN, key), starting(FOR_EVER, key), None)
-    assert found.verdict is Verdict.MIGRATE
+    assert found.verdict is StateVerdict.MIGRATE
     assert found.partial == ()
 
 
@@ -107,10 +107,10 @@ def test_the_key_evolves_with_it() -> None:
 
 def test_another_key_stays_refused() -> None:
     found = judged(saved(FOR_EVER), starting(WITHIN, "k string"))
-    assert (found.verdict, found.reason) == (Verdict.INCOMPATIBLE, "key-changed")
+    assert (found.verdict, found.reason) == (StateVerdict.INCOMPATIBLE, "key-changed")
 
 
 def test_a_plain_checkpoint_does_not_say_which_column_is_which() -> None:
     found = judged(changed(saved(FOR_EVER), meaning=None), starting(WITHIN))
-    assert found.verdict is Verdict.MIGRATE
+    assert found.verdict is StateVerdict.MIGRATE
     assert not found.executable(FOR_THE_ENGINE)

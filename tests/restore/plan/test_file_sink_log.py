@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.restore.plan.file_sink_log import missing_entries
+from flinkish.restore.check.file_sinks import missing_entries
 
 
 @dataclass

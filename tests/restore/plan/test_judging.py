@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.operators.state_semantics import ONLY, Initial, StateSemantics
+from flinkish.restore.origin.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from flinkish.restore.plan.judging import (
     FOR_THE_ENGINE,
     OperatorJudgement,
@@ -17,7 +18,6 @@ from flinkish.restore.plan.judging import (
     judge_operator,
     refuse,
 )
-from flinkish.restore.source.restore_inputs import NewOperator, SavedOperator, SavedQueryFacts
 from tests.restore.plan.test_schema_compatibility import columns, struct
 from tests.support.restore.query_builders import AGG, DEDUP, changed, new, old, saved_query
 
@@ -113,7 +113,11 @@ def test_verdicts(case: str) -> None:
     plan = judge_operator(operator, taken, base, partitions)
     assert f"{plan.verdict.value} {plan.reason}" == expected
     assert plan.taken is taken
-    refused = plan.verdict in (Verdict.INCOMPATIBLE, Verdict.MIGRATE, Verdict.RESCALE)
+    refused = plan.verdict in (
+        StateVerdict.INCOMPATIBLE,
+        StateVerdict.MIGRATE,
+        StateVerdict.RESCALE,
+    )
     assert bool(plan.advice) == refused
     assert (refuse([plan]) is not None) == refused
 
@@ -133,16 +137,16 @@ def test_a_refusal_names_every_operator_that_is_stuck_and_why() -> None:
 
 
 def test_what_an_executor_can_carry_out_is_not_refused() -> None:
-    def plans(*verdicts: Verdict) -> list[OperatorJudgement]:
+    def plans(*verdicts: StateVerdict) -> list[OperatorJudgement]:
         return [OperatorJudgement(starting(), v, saved(), evolution={}) for v in verdicts]
 
-    both = plans(Verdict.MIGRATE, Verdict.RESCALE)
-    assert refuse(both, {Verdict.MIGRATE, Verdict.RESCALE}) is None
-    error = refuse(both, {Verdict.MIGRATE})
+    both = plans(StateVerdict.MIGRATE, StateVerdict.RESCALE)
+    assert refuse(both, {StateVerdict.MIGRATE, StateVerdict.RESCALE}) is None
+    error = refuse(both, {StateVerdict.MIGRATE})
     assert error is not None
     assert "rescaled" in error.message
-    assert refuse(plans(Verdict.INCOMPATIBLE), set(Verdict)) is not None
-    assert refuse(plans(Verdict.NEW, Verdict.DROPPED, Verdict.RENUMBERED)) is None
+    assert refuse(plans(StateVerdict.INCOMPATIBLE), set(StateVerdict)) is not None
+    assert refuse(plans(StateVerdict.NEW, StateVerdict.DROPPED, StateVerdict.RENUMBERED)) is None
 
 
 def test_state_whose_columns_are_not_known_is_not_rewritten() -> None:
@@ -175,7 +179,7 @@ def test_what_old_keys_will_lack_needs_the_consent_of_the_operator() -> None:
         assert ask(plans, [name]) is None
         assert advice_for(plans[1], FOR_THE_ENGINE, [name]) == ""
     fewer = judge_operator(starting(), saved("a long, b long", "sum(v)", "sum(w)"), BASE)
-    assert (fewer.verdict, ask([fewer], ())) == (Verdict.MIGRATE, None)
+    assert (fewer.verdict, ask([fewer], ())) == (StateVerdict.MIGRATE, None)
 
 
 def test_a_rewrite_for_another_spark_is_carried_out_for_any_operator() -> None:
@@ -193,7 +197,7 @@ def test_a_rewrite_for_another_spark_is_carried_out_for_any_operator() -> None:
 def test_state_evolves_in_the_pass_that_rewrites_it_for_another_spark() -> None:
     taken = replace(saved(), rewritten="rewritten for Spark 3.5.9: something")
     plan = judge_operator(starting("a double"), taken, BASE)
-    assert (plan.verdict, plan.reason) == (Verdict.MIGRATE, "type-widened")
+    assert (plan.verdict, plan.reason) == (StateVerdict.MIGRATE, "type-widened")
     assert plan.evolution is not None
     assert plan.text.endswith("; rewritten for Spark 3.5.9: something")
     assert refuse([plan], FOR_THE_ENGINE) is None
@@ -218,7 +222,7 @@ def test_what_may_be_null_is_asked_of_schemas_that_tell_it(
     program = starting(value.replace("a long", "a long!"), *names)
     plan = judge_operator(program, taken, replace(saved_query(taken), pins=pins))
     assert (plan.reason == "nullability-narrowed") == refused
-    assert (plan.verdict is Verdict.AS_IS) != refused
+    assert (plan.verdict is StateVerdict.AS_IS) != refused
 
 
 def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() -> None:
@@ -234,10 +238,10 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
 
     for kind, version in ((AGG, "3"), ("symmetricHashJoin", "2")):
         found = plan(kind, version)
-        assert (found.verdict, found.new_schema) == (Verdict.AS_IS, True)
+        assert (found.verdict, found.new_schema) == (StateVerdict.AS_IS, True)
     for kind, version in (("transformWithStateExec", "2"), ("symmetricHashJoin", "3")):
-        assert plan(kind, version).verdict is Verdict.MIGRATE
-    refused = refuse([plan("symmetricHashJoin", "3")], frozenset(Verdict))
+        assert plan(kind, version).verdict is StateVerdict.MIGRATE
+    refused = refuse([plan("symmetricHashJoin", "3")], frozenset(StateVerdict))
     assert refused is not None
     assert (
         "a savepoint of the unchanged program, taken with this flinkish, records it"

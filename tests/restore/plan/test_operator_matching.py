@@ -6,8 +6,8 @@ import pytest
 
 from flinkish.errors import Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.plan.operator_matching import check_uid_map, match_operators
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import AGG, DEDUP, id_of, new, old, saved_query, starting
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from flinkish.errors import ConsentNeeded, Incompatible
 from flinkish.registry.jobs import JobState
+from flinkish.restore.origin.restore_origin import RestorableQuery
 from flinkish.restore.plan.plain_spark import PlainContinuation, plan_unchanged
 from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.sinks import SinkPosition
-from flinkish.restore.recipe import SourceCheckpoint
-from flinkish.restore.source.restore_source import RestorableQuery
+from flinkish.restore.plan.sinks import SinkStatus
+from flinkish.restore.recipe import OriginCheckpoint
 from tests.support.restore.query_builders import old, saved_query
 
 WENT_ON = OtherRun("j", JobState.CANCELED, 9)
@@ -20,12 +20,12 @@ WENT_ON = OtherRun("j", JobState.CANCELED, 9)
 
 def offer(*, stateful: bool = True, **more: Any) -> RestorableQuery:
     query = saved_query(*([old("dedup")] if stateful else []), batch=7)
-    origin = SourceCheckpoint("/sp/0-q", ("metadata", "offsets/7", "commits/7"), 7)
+    origin = OriginCheckpoint("/sp/0-q", ("metadata", "offsets/7", "commits/7"), 7)
     return RestorableQuery(query, origin, "id", **more)
 
 
-def sink(newest: int | None) -> SinkPosition:
-    return SinkPosition("parquet", "/out", newest)
+def sink(newest: int | None) -> SinkStatus:
+    return SinkStatus("parquet", "/out", newest)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def sink(newest: int | None) -> SinkPosition:
     ],
 )
 def test_the_id_and_the_batch(
-    position: SinkPosition | None, options: Any, runs: list[OtherRun], keeps: bool, batch: int
+    position: SinkStatus | None, options: Any, runs: list[OtherRun], keeps: bool, batch: int
 ) -> None:
     plan = plan_unchanged(offer(), runs, position, **options)
     assert plan.refusal is None

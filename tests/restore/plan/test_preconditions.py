@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.format.drain import MAX_WATERMARK_MS
+from flinkish.checkpoint.format.logs import MAX_WATERMARK_MS
 from flinkish.messages.plan import RestoreOutcome
+from flinkish.restore.origin.restore_inputs import NewSink
 from flinkish.restore.plan.preconditions import SETTING_SCHEMA_CHECK, preconditions
-from flinkish.restore.source.restore_inputs import NewSink
 from tests.support.restore.query_builders import AGG, DEDUP, new, old, saved_query, starting
 
 REFUSED, WARNING, NOTE = RestoreOutcome.REFUSED, RestoreOutcome.WARNING, RestoreOutcome.NOTE

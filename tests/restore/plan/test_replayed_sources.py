@@ -6,11 +6,11 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.restore.plan.repeated_batches import check_replay
-from flinkish.restore.recipe import FreshSource, Recipe, SourceCheckpoint, TakenSource
+from flinkish.restore.recipe import FreshSource, OriginCheckpoint, Recipe, TakenSource
 from tests.support.restore.query_builders import reads, starting
 
-PLANNED = SourceCheckpoint("/c", ("offsets/3", "offsets/4"), 3)
-COMMITTED = SourceCheckpoint("/c", ("offsets/3",), 3)
+PLANNED = OriginCheckpoint("/c", ("offsets/3", "offsets/4"), 3)
+COMMITTED = OriginCheckpoint("/c", ("offsets/3",), 3)
 KAFKA, FILES = reads("kafka[subscribe=a]", 0, uid="in"), reads("file[in]", 1)
 TAKEN = TakenSource(0, 0, "0", "0"), TakenSource(0, 1, "1", "1")
 MOVED = TakenSource(0, 0, "0", "0", '{"a":{"0":1}}')

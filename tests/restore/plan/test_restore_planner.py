@@ -10,11 +10,10 @@ import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.connectors.files.reading import FileReading
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.kafka.connector import kafka_answer
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer
 from flinkish.connectors.source_plan import FileMove
-from flinkish.connectors.sources import NewSource, SavedSource
+from flinkish.connectors.sources import NewSource, SavedSource, SourceAnswer
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.messages.plan import (
     Check,
@@ -23,7 +22,7 @@ from flinkish.messages.plan import (
     OperatorOrigin,
     RestoreOutcome,
     RestorePlan,
-    Verdict,
+    StateVerdict,
 )
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.state_semantics import (
@@ -34,26 +33,25 @@ from flinkish.operators.state_semantics import (
     StateSemantics,
 )
 from flinkish.registry.jobs import JobState
-from flinkish.restore.plan.decisions import QueryPlan
-from flinkish.restore.plan.document import compare_with_expected, merged, with_checks, with_earlier
-from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.non_restored_state import taken_before
-from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
-from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
-from flinkish.restore.plan.query_restore import PlanningSettings
-from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.plan.sinks import SinkMode, SinkPlan
-from flinkish.restore.plan.starts import Agreed
-from flinkish.restore.plan.state_migration import StateRewrite
-from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint, TakenSource
-from flinkish.restore.source.restore_inputs import (
+from flinkish.restore.origin.restore_inputs import (
     NewOperator,
     NewQuery,
     NewSink,
     SavedOperator,
     SavedQueryFacts,
 )
-from flinkish.restore.source.restore_source import RestorableQuery, RestoreSource
+from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
+from flinkish.restore.plan.decisions import QueryPlan
+from flinkish.restore.plan.document import compare_with_expected, merged, with_checks, with_earlier
+from flinkish.restore.plan.history import HistoryPlan
+from flinkish.restore.plan.non_restored_state import taken_before
+from flinkish.restore.plan.plan_text import plan_lines, plan_rows, verdict_line
+from flinkish.restore.plan.query_id import OtherRun, QueryIdentity
+from flinkish.restore.plan.query_restore import PlanningSettings, StateRewrite
+from flinkish.restore.plan.restore_planner import RestorePlanner
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan
+from flinkish.restore.plan.starts import Agreed
+from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe, TakenSource
 from tests.support.restore.query_builders import (
     AGG,
     DEDUP,
@@ -129,12 +127,12 @@ AHEAD = SinkPlan(
 )
 
 
-def offers(*queries: SavedQueryFacts) -> RestoreSource:
-    return RestoreSource(
+def offers(*queries: SavedQueryFacts) -> RestoreOrigin:
+    return RestoreOrigin(
         {
             query.key: RestorableQuery(
                 query,
-                SourceCheckpoint(f"/saved/{query.key}", (), query.batch_id),
+                OriginCheckpoint(f"/saved/{query.key}", (), query.batch_id),
                 f"id of {query.key}",
                 pins=query.pins,
             )
@@ -160,7 +158,7 @@ def aggregation(word: str, *columns: str) -> tuple[SavedOperator, NewOperator]:
 
 
 AS_SAVED = PlanningSettings()
-MIGRATING = PlanningSettings(executors=frozenset({Verdict.MIGRATE}))
+MIGRATING = PlanningSettings(executors=frozenset({StateVerdict.MIGRATE}))
 
 
 def planner_of(
@@ -312,7 +310,7 @@ def test_a_state_that_needs_the_engine_is_refused_until_there_is_one() -> None:
 
 def test_another_parallelism_is_for_the_engine() -> None:
     before, now = aggregation("sums", "sum")
-    able = PlanningSettings(4, executors=frozenset({Verdict.RESCALE}))
+    able = PlanningSettings(4, executors=frozenset({StateVerdict.RESCALE}))
     restore = planner_of(saved_query(before), settings=able).plan(starting(now), {})
     assert restore.refusal is None
     assert restore.rewrite == StateRewrite(4)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from flinkish.connectors.table_commits import Drift, RollbackTarget, TableCommit
-from flinkish.restore.plan.sinks import Continuation, SinkPosition, judge_sink
+from flinkish.restore.plan.sinks import Continuation, SinkStatus, judge_sink
 
 UNDONE = tuple(TableCommit(v, "STREAMING UPDATE", "q", v) for v in (8, 9))
-FILE = SinkPosition("parquet", "/out", 9)
+FILE = SinkStatus("parquet", "/out", 9)
 EMPTY = replace(FILE, has_files=False)
-DELTA = SinkPosition(
+DELTA = SinkStatus(
     *("delta", "/out", 9),
     by_query_id=True,
     rollback=RollbackTarget(7, UNDONE),
@@ -45,7 +45,7 @@ BACK: dict[str, bool] = {"keeps_query_id": False, "goes_back": True}
 FORK: dict[str, bool] = {"keeps_query_id": False}
 USED: dict[str, bool] = {**FORK, "in_use": True}
 
-CASES: list[tuple[SinkPosition, Continuation, Any, str, str, int | None]] = [
+CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     # position, query, mode -> verdict, reason, rebase_to
     (FILE, at(9, **STATE), None, "as-is", "sink-not-ahead", None),
     (FILE, at(12, **STATE, **PLANNED), None, "as-is", "sink-behind", None),
@@ -108,7 +108,7 @@ CASES: list[tuple[SinkPosition, Continuation, Any, str, str, int | None]] = [
     CASES,
 )
 def test_the_verdict(
-    sink: SinkPosition,
+    sink: SinkStatus,
     query: Continuation,
     mode: Any,
     verdict: str,
@@ -150,12 +150,12 @@ def test_what_a_rollback_undoes_is_said() -> None:
 
 
 def test_an_unreadable_sink_is_said_and_does_not_block() -> None:
-    plan = judge_sink(SinkPosition("orc", "x://out", unreadable="gone"), at(5, **STATE))
+    plan = judge_sink(SinkStatus("orc", "x://out", unreadable="gone"), at(5, **STATE))
     assert (plan.verdict, plan.blocks, plan.newest_batch) == ("unreadable", False, None)
 
 
 def test_an_unreadable_table_that_is_to_go_back_blocks() -> None:
-    table = SinkPosition("delta", "/out", by_query_id=True, unreadable="no classes")
+    table = SinkStatus("delta", "/out", by_query_id=True, unreadable="no classes")
     plan = judge_sink(table, at(5, **STATE), "rollback")
     assert (plan.blocks, plan.reason, plan.permit) == (True, "sink-cannot-go-back", ("rebase",))
     assert "no classes" in plan.text

@@ -9,6 +9,7 @@ import pytest
 
 from flinkish.errors import ConsentNeeded, Incompatible, UsageError
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.plan.decisions import plan_query
 from flinkish.restore.plan.operator_matching import match_operators
 from flinkish.restore.plan.source_matching import (
@@ -18,7 +19,6 @@ from flinkish.restore.plan.source_matching import (
     match_sources,
     reset_entries,
 )
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "FileSource[/a]", "FileSource[/b]"

@@ -6,19 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.connectors.findings import SourceAnswer
 from flinkish.connectors.kafka.connector import kafka_answer, starting_offsets
 from flinkish.connectors.kafka.reading import Available, BrokerAnswer
 from flinkish.connectors.offsets import Target
 from flinkish.connectors.source_plan import NO_FACTS, SourceFacts, SourcePlan
-from flinkish.connectors.sources import SavedSource, reset_flag
+from flinkish.connectors.sources import SavedSource, SourceAnswer, reset_flag
 from flinkish.messages.plan import Move
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.operators.hasher import HasherVersion
+from flinkish.restore.origin.restore_inputs import NewQuery, SavedQueryFacts
 from flinkish.restore.plan.operator_matching import match_operators
 from flinkish.restore.plan.source_matching import match_sources
 from flinkish.restore.plan.source_plans import source_plans
-from flinkish.restore.source.restore_inputs import NewQuery, SavedQueryFacts
 from tests.support.restore.query_builders import new, old, reads, saved_query, source, starting
 
 A, B = "file[/a]", "file[/b]"

@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.errors import ConsentNeeded
 from flinkish.messages.calls import KnownWriter
-from flinkish.restore.plan.sinks import SinkMode, SinkPosition
+from flinkish.restore.plan.sinks import SinkMode, SinkStatus
 from flinkish.restore.plan.starts import (
     Agreed,
     Beginning,
@@ -24,7 +24,7 @@ from flinkish.restore.plan.starts import (
 
 NEW = Beginning("q")
 OWN = Beginning("q", checkpoint="/own", committed=4, planned=5)
-FILES = SinkPosition("parquet", "/out", 5)
+FILES = SinkStatus("parquet", "/out", 5)
 AHEAD = EarlierRun("job", "a" * 32, 7, "/elsewhere")
 STALE = "checkpoint-stale"
 WRITTEN = EarlierRun("job", "a" * 32, 7, "the delta table /t")
@@ -79,7 +79,7 @@ def test_what_was_agreed_to_holds_for_a_query_that_has_yet_to_begin(
     ],
 )
 def test_starts(
-    begins: Beginning, position: SinkPosition | None, more: dict[str, Any], reason: str | int | None
+    begins: Beginning, position: SinkStatus | None, more: dict[str, Any], reason: str | int | None
 ) -> None:
     found = judge_start(begins, position, stands=AHEAD, **more)
     if reason is None:
@@ -106,7 +106,7 @@ def test_starts(
     ],
 )
 def test_a_run_that_was_ended_in_its_first_batch_goes_on_in_place(
-    begins: Beginning, position: SinkPosition, reached: int, is_said: bool
+    begins: Beginning, position: SinkStatus, reached: int, is_said: bool
 ) -> None:
     found = judge_start(begins, position, begun=replace(AHEAD, batch=reached))
     assert isinstance(found, ConsentNeeded)

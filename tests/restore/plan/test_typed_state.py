@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.checkpoint.format.schema_files import StoreInfo
 from flinkish.errors import Corrupt, FlinkishError
-from flinkish.messages.plan import Verdict
+from flinkish.messages.plan import StateVerdict
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.plan.judging import FOR_THE_ENGINE, OperatorJudgement, judge_operator, refuse
 from flinkish.restore.plan.state_evolution import StoreEvolution
@@ -100,7 +100,7 @@ def judge(
 
 def test_a_state_of_the_same_type() -> None:
     found = judge({"stats": OLD}, {"stats": OLD})
-    assert (found.verdict, found.changes) == (Verdict.AS_IS, ())
+    assert (found.verdict, found.changes) == (StateVerdict.AS_IS, ())
     assert found.typed["stats"].snapshots == (write_snapshot(OLD.snapshot_configuration()),)
 
 
@@ -116,7 +116,7 @@ def test_values_are_written_again_where_they_are(
     kind: str, ttl: bool, store: str, path: tuple[str, ...]
 ) -> None:
     found = judge({"stats": OLD, "n": LONG}, {"stats": WIDE, "n": LONG}, kind, ttl=ttl)
-    assert found.verdict is Verdict.MIGRATE
+    assert found.verdict is StateVerdict.MIGRATE
     assert found.executable(FOR_THE_ENGINE)
     assert found.evolution is not None
     (rewrite,) = found.evolution[store].recodes.items()
@@ -135,14 +135,14 @@ def test_without_the_engine_lazy_is_the_way_out() -> None:
 
 def test_lazily_nothing_is_rewritten_and_both_snapshots_stay() -> None:
     found = judge({"stats": OLD}, {"stats": WIDE}, eager=False)
-    assert found.verdict is Verdict.AS_IS
+    assert found.verdict is StateVerdict.AS_IS
     assert [change.reason for change in found.changes] == ["typed-state-lazy"]
     meaning = StateSemantics(serializers={"stats": (text(WIDE),)})
     kept = restored_meaning(meaning, found.typed)
     assert kept.serializers == {"stats": (text(OLD), text(WIDE))}
     # The next restore, eager: both become one.
     again = judge(kept.serializers, {"stats": WIDE})
-    assert again.verdict is Verdict.MIGRATE
+    assert again.verdict is StateVerdict.MIGRATE
     assert restored_meaning(meaning, again.typed).serializers == {"stats": (text(WIDE),)}
 
 
@@ -151,7 +151,7 @@ def test_a_change_of_type_names_field_state_and_operator() -> None:
         '{"type": "record", "name": "S", "fields": [{"name": "n", "type": "float"}]}'
     )
     found = judge({"stats": floats}, {"stats": TEXT})
-    assert found.verdict is Verdict.INCOMPATIBLE
+    assert found.verdict is StateVerdict.INCOMPATIBLE
     assert "the state stats of the operator per-key" in found.text
     assert "n: float -> bytes" in found.text
     error = refuse([found], FOR_THE_ENGINE)
@@ -161,13 +161,13 @@ def test_a_change_of_type_names_field_state_and_operator() -> None:
 
 def test_a_class_that_is_another() -> None:
     found = judge({"stats": serializer_of(Stats)}, {"stats": serializer_of(MoreStats)})
-    assert found.verdict is Verdict.INCOMPATIBLE
+    assert found.verdict is StateVerdict.INCOMPATIBLE
     assert "tests.restore.plan.test_typed_state:Stats" in found.text
 
 
 def test_keys_of_a_map_stay_as_they_are() -> None:
     found = judge({"tens": LONG, "tens#key": OLD}, {"tens": LONG, "tens#key": WIDE}, TRANSFORM)
-    assert found.verdict is Verdict.INCOMPATIBLE
+    assert found.verdict is StateVerdict.INCOMPATIBLE
     assert "the keys of the map would be written differently" in found.text
     assert "the state tens of the operator per-key" in found.text
 
@@ -176,13 +176,13 @@ def test_a_state_that_nobody_knows_the_bytes_of() -> None:
     starting = changed(new("per-key", 0, GROUP), stores=group("stats"), serializers={"stats": LONG})
     plain = changed(old("per-key", 0, GROUP), stores=group("stats"))
     judged = judge_operator(starting, plain, saved_query(plain), rules=RULES)
-    assert judged.verdict is Verdict.INCOMPATIBLE
+    assert judged.verdict is StateVerdict.INCOMPATIBLE
     assert judged.reason == "typed-state-unknown"
 
 
 def test_a_state_that_is_new() -> None:
     found = judge({"stats": OLD}, {"stats": OLD, "n": LONG}, TRANSFORM)
-    assert found.verdict is Verdict.AS_IS
+    assert found.verdict is StateVerdict.AS_IS
     assert set(found.typed) == {"stats"}
 
 
@@ -201,7 +201,7 @@ def test_a_bad_snapshot_names_state_operator_and_class(case: str) -> None:
     data, kind, said = BAD[case]
     if kind is None:
         found = judge({"stats": (to_text(data),)}, {"stats": LONG})
-        assert found.verdict is Verdict.INCOMPATIBLE
+        assert found.verdict is StateVerdict.INCOMPATIBLE
         message = found.text
     else:
         with pytest.raises(kind) as raised:
@@ -219,7 +219,7 @@ def test_no_base64() -> None:
 def test_rewriting_and_other_columns_at_once() -> None:
     """A state less: the column goes, and the other one is rewritten in the same pass."""
     found = judge({"gone": LONG, "stats": OLD}, {"stats": WIDE})
-    assert found.verdict is Verdict.MIGRATE
+    assert found.verdict is StateVerdict.MIGRATE
     assert found.evolution is not None
     evolution = found.evolution["default"]
     assert isinstance(evolution, StoreEvolution)

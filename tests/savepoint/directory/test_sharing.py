@@ -14,8 +14,8 @@ from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.errors import UnsupportedFormat
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.restore_origin import open_path
 from flinkish.restore.recipe import Recipe
-from flinkish.restore.source.restore_source import open_restore_source
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format import metadata as metadata_module
@@ -73,14 +73,14 @@ def test_an_unchanged_checkpoint_moves_nothing(root: str, checkpoint: str, tmp_p
     third = save(checkpoint, f"{root}/s")
     # Whose files are used is said directly, not by way of the second.
     assert open_savepoint(third.path).holders == (storage.base_name(first.path),)
-    [offer] = open_restore_source(third.path, verify="logs").by_key.values()
+    [offer] = open_path(third.path, verify="logs").by_key.values()
     make_checkpoint(Recipe((offer.origin,)), str(tmp_path / "new"))
     assert read_cut(str(tmp_path / "new")).files == read_cut(checkpoint).files
 
 
 def test_a_restored_job_shares_with_what_it_was_restored_from(root: str, checkpoint: str) -> None:
     first = save(checkpoint, f"{root}/s")
-    [offer] = open_restore_source(first.path).by_key.values()
+    [offer] = open_path(first.path).by_key.values()
     make_checkpoint(Recipe((offer.origin,)), f"{root}/new")
     job = replace(JOB, job_id="f" * 32, restored_from=first.path)
     second = write_savepoint(

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 
 from flinkish.savepoint.format import digests
+from flinkish.savepoint.format.digests import FileTable, RecordedFile
 from tests.support.checkpoints.handwritten import sidecar
 
 
@@ -77,3 +79,14 @@ def test_unknown_digests(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_bytes(b"")
     with pytest.raises(digests.UnknownDigest):
         digests.matches(str(tmp_path / "f"), text)
+
+
+def test_every_file_is_found_by_its_path() -> None:
+    files = [(f"state/0/{n % 7}/{n}.delta", n, f"sha256:{n:064x}") for n in range(10_000)]
+    files += [("metadata", 45, "md5:0"), ("sources/0/a name with spaces", 1, "md5:1")]
+    table = pickle.loads(pickle.dumps(FileTable.of(files)))
+    for path, size, digest in files[::97] + files[-2:]:
+        assert table.get(path) == RecordedFile(size, digest)
+    assert table.get("state/0/0/10001.delta") is None
+    assert table.get("elsewhere/0") is None
+    assert FileTable().get("metadata") is None

@@ -23,7 +23,7 @@ from flinkish.savepoint.format.contents import (
     SavepointJob,
 )
 from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
-from flinkish.savepoint.format.schemas import SCHEMA
+from flinkish.savepoint.format.records import SCHEMA
 
 JOB = SavepointJob(
     *("a" * 32, "job é"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import Corrupt, SavepointNotFound, UsageError
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.reader import check_files, describe, open_savepoint
 from tests.savepoint.conftest import Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness

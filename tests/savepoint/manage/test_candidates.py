@@ -67,7 +67,7 @@ def entry(
     written: float | None = None,
 ) -> CatalogEntry:
     header = Header(SavepointJob(run, job, restored_from=origin), created, "savepoint")
-    record = QueryRecord(query, f"0-{query}", query, batch)
+    record = QueryRecord(query, batch, name=query, directory=f"0-{query}")
     return CatalogEntry(f"/sp/{name}", header, (record,), written=written)
 
 
@@ -186,7 +186,7 @@ def test_no_forgery_takes_the_place_of_the_newest_one_taken_here(
     queries = tuple(
         {q.query_id: replace(q, batch_id=10**16) for t in taken for q in t.entry.queries}
     )
-    records = tuple(QueryRecord("q", "0-q", each, 10**16) for each in queries)
+    records = tuple(QueryRecord(each, 10**16, name="q", directory="0-q") for each in queries)
     for number in copied:
         for each in taken[number : number + 1]:
             header = replace(each.entry.header, created=NOW + (1e9 if future else 0.0))
@@ -285,7 +285,9 @@ def queries_of(name: str, created: float, batches: dict[str, int], **header: Any
     one = entry(name, created)
     trigger = header.pop("trigger", "savepoint")
     job = replace(one.header.job, **header)
-    records = tuple(QueryRecord(q, f"{n}-{q}", q, b) for n, (q, b) in enumerate(batches.items()))
+    records = tuple(
+        QueryRecord(q, b, name=q, directory=f"{n}-{q}") for n, (q, b) in enumerate(batches.items())
+    )
     return replace(one, queries=records, header=replace(one.header, job=job, trigger=trigger))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import Corrupt, UnsupportedFormat, UsageError
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.directory.space import measure
@@ -292,7 +292,7 @@ def test_a_savepoint_without_one_of_its_partitions(
     root = unpack("spark43-hdfs-agg", tmp_path)
     shutil.rmtree(root / "state/0/1")
     with monkeypatch.context() as older:
-        rule = "flinkish.checkpoint.format.state_layout.expected_partitions"
+        rule = "flinkish.checkpoint.format.operator_files.expected_partitions"
         older.setattr(rule, lambda *known: known[-1])
         path = take(root).path
     for level in LEVELS:

@@ -18,7 +18,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import SavedQuery, SavepointSummary
 from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.format.contents import (
     QuerySource,

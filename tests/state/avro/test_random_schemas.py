@@ -18,7 +18,7 @@ from flinkish.errors import Corrupt, UsageError
 from flinkish.state.avro.resolution import compile_reader, resolve, why_not
 from flinkish.state.avro.schemas import Node, Record, Scalar, Union, parse_schema, walk
 from flinkish.state.avro.serializer import AvroSerializer
-from flinkish.state.restored import restore_state
+from flinkish.state.generations import restore_state
 from flinkish.state.serializers import Verdict
 from tests.state.avro.random_schemas import pairs, values
 from tests.state.avro.test_resolution import (

@@ -17,7 +17,7 @@ from flinkish.state.builtin.containers import (
     OptionalSerializer,
     TupleSerializer,
 )
-from flinkish.state.restored import restore_state
+from flinkish.state.generations import restore_state
 from flinkish.state.serializers import TypeSerializerSchemaCompatibility, Verdict
 from flinkish.state.snapshots import read_snapshot, write_snapshot
 

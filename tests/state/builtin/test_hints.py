@@ -15,7 +15,7 @@ import pytest
 
 from flinkish.errors import UsageError
 from flinkish.state import AvroSerializer, serializer_of
-from flinkish.state.builtin.hints import check_key, is_named_tuple
+from flinkish.state.builtin.record_types import check_key, is_named_tuple
 
 
 class Pair(NamedTuple):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.state import serializer_of
 from flinkish.state.builtin.records import DataclassSerializer, DataclassSerializerSnapshot
-from flinkish.state.restored import RestoredState, restore_state
+from flinkish.state.generations import RestoredState, restore_state
 from flinkish.state.serializers import TypeSerializerSnapshot, Verdict
 from flinkish.state.snapshots import ModuleLoader, read_snapshot, write_snapshot
 from flinkish.state.wire import put_part, put_text

@@ -266,7 +266,7 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     """Save in the middle, delete the original, resume elsewhere; both runs' rows and facts."""
     from flinkish.checkpoint.cut import read_cut
     from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-    from flinkish.restore.recipe import Recipe, SourceCheckpoint
+    from flinkish.restore.recipe import OriginCheckpoint, Recipe
     from flinkish.savepoint.format.contents import QuerySource, SavepointJob
     from flinkish.savepoint.format.reader import check_files, open_savepoint
     from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -310,7 +310,7 @@ def roundtrip(spark: Any, case: str, work: str) -> dict[str, Any]:
     [query] = savepoint.queries
     resumed = f"{work}/resumed"
     files = tuple(record.path for record in savepoint.iter_files())
-    origin = SourceCheckpoint(savepoint.query_root(query), files, query.batch_id)
+    origin = OriginCheckpoint(savepoint.query_root(query), files, query.batch_id)
     make_checkpoint(Recipe((origin,)), resumed)
     cut = read_cut(resumed)
     shutil.rmtree(moved)

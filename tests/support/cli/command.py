@@ -16,7 +16,7 @@ from typing import Any
 
 from flinkish.cli.commands.status import job_document
 from flinkish.cli.output.printer import masked
-from flinkish.client.job_description import describe_job
+from flinkish.client.listing import describe_job
 from flinkish.config import Config
 from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry

@@ -13,8 +13,7 @@ sys.path.insert(0, os.environ["FLINKISH_HOME"])
 
 from flinkish.errors import ConsentNeeded, Locked, NotSavepointable, ProgramFailed
 from flinkish.messages.queries import OperatorStatus, QueryStatus
-from flinkish.messages.requests import RequestResult
-from flinkish.messages.savepoints import SavedQuery, SavepointSummary
+from flinkish.messages.requests import RequestResult, SavedQuery, SavepointSummary
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState, Request, RequestKind
 from flinkish.registry.liveness import process_ref
@@ -62,7 +61,7 @@ def main() -> int:
         return 0
     query = QueryStatus(
         name="counts",
-        query_id=QUERY_ID,
+        query_id=job_id if mode == "saving" else QUERY_ID,  # so that such jobs are unrelated
         run_id="r",
         checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
         batch_id=None if mode == "stuck" else BATCH,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.driver.migration.savepoint_migration import write_rewritten
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.migration import Migration
-from flinkish.restore.source.restore_source import open_restore_source
+from flinkish.restore.origin.restore_origin import open_path
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
@@ -51,5 +51,5 @@ class CanonicalBench(Bench):
                 native = super().saved(pair)
             (offer,) = native.savepoint.by_key.values()
             path = canonical_of(self.spark, str(Path(offer.origin.root).parent), native.root)
-            self._canonical[run] = replace(native, savepoint=open_restore_source(path))
+            self._canonical[run] = replace(native, savepoint=open_path(path))
         return self._canonical[run]

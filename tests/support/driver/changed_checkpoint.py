@@ -10,7 +10,7 @@ from typing import Any
 
 from flinkish.checkpoint.cut import read_cut
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import EmptyState, Recipe, SourceCheckpoint
+from flinkish.restore.recipe import EmptyState, OriginCheckpoint, Recipe
 
 SCHEMA = "k string, v long, ts timestamp"
 Rows = list[tuple[Any, ...]]
@@ -78,9 +78,9 @@ class World:
                 raise
         return rows
 
-    def origin(self, checkpoint: str) -> SourceCheckpoint:
+    def origin(self, checkpoint: str) -> OriginCheckpoint:
         cut = read_cut(str(self.root / checkpoint))
-        return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+        return OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
 
     def make(self, target: str, *origins: str, **recipe: Any) -> str:
         made = Recipe(tuple(self.origin(name) for name in origins), **recipe)

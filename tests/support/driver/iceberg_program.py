@@ -16,8 +16,8 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from flinkish.connectors.findings import Consent, gravest_first
 from flinkish.connectors.iceberg import parse_iceberg_position
+from flinkish.connectors.sources import Consent, gravest_first
 from flinkish.connectors.table_commits import drift, rollback_target
 from flinkish.driver.connectors.iceberg import IcebergTable, table_of
 from flinkish.driver.connectors.sinks import facts_at, open_table, resolve

@@ -22,13 +22,13 @@ from flinkish.driver.plan.planned_queries import empty_states, operator_facts, s
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import make_restored, plan_start, planning_settings
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_path
+from flinkish.restore.plan.decisions import recipe_for
 from flinkish.restore.plan.query_restore import PlanningSettings, QueryRestore
-from flinkish.restore.plan.recipes import recipe_for
 from flinkish.restore.plan.restore_planner import RestorePlanner
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
@@ -156,8 +156,8 @@ class Saved:
     """An old program's run: its directory, what a restore finds, and the rows it put out."""
 
     root: Path
-    savepoint: RestoreSource
-    checkpoint: RestoreSource
+    savepoint: RestoreOrigin
+    checkpoint: RestoreOrigin
     rows: tuple[Any, ...]
 
 
@@ -230,11 +230,11 @@ class Bench:
             self._write(root, 2, LATER)
             if pair.closing:
                 self._write(root, 3, MARKERS)
-            offers = open_restore_source(info.path), open_restore_source(str(root / "old"))
+            offers = open_path(info.path), open_path(str(root / "old"))
             self._saved[known] = Saved(root, *offers, tuple(rows))
         return self._saved[known]
 
-    def plan(self, pair: Pair) -> tuple[QueryRestore, PlannedQuery, RestoreSource]:
+    def plan(self, pair: Pair) -> tuple[QueryRestore, PlannedQuery, RestoreOrigin]:
         """The restore of the new program as flinkish would plan it."""
         saved = self.saved(pair)
         offers = saved.checkpoint if pair.plain else saved.savepoint
@@ -253,7 +253,7 @@ class Bench:
     # --- what is true -----------------------------------------------------------------------
 
     def truth(
-        self, pair: Pair, restore: QueryRestore, planned: PlannedQuery, offers: RestoreSource
+        self, pair: Pair, restore: QueryRestore, planned: PlannedQuery, offers: RestoreOrigin
     ) -> tuple[str, str]:
         """What Spark makes of the state, whatever the plan says; the second part is for people.
 

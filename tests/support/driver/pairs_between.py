@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT, SETTING_CHECKPOINT_FORMAT
-from flinkish.driver.spark.settings import configured
+from flinkish.driver.spark.jvm import configured
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.restore.check.version_check import fit_offers
+from flinkish.restore.origin.restore_origin import open_path
 from flinkish.restore.plan.judging import FOR_THE_ENGINE
 from flinkish.restore.plan.query_restore import PlanningSettings
-from flinkish.restore.source.restore_source import open_restore_source
 from tests.support.driver.pair_runner import ROCKSDB, Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS
 from tests.support.driver.pairs_other_operators import FUNCTIONS, JOINS, PROCESSORS
@@ -92,7 +92,7 @@ class ForeignBench(Bench):
     def saved(self, pair: Pair) -> Saved:
         """What the other Spark saved, as this one needs it."""
         root, savepoint, rows = self._found[self._names[pair.name, tuple(pair.conf.items())]]
-        offers = fit_offers(open_restore_source(savepoint), self.spark.version)
+        offers = fit_offers(open_path(savepoint), self.spark.version)
         return Saved(Path(root), offers, offers, rows)
 
 

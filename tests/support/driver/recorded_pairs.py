@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
-from flinkish.driver.spark.settings import configured
-from flinkish.restore.source.restore_source import RestoreSource, open_restore_source
+from flinkish.driver.spark.jvm import configured
+from flinkish.restore.origin.restore_origin import RestoreOrigin, open_path
 from tests.support.driver.pair_runner import Bench, Pair, Saved
 from tests.support.driver.pairs import PAIRS
 
@@ -62,12 +62,12 @@ class RecordedBench(Bench):
         return Saved(self.root, *recorded_offers(self.root / "recorded", pair), ())
 
 
-def recorded_offers(directory: Path, pair: Pair) -> tuple[RestoreSource, RestoreSource]:
+def recorded_offers(directory: Path, pair: Pair) -> tuple[RestoreOrigin, RestoreOrigin]:
     """The savepoint and the checkpoint of a pair's old program; one stands for the other where
     that is not recorded."""
     run = directory / run_of(pair)
     assert run.is_dir(), f"{pair.name}: its old program is not recorded, see {__file__}"
-    found = [open_restore_source(str(path)) for path in sorted(run.iterdir(), reverse=True)]
+    found = [open_path(str(path)) for path in sorted(run.iterdir(), reverse=True)]
     return found[0], found[-1]
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
 from flinkish.engine.migration.migration_planner import TargetState
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 
 
 def executor_of(_: int) -> str:

@@ -24,7 +24,7 @@ from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.stores.checkpoints import read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases, run_through
 from tests.support.engine.evolution_parts import (

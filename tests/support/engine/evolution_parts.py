@@ -9,7 +9,7 @@ from flinkish.checkpoint.format.schema_files import FamilySchemas
 from flinkish.engine.errors import CannotMigrate
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState, plan_operator
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.stores.partitioning import partition_paths
 from tests.support.engine.evolutions import KEY_RULE, RULES, Evolved, evolve
 

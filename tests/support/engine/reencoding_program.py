@@ -33,8 +33,7 @@ from flinkish.checkpoint.format.schema_files import (
     write_schema_file,
 )
 from flinkish.engine.rows.encodings import frame_row, join_list, split_value
-from flinkish.engine.rows.key_codec import compile_key
-from flinkish.engine.rows.row_codec import RowCodec, compile_schema
+from flinkish.engine.rows.row_codec import RowCodec, compile_key, compile_schema
 from flinkish.engine.rows.types import CalendarInterval
 from flinkish.engine.stores.checkpoints import (
     OperatorState,
@@ -43,8 +42,7 @@ from flinkish.engine.stores.checkpoints import (
     store_files,
 )
 from flinkish.engine.stores.codecs import decompressed
-from flinkish.engine.stores.directories import LocalDirectory
-from flinkish.engine.stores.files import StoreFiles
+from flinkish.engine.stores.files import LocalDirectory, StoreFiles
 from flinkish.engine.stores.partitioning import key_encoder
 from flinkish.engine.stores.records import REMOVE, Change, Content, plain_records, read_changelog
 from flinkish.engine.stores.rocksdb_store import open_rocksdb_store, snapshot_families

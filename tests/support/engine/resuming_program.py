@@ -22,7 +22,7 @@ from flinkish.checkpoint.format.names import CANONICAL, HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_GROUP_FORMAT, PIN_JOIN_FORMAT
 from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
 from flinkish.engine.migration.migration_planner import TargetState
-from flinkish.engine.stores.directories import LocalDirectory
+from flinkish.engine.stores.files import LocalDirectory
 from tests.support.checkpoints import streaming_queries as cases
 from tests.support.engine.case_programs import run_cases
 from tests.support.engine.resuming_queries import frame

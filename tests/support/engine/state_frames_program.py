@@ -17,7 +17,7 @@ from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.stores.checkpoints import CheckpointState, read_checkpoint
-from flinkish.engine.stores.directories import LocalDirectory, read_bytes
+from flinkish.engine.stores.files import LocalDirectory, read_bytes
 from flinkish.engine.tables.bootstrap_state import write_state
 from flinkish.engine.tables.frames import state_tables
 from flinkish.engine.tables.spark_frames import read_state

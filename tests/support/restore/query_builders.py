@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from flinkish.checkpoint.operators import StateOnDisk
 from flinkish.connectors.sources import NewSource, SavedSource
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity, PlannedNode
-from flinkish.operators.murmur3_128 import murmur3_128
-from flinkish.restore.source.restore_inputs import (
+from flinkish.operators.uids import murmur3_128
+from flinkish.restore.origin.restore_inputs import (
     NewOperator,
     NewQuery,
     SavedOperator,

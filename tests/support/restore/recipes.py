@@ -10,12 +10,12 @@ from typing import Any
 
 from flinkish.checkpoint.cut import Cut, read_cut
 from flinkish.restore.materialize.new_checkpoint import make_checkpoint
-from flinkish.restore.recipe import Recipe, SourceCheckpoint
+from flinkish.restore.recipe import OriginCheckpoint, Recipe
 from tests.support.checkpoints.recorded import unpack
 
 
-def origin(cut: Cut) -> SourceCheckpoint:
-    return SourceCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+def origin(cut: Cut) -> OriginCheckpoint:
+    return OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
 
 
 def make(target: Path, *cuts: Cut, **recipe: Any) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from typing import Any
 from fsspec.core import url_to_fs
 
 from flinkish import storage
-from flinkish.messages.savepoints import SavepointSummary
+from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint

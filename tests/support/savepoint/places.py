@@ -12,7 +12,7 @@ import pytest
 from flinkish import storage
 from flinkish.storage.remote import forget_stores
 
-KINDS = ("local", "moto_s3", "second_s3", "hdfs")
+KINDS = ("local", "moto_s3", "second_s3", "hdfs", "gcs_server", "azure_server")
 
 
 @contextmanager
@@ -33,9 +33,10 @@ def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
             yield f"{server.url}/{uuid.uuid4().hex}"
             return
         stack.enter_context(server.configured())
+        make = server.create_container if kind == "azure_server" else server.create_bucket
         forget_stores()
         stack.callback(forget_stores)
-        yield f"{server.create_bucket('savepoints')}/{uuid.uuid4().hex}"
+        yield f"{make('savepoints')}/{uuid.uuid4().hex}"
 
 
 def put_tree(source: Path, target: str) -> str:

@@ -47,10 +47,10 @@ def query(
     query_id: str = "6d2b7c1e-0000-4000-8000-000000000001",
 ) -> QueryRecord:
     return QueryRecord(
-        name,
-        f"0-{name}",
         query_id,
         batch_id,
+        name=name,
+        directory=f"0-{name}",
         watermark_ms=5000,
         offsets=('{"logOffset": 4}',),
         pins={"spark.sql.shuffle.partitions": "2"},

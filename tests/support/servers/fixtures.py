@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from tests.support.servers import s3
+from tests.support.servers import clouds, s3
+from tests.support.servers.clouds import AzureServer, GcsServer
 from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.hdfs import hdfs as run_hdfs
 from tests.support.servers.jars import Unavailable
@@ -64,6 +65,20 @@ def slow_s3(
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """A NameNode and a DataNode, in processes of their own."""
     with _needed(run_hdfs(tmp_path_factory.mktemp("hdfs"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    """fake-gcs-server, in a process of its own."""
+    with _needed(clouds.gcs(tmp_path_factory.mktemp("gcs"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """Azurite, in a process of its own."""
+    with _needed(clouds.azure(tmp_path_factory.mktemp("azurite"))) as server:
         yield server
 
 

@@ -77,6 +77,22 @@ class S3Server:
             finally:
                 S3FileSystem.clear_instance_cache()
 
+    @contextmanager
+    def configured_for(self, bucket: str) -> Iterator[str]:
+        """Point one bucket's store at the server, beside another one; yield its URL."""
+        from fsspec.config import conf
+
+        url = self.create_bucket(bucket)
+        options = {
+            "endpoint_url": self.endpoint,
+            "key": self.access_key,
+            "secret": self.secret_key,
+            "client_kwargs": {"region_name": self.region},
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(conf, "flinkish", {**conf.get("flinkish", {}), url: options})
+            yield url
+
     def create_bucket(self, bucket: str) -> str:
         """Make a bucket, which may exist, and return its ``s3://`` URL."""
         import botocore.session

@@ -3,20 +3,18 @@
 ``run TIER [FILE ...]`` runs what is due, the most due first, or the named files, and records them.
 ``due`` says what is due and why. ``status`` is what ``make test`` ends with: 1 when the records
 will not do. ``explain TEST WHY`` writes a reason behind a recorded failure. ``rooms --record``
-makes the seconds of the last ``make test`` those that the next ones are shown beside. ``import
-LOG --commit SHA --tier TIER`` takes the files of a run elsewhere into the records.
+makes the seconds of the last ``make test`` those that the next ones are shown beside.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.support.tiers import records, rooms
 from tests.support.tiers.due import Judge, Standing, complaints, describe
-from tests.support.tiers.imported import import_log
 from tests.support.tiers.parts import TIERS
 from tests.support.tiers.repository import Repository
 from tests.support.tiers.runner import Runner, named
@@ -50,6 +48,7 @@ def run(tier: str, files: Sequence[str], workers: int, minutes: float | None) ->
     else:
         wanted = [standing for standing in found if standing.why is not None]
         print("\n".join(describe(found, workers, whole=False)), flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it stops as Ctrl-C does
     records.save(records.load().only({(each.part.name, each.file) for each in everything}))
     return Runner(REPOSITORY, workers, rooms.KEPT).run(wanted, minutes)
 
@@ -93,10 +92,6 @@ def main() -> int:
     explaining.add_argument("why")
     of_rooms = commands.add_parser("rooms")
     of_rooms.add_argument("--record", action="store_true")
-    importing = commands.add_parser("import")
-    importing.add_argument("log", type=Path)
-    importing.add_argument("--commit", required=True)
-    importing.add_argument("--tier", choices=TIERS, required=True)
     asked = parser.parse_args()
     if asked.command == "run":
         return run(asked.tier, asked.files, asked.workers, asked.minutes)
@@ -109,8 +104,6 @@ def main() -> int:
         if asked.record:
             rooms.save(now)
         return 0
-    if asked.command == "import":
-        return import_log(REPOSITORY, asked.log, asked.commit, asked.tier)
     return due(asked.workers) if asked.command == "due" else status(asked.workers)
 
 

@@ -33,7 +33,7 @@ class Part:
     python: str
     mark: str | None
     words: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def has(self, file: str) -> bool:
         """Return whether a test file without the marker is in this part."""

@@ -74,8 +74,10 @@ class TierPlugin:
         self._missing: dict[str, list[str]] = {}
         self._began = time.monotonic()
         if self._log is not None and not self._is_worker:
-            # A shell lets its background jobs, and so their children, ignore it.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            # A shell lets its background jobs, and so their children, ignore SIGINT; and SIGTERM
+            # would leave the jobs of an end-to-end test running.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.default_int_handler)
             threading.Thread(target=_follow_the_parent, daemon=True).start()
 
     @property
@@ -150,7 +152,7 @@ def _follow_the_parent() -> None:
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1)
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:

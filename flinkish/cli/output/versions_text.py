@@ -1,0 +1,237 @@
+"""Verdicts on versions of Spark and Flink, for people and for programs. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkish.units import table
+
+if TYPE_CHECKING:
+    from flinkish.compat.lookup import VersionComparison
+    from flinkish.compat.model import Cell, Limitation, Matrix, Version
+
+FRAMEWORKS = ("spark", "flink")
+#: For each verdict, its mark in the table and the mark's colour on a terminal.
+MARKS = {
+    "ok": ("O", "green"),
+    "ok-with-limitations": ("L", "yellow"),
+    "unknown": ("?", "magenta"),
+    "needs-migration": ("M", "cyan"),
+    "fails": ("-", "red"),
+}
+_WIDTH = 100
+
+
+def legend(matrix: Matrix, comparisons: Sequence[VersionComparison], *, one_row: bool) -> list[str]:
+    """Return the meanings of the marks, the source of the table, and a reference. Pure."""
+    seen = {one.verdict.value for one in comparisons}
+    marks = [f"{mark} {name}" for name, (mark, _) in MARKS.items() if name in seen]
+    lines = ["", ", ".join(marks), *_wrapped(_origin(matrix))]
+    if one_row:
+        lines += _limitation_lines(_limitations(matrix, comparisons))
+    other = "" if matrix.framework == FRAMEWORKS[0] else f" --framework {matrix.framework}"
+    return [*lines, "", f"A pair's limitations: flinkish compat FROM TO{other}"]
+
+
+def pair_lines(matrix: Matrix, comparison: VersionComparison) -> list[str]:
+    """Return one pair of versions as lines for people. Pure."""
+    from flinkish.compat.lookup import route
+
+    created, resumed = comparison.created, comparison.resumed
+    lines = [
+        f"{matrix.framework} {created} -> {resumed}: {comparison.verdict.value}",
+        *_wrapped(_origin(matrix)),
+        *_wrapped(" ".join(_evidence_text(matrix, each) for each in (created, resumed)).strip()),
+    ]
+    if not comparison.cells:
+        lines += ["", "The table says nothing about this pair."]
+    elif comparison.cells[0].operator is not None:
+        lines += ["", *_cell_lines(comparison.cells)]
+    lines += _limitation_lines(comparison.limitations)
+    if comparison.verdict.value == "fails":
+        steps = route(matrix, created, resumed)
+        if steps:
+            lines += ["", f"Possible in steps, with a savepoint at each: {' -> '.join(steps)}"]
+    if matrix.preconditions:
+        lines += ["", "Preconditions of every migration:"]
+        for condition in matrix.preconditions:
+            lines += _item(condition.id, condition.text, condition.advice)
+    return lines
+
+
+def _cell_lines(cells: Sequence[Cell]) -> list[str]:
+    """Return the operators, backends and formats whose verdict differs from the most common one."""
+    from flinkish.compat.lookup import usual_verdict
+
+    usual = usual_verdict(cells)
+    others = [cell for cell in cells if cell.verdict is not usual]
+    total = f"{len(cells)} combinations of operator, backend and formats were measured"
+    if not others:
+        return [f"{total}: all {usual.value}."]
+    # Operators with the same verdict for the same formats share a line, and so do backends.
+    alike: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[Cell]] = {}
+    for cell in others:
+        key = (tuple(sorted(cell.formats)), cell.verdict.value, cell.limitations)
+        alike.setdefault(key, []).append(cell)
+    rows = []
+    for (formats, verdict, limitations), group in alike.items():
+        rows.append(
+            (
+                ", ".join(formats) or "default",
+                _set_of(cell.backend for cell in group),
+                verdict,
+                ", ".join(limitations) or "-",
+                _set_of(cell.operator for cell in group),
+            )
+        )
+    head = ("FORMATS", "BACKEND", "VERDICT", "LIMITATIONS", "OPERATORS")
+    lines = [f"{total}: {len(cells) - len(others)} {usual.value}, but:"]
+    lines += ["  " + line for line in table(head, rows)]
+    errors = list(dict.fromkeys(cell.error for cell in others if cell.error))
+    if errors:
+        lines += ["", "Spark's errors:"]
+        for error in errors:
+            lines += _wrapped(error, indent="  ", hanging="    ")
+    return lines
+
+
+def _limitation_lines(limitations: Sequence[Limitation]) -> list[str]:
+    if not limitations:
+        return []
+    lines = ["", "Limitations:"]
+    for limitation in limitations:
+        lines += _item(limitation.id, limitation.text, limitation.advice)
+    return lines
+
+
+def _item(name: str, text: str, advice: str) -> list[str]:
+    return [
+        f"  {name}",
+        *_wrapped(text, indent="    "),
+        *_wrapped(f"Advice: {advice}", indent="    "),
+    ]
+
+
+def _origin(matrix: Matrix) -> str:
+    if matrix.measured is None:
+        return f"Source: {matrix.source}. {matrix.scope}"
+    releases = ", ".join(name for line in matrix.versions for name in line.releases)
+    return f"Measured {matrix.measured} with {releases}. {matrix.scope}"
+
+
+def _evidence_text(matrix: Matrix, version: Version) -> str:
+    """Return from which releases the answer for a release comes that was not measured itself."""
+    from flinkish.compat.model import Evidence
+
+    level, releases = matrix.evidence(version)
+    if version.patch is None or level in (Evidence.MEASURED, Evidence.NONE):
+        return ""
+    if level is Evidence.BETWEEN:
+        older, newer = releases
+        return f"{version} was not measured: the answer is the worse of {older} and {newer}."
+    return f"{version} was not measured: the answer is that of {releases[0]}."
+
+
+def _evidence_record(matrix: Matrix, version: Version) -> dict[str, Any]:
+    level, releases = matrix.evidence(version)
+    return {"level": level.value, "releases": list(releases)}
+
+
+def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _set_of(values: Iterable[str | None]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values))
+
+
+def _limitations(matrix: Matrix, comparisons: Iterable[VersionComparison]) -> list[Limitation]:
+    """Return the limitations of some pairs, each once, in the table's order."""
+    names = {limitation.id for one in comparisons for limitation in one.limitations}
+    return [one for name, one in matrix.limitations.items() if name in names]
+
+
+def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, Any]:
+    """Return one pair of versions as JSON data. Pure."""
+    from flinkish.compat.lookup import route
+
+    steps: tuple[str, ...] = ()
+    if comparison.verdict.value == "fails":
+        steps = route(matrix, comparison.created, comparison.resumed)
+    return {
+        "framework": matrix.framework,
+        "from": str(comparison.created),
+        "to": str(comparison.resumed),
+        "verdict": comparison.verdict.value,
+        "limitations": _records(comparison.limitations),
+        "cells": [_cell_record(cell) for cell in comparison.cells],
+        "steps": list(steps),
+        "preconditions": _preconditions(matrix),
+        "evidence": {
+            "from": _evidence_record(matrix, comparison.created),
+            "to": _evidence_record(matrix, comparison.resumed),
+        },
+        **_origin_record(matrix),
+    }
+
+
+def table_document(matrix: Matrix, comparisons: Sequence[VersionComparison]) -> dict[str, Any]:
+    """Return several pairs as JSON data: every cell, and one verdict per pair. Pure."""
+    return {
+        "framework": matrix.framework,
+        "versions": list(matrix.lines),
+        "pairs": [
+            {"from": str(one.created), "to": str(one.resumed), "verdict": one.verdict.value}
+            for one in comparisons
+        ],
+        "cells": [_cell_record(cell) for one in comparisons for cell in one.cells],
+        "limitations": _records(_limitations(matrix, comparisons)),
+        "preconditions": _preconditions(matrix),
+        **_origin_record(matrix),
+    }
+
+
+def _cell_record(cell: Cell) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "from": cell.created,
+        "to": cell.resumed,
+        "verdict": cell.verdict.value,
+        "limitations": list(cell.limitations),
+    }
+    if cell.operator is not None:
+        record |= {
+            "operator": cell.operator,
+            "backend": cell.backend,
+            "formats": sorted(cell.formats),
+            "error": cell.error,
+        }
+    return record
+
+
+def _records(limitations: Iterable[Limitation]) -> list[dict[str, str]]:
+    return [{"id": one.id, "text": one.text, "advice": one.advice} for one in limitations]
+
+
+def _preconditions(matrix: Matrix) -> list[dict[str, str]]:
+    return [{"id": one.id, "text": one.text, "advice": one.advice} for one in matrix.preconditions]
+
+
+def _origin_record(matrix: Matrix) -> dict[str, Any]:
+    """Return the source of the table."""
+    if matrix.measured is None:
+        return {"source": matrix.source, "scope": matrix.scope}
+    return {
+        "measured": matrix.measured,
+        "releases": {line.line: line.measured for line in matrix.versions},
+        "all_releases": {line.line: list(line.releases) for line in matrix.versions},
+        "scope": matrix.scope,
+    }

@@ -1,0 +1,102 @@
+"""Bundle a program with flinkish's agent, for launchers that are not flinkish."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from flinkish.client.program import program_file
+from flinkish.config import working_directory
+from flinkish.errors import StorageError, UsageError
+from flinkish.launch.carried_job import OF_SCHEMES, bundle
+from flinkish.messages.launch import Program
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A file that other launchers start (:func:`bundle_program`).
+
+    Parameters
+    ----------
+    path : str
+        Where it is.
+    bytes : int
+        Its size.
+    program : str or None
+        The program in it; None if the launcher names it.
+    packages : tuple of str
+        The distributions in it, beside flinkish.
+    platform : str
+        Where their compiled parts run.
+    """
+
+    path: str
+    bytes: int
+    program: str | None
+    packages: tuple[str, ...]
+    platform: str
+
+
+def bundle_program(
+    program: Program,
+    path: str,
+    *,
+    storages: Collection[str] = (),
+    cwd: str | None = None,
+    dry_run: bool = False,
+) -> Bundle:
+    """Write a program, flinkish's agent and what that needs into one file.
+
+    Parameters
+    ----------
+    program : Program
+        Its file or module, and its first arguments; without any the launcher's first argument names
+        the program.
+    path : str
+        The file to write; one that exists is replaced. ``spark-submit`` takes one that ends in
+        ``.py`` as the program, and one that ends in ``.zip`` with ``--py-files``.
+    storages : collection of str
+        Schemes of remote storages that the job uses, such as ``s3``.
+    cwd : str, optional
+        The directory at which relative paths start.
+    dry_run : bool
+        Write nothing.
+
+    Raises
+    ------
+    UsageError
+        There is no such program, the name has another ending, or a scheme is unknown.
+    StorageError
+        The file cannot be written.
+    """
+    if not path.endswith((".py", ".zip")):
+        raise UsageError(
+            f"spark-submit takes no file named {path}",
+            hint="name it FILE.py to submit it as the program, FILE.zip for --py-files",
+        )
+    for scheme in storages:
+        if scheme not in OF_SCHEMES:
+            raise UsageError(
+                f"no package is known for the storage {scheme}",
+                hint=f"it is one of {', '.join(OF_SCHEMES)}",
+            )
+    here = working_directory() if cwd is None else cwd
+    if program.application is not None:
+        program = replace(program, application=program_file(program.application, here))
+    data, packages = bundle(program, storages)
+    target = os.path.join(here, os.path.expanduser(path))
+    if not dry_run:
+        try:
+            with open(f"{target}.new", "wb") as file:
+                file.write(data)
+            os.replace(f"{target}.new", target)
+        except OSError as error:
+            raise StorageError(
+                f"the bundle {target} cannot be written: {error.strerror}",
+                hint="see that its directory exists and can be written",
+            ) from error
+    where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    name = program.application or program.module
+    return Bundle(target, len(data), name, tuple(packages), where)

@@ -1,0 +1,319 @@
+"""Jobs that are stopped together and started together again: the in-place upgrade of a cluster.
+
+The requests of a ``stop --all`` carry its id, so the registry knows what it stopped. Each job is
+started again from the savepoint that it was stopped with, as a new job, which may have another
+Spark. What has been started is recorded by those jobs themselves: calling :func:`restart_all` again
+continues with the jobs that have not come up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.client import requests, restarts
+from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, all_answers, ended, why_skip
+from flinkish.client.context import Context, interruptible
+from flinkish.client.requests import Removal
+from flinkish.client.restarts import SAME_SPARK, has_run_since
+from flinkish.client.waiting import STARTING, wait_until_started
+from flinkish.errors import (
+    ConsentNeeded,
+    FlinkishError,
+    JobNotFound,
+    Locked,
+    WrongState,
+    from_record,
+)
+from flinkish.messages.launch import Program
+from flinkish.messages.requests import SavepointArguments
+from flinkish.registry.job_registry import Registry, new_request_id
+from flinkish.registry.jobs import (
+    ACTIVE_STATES,
+    JobRecord,
+    Request,
+    RequestKind,
+    RequestState,
+)
+from flinkish.registry.liveness import reconcile
+from flinkish.registry.statements import name_matches
+from flinkish.restore.plan.starts import with_options_of_run
+
+#: Jobs in these states are stopped: also those that start, as they would run on the cluster.
+STOPPABLE = ACTIVE_STATES
+
+
+def stop_all(
+    context: Context,
+    asked: AllJobs,
+    *,
+    timeout: float | None = None,
+    format_: str = "native",
+    on_outcome: Callable[[JobOutcome], object] = lambda _outcome: None,
+) -> AllSaved:
+    """Stop each job with a savepoint, all at the same time, and wait until they have ended.
+
+    If the newest earlier call has stopped only a part of its jobs, and none of them has been
+    started again, this one continues it: what both have stopped is started together.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    asked : AllJobs
+        As :func:`.all_jobs.jobs_to_save` returns them, with the states :data:`STOPPABLE`.
+    timeout : float, optional
+        Seconds to wait for all of them together; what is not complete by then continues. Default:
+        ``client.timeout``.
+    format_ : str
+        ``native`` or ``canonical``.
+    on_outcome : callable
+        Called with each outcome as soon as it is known.
+
+    Returns
+    -------
+    AllSaved
+        Failures are part of it, not raised.
+    """
+    earlier = newest_together(context.registry)
+    if earlier and is_in_part(earlier) and not _has_begun_again(context.registry, earlier):
+        together = together_of(earlier[0]) or new_request_id()
+    else:
+        together = new_request_id()
+    outcomes = all_answers(
+        context,
+        asked.jobs,
+        lambda job: _begin_stop(context, job, asked.target, together, format_),
+        timeout=timeout,
+        on_outcome=on_outcome,
+    )
+    return AllSaved(outcomes, asked.troubles, Removal())
+
+
+def _begin_stop(
+    context: Context, job: JobRecord, target: str, together: str, format_: str
+) -> JobOutcome:
+    """Request a stop from the job's driver; an earlier ``stop --all`` is waited for."""
+    if job.state.is_final:  # its process is gone
+        return ended(job)
+    try:
+        request = requests.submit(
+            context, job, RequestKind.STOP, target, format_=format_, together=together
+        )
+    except WrongState:  # it ended after it was read
+        return ended(context.registry.job(job.job_id))
+    except Locked as locked:
+        request = context.registry.request(str(locked.data["request_id"]))
+        if together_of(request) is None:
+            return JobOutcome(job, skipped=why_skip([request]) or locked.message)
+    return JobOutcome(job, request.request_id)
+
+
+def together_of(request: Request) -> str | None:
+    """Return the id of the ``stop --all`` that a request is a part of; None if of none."""
+    arguments = request.arguments
+    return arguments.together if isinstance(arguments, SavepointArguments) else None
+
+
+def newest_together(registry: Registry) -> list[Request]:
+    """Return the newest request of each job in the newest ``stop --all``, in their order."""
+    stops = registry.stops_together()
+    if not stops:
+        return []
+    newest = together_of(stops[-1])
+    return list({r.job_id: r for r in stops if together_of(r) == newest}.values())
+
+
+def is_in_part(stops: Sequence[Request]) -> bool:
+    """Return whether a ``stop --all`` has not stopped all its jobs. Pure."""
+    return any(request.state is not RequestState.COMPLETED for request in stops)
+
+
+def _has_begun_again(registry: Registry, stops: Sequence[Request]) -> bool:
+    """Return whether any job of a ``stop --all`` has been started again since."""
+    for stop in stops:
+        if stop.state is RequestState.COMPLETED:
+            try:
+                job = registry.job(stop.job_id)
+            except JobNotFound:  # purged
+                continue
+            if has_run_since(registry, stop) or registry.successor(job) is not None:
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class StartedAgain:
+    """The outcome for one job of :func:`restart_all`.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The stopped job.
+    savepoint : str or None
+        The savepoint that it was stopped with.
+    started : JobRecord or None
+        The new job that continues from it; None in a dry run.
+    error : FlinkishError or None
+        Why there is none, or why it does not run.
+    skipped : str or None
+        Why none is started: it runs already, for instance.
+    """
+
+    job: JobRecord
+    savepoint: str | None = None
+    started: JobRecord | None = None
+    error: FlinkishError | None = None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True)
+class AllStarted:
+    """The outcomes of :func:`restart_all`, by stop; ``together`` is None if nothing was stopped."""
+
+    together: str | None
+    outcomes: Sequence[StartedAgain] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every job runs, 1 when each one failed, 3 when some did."""
+        failed = [each for each in self.outcomes if each.error is not None]
+        if not failed:
+            return 0
+        return FlinkishError.code if len(failed) == len(self.outcomes) else 3
+
+
+def restart_all(
+    context: Context,
+    pattern: str | None = None,
+    *,
+    spark: Program = SAME_SPARK,
+    sink_ahead: str | None = None,
+    accept_lost_rows: bool = False,
+    dry_run: bool = False,
+    on_outcome: Callable[[StartedAgain], object] = lambda _outcome: None,
+) -> AllStarted:
+    """Start the jobs of the newest ``stop --all`` again, each from its savepoint, as a new job.
+
+    Jobs that run again, whoever started them, are left alone, so that calling it again continues
+    with those that have not come up.
+
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``spark``: another
+    Spark, master or Python, and settings, for all of them. ``sink_ahead`` and ``accept_lost_rows``:
+    as in :func:`.restarts.restart_from`. ``dry_run``: only find out what would be started.
+    ``on_outcome``: called with each outcome as soon as it is known. Failures are in the result.
+    """
+
+    def start(job: JobRecord, savepoint: str) -> JobRecord:
+        return restarts.restart_from(
+            context,
+            job,
+            savepoint,
+            sink_ahead=sink_ahead,
+            accept_lost_rows=accept_lost_rows,
+            spark=spark,
+        )
+
+    stops = newest_together(context.registry)
+    outcomes = []
+    with interruptible("stopped waiting; what was started continues", "flinkish restart --all"):
+        for stop in stops:
+            try:
+                job = context.registry.job(stop.job_id)
+            except JobNotFound:  # purged
+                continue
+            if pattern is None or name_matches(job.name, pattern):
+                outcomes.append(_begun(context, job, stop, start, dry_run=dry_run))
+        for index, outcome in enumerate(outcomes):
+            if outcome.started is not None:
+                outcomes[index] = _awaited(context, outcome)
+            on_outcome(outcomes[index])
+    return AllStarted(together_of(stops[0]) if stops else None, outcomes)
+
+
+def _begun(
+    context: Context,
+    job: JobRecord,
+    stop: Request,
+    start: Callable[[JobRecord, str], JobRecord],
+    *,
+    dry_run: bool,
+) -> StartedAgain:
+    """Start the new job for a stopped one, unless that has been done, or cannot be done."""
+    registry = context.registry
+    saved = None if stop.result is None else stop.result.savepoint
+    outcome = StartedAgain(job, None if saved is None else saved.path)
+    try:
+        (job,) = reconcile(registry, [job])
+        if not job.state.is_final:
+            return replace(outcome, skipped=f"it is {job.state.value}")
+        if outcome.savepoint is None:
+            raise _not_stopped(job, stop)
+        if has_run_since(registry, stop):
+            return replace(outcome, skipped=f"it was restarted since, and is {job.state.value}")
+        successor = registry.successor(job)
+        if successor is not None:
+            (successor,) = reconcile(registry, [successor])
+        if successor is not None and successor.state in STARTING and not dry_run:
+            return replace(outcome, started=successor)  # of a call that was interrupted
+        if successor is not None and not successor.state.is_final:
+            who = f"job {successor.name} ({successor.job_id})"
+            return replace(
+                outcome, skipped=f"it continues as {who}, which is {successor.state.value}"
+            )
+        if successor is not None and _has_committed(registry, successor):
+            raise _gone_on(successor)
+        if dry_run:
+            registry.check_not_in_upgrade(job=job)
+            return outcome
+        started = start(job, outcome.savepoint)
+        if successor is not None:
+            registry.acknowledge([successor.job_id])
+    except FlinkishError as error:
+        return replace(outcome, error=error)
+    return replace(outcome, started=started)
+
+
+def _has_committed(registry: Registry, job: JobRecord) -> bool:
+    """Return whether a job has committed a batch after those that it began with."""
+    for query in registry.queries(job.job_id):
+        newest = newest_committed_batch(query.checkpoint_dir)
+        begun = -1 if query.restored_batch is None else query.restored_batch
+        if newest is not None and newest > begun:
+            return True
+    return False
+
+
+def _gone_on(successor: JobRecord) -> WrongState:
+    """Return why a job is not started again from the savepoint that it was stopped with."""
+    return WrongState(
+        f"job {successor.name} ({successor.job_id}) has continued from its savepoint, and is "
+        f"{successor.state.value}",
+        hint=f"resume that one with: flinkish restart {successor.job_id}",
+        job_id=successor.job_id,
+        state=successor.state.value,
+    )
+
+
+def _not_stopped(job: JobRecord, stop: Request) -> FlinkishError:
+    """Return why a job has no savepoint to start from."""
+    why = from_record(stop.error or {"message": "its driver has not answered"}).message
+    return WrongState(
+        f"it was not stopped with a savepoint, and is {job.state.value}: {why}",
+        hint=f"resume it from its own checkpoints with: flinkish restart {job.job_id}",
+        job_id=job.job_id,
+        state=job.state.value,
+    )
+
+
+def _awaited(context: Context, outcome: StartedAgain) -> StartedAgain:
+    """Wait until a new job runs."""
+    assert outcome.started is not None
+    assert outcome.savepoint is not None
+    try:
+        return replace(outcome, started=wait_until_started(context, outcome.started))
+    except FlinkishError as error:
+        if isinstance(error, ConsentNeeded):
+            with_options_of_run(error, outcome.savepoint)
+        return replace(outcome, error=error)

@@ -1,0 +1,285 @@
+"""Findings about a Kafka source that resumes from a saved position. Pure.
+
+The facts used, of Spark 3.5 to 4.3:
+
+* ``KafkaSourceProvider``: ``failOnDataLoss`` is true unless given; ``startingOffsets`` is
+  ``latest`` unless given, and counts for a query without a position only.
+* ``ConsumerStrategy.assignedTopicPartitions``: a topic of ``subscribe`` or ``assign`` that the
+  broker does not have is an error, even with ``failOnDataLoss=false``; a partition of ``assign``
+  that a topic does not have is left out.
+* ``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`` finds lost data: partitions of the
+  start that are not read now; an end before the start; new partitions, which are read from their
+  beginning, where that is not 0. ``KafkaMicroBatchStream.reportDataLoss`` then fails, or with
+  ``failOnDataLoss=false`` writes into the log. Of a partition whose end is before the start nothing
+  is read, and the next batch starts at that end.
+* ``KafkaDataConsumer``: rows before the beginning of a partition fail the task, or with
+  ``failOnDataLoss=false`` it continues at the beginning.
+
+Numbers of rows are differences of offsets, which is an upper bound: compaction and transactions
+leave gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from flinkish.connectors.kafka.new_offsets import rows_text
+from flinkish.connectors.kafka.reading import (
+    Available,
+    BrokerAnswer,
+    KafkaReading,
+    Position,
+    Topics,
+)
+from flinkish.connectors.sources import ACCEPT_LOST_ROWS, OFFLINE, Consent, Finding, gravest_first
+from flinkish.messages.plan import RestoreOutcome
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def judge(
+    reading: KafkaReading,
+    position: Position,
+    answer: BrokerAnswer,
+    consent: Consent,
+    recreated: Mapping[str, str] = _NONE,
+) -> tuple[Finding, ...]:
+    """Return the findings about a source that resumes from the position, the gravest first.
+
+    ``recreated`` are the topics that are known to have been recreated, with the evidence.
+    """
+    if answer.topics is None:
+        gone = _not_read(reading, position)
+        findings = [_gone(reading, gone, position, {}, consent)] if gone else []
+    else:
+        findings = list(_with_broker(reading, position, answer.topics, consent, recreated))
+    return gravest_first(findings)
+
+
+def _with_broker(
+    reading: KafkaReading,
+    position: Position,
+    topics: Topics,
+    consent: Consent,
+    recreated: Mapping[str, str],
+) -> Iterable[Finding]:
+    missing = sorted(reading.topics - set(topics))
+    if missing:
+        yield Finding(
+            "topic-missing",
+            RestoreOutcome.REFUSED,
+            f"the broker has no {_words(missing)}, and Spark fails if a topic of "
+            f"{reading.how} is missing, even with failOnDataLoss=false",
+            f"create the topic, or remove it from {reading.how}; to plan without the "
+            f"broker: {OFFLINE}",
+        )
+    there = {(topic, n) for topic, partitions in topics.items() for n in partitions}
+    now = {(topic, n) for topic, n in there if reading.reads(topic, n)}
+    saved = {(topic, n): at for topic, offsets in position.items() for n, at in offsets.items()}
+    gone = sorted(place for place in saved if place not in now and place[0] not in missing)
+    if gone:
+        yield _gone(reading, gone, position, topics, consent)
+    for topic in sorted(position.keys() & topics.keys()):
+        kept = [n for n in position[topic] if (topic, n) in now]
+        if topic in recreated:
+            within = [n for n in kept if position[topic][n] <= topics[topic][n].end]
+            if within:
+                why = recreated[topic]
+                yield _unnoticed(topic, why, within, position[topic], topics[topic], consent)
+            kept = [n for n in kept if n not in within]
+        yield from _moved_bounds(reading, topic, kept, position[topic], topics[topic], consent)
+    for topic in sorted({topic for topic, _ in now}):
+        new = sorted(n for t, n in now if t == topic and (t, n) not in saved)
+        if new:
+            yield from _added(reading, topic, new, topics[topic], topic in position, consent)
+
+
+def _not_read(reading: KafkaReading, position: Position) -> list[tuple[str, int]]:
+    """Return the partitions of a position that the source does not read, without a broker."""
+    if not reading.is_known:
+        return []
+    return [(t, n) for t, offsets in position.items() for n in offsets if not reading.reads(t, n)]
+
+
+def _gone(
+    reading: KafkaReading,
+    gone: Iterable[tuple[str, int]],
+    position: Position,
+    topics: Topics,
+    consent: Consent,
+) -> Finding:
+    places = list(gone)
+    names = sorted({topic for topic, _ in places})
+    here = [(topic, n) for topic, n in places if n in topics.get(topic, {})]
+    rows = sum(max(0, topics[topic][n].end - position[topic][n]) for topic, n in here)
+    where = _words(names)
+    if any((topic, n) not in places for topic in names for n in position[topic]):
+        where = _listed("partition", [f"{topic}-{n}" for topic, n in places])
+    waiting = f" ({rows_text(rows)} there were not read)" if here else ""
+    lost_rows = rows if len(here) == len(places) else None
+    text = f"the position is in {where}, which is no longer read{waiting}"
+    cure = "subscribe to it as well, or"
+    return _loss("topics-gone", text, lost_rows, reading, consent, cure=cure)
+
+
+def _moved_bounds(
+    reading: KafkaReading,
+    topic: str,
+    partitions: Iterable[int],
+    saved: Mapping[int, int],
+    has: Mapping[int, Available],
+    consent: Consent,
+) -> Iterable[Finding]:
+    """Yield the findings for saved offsets that are outside their partitions."""
+    numbers = list(partitions)
+    beyond = [n for n in numbers if saved[n] > has[n].end]
+    if beyond:
+        rows = sum(has[n].end - has[n].begin for n in beyond)
+        yield _loss(
+            "topic-recreated",
+            f"topic {topic} was recreated or truncated: {_bounds(beyond, saved, has)}; "
+            f"its rows ({rows_text(rows)}) count as read",
+            rows,
+            reading,
+            consent,
+        )
+    before = [n for n in numbers if saved[n] < has[n].begin]
+    if before:
+        rows = sum(has[n].begin - saved[n] for n in before)
+        yield _loss(
+            "rows-expired",
+            f"{rows_text(rows)} of topic {topic} were deleted by retention before they were "
+            f"read: {_bounds(before, saved, has)}",
+            rows,
+            reading,
+            consent,
+        )
+
+
+def _unnoticed(
+    topic: str,
+    why: str,
+    partitions: Iterable[int],
+    saved: Mapping[int, int],
+    has: Mapping[int, Available],
+    consent: Consent,
+) -> Finding:
+    """Return the finding for a recreated topic that has grown beyond the position."""
+    rows = sum(max(0, saved[n] - has[n].begin) for n in partitions)
+    text = (
+        f"topic {topic} was recreated: {why}; the query would resume in the middle of it, "
+        f"and {rows_text(rows)} before the position would count as read, without Spark "
+        "noticing"
+    )
+    advice = (
+        f"start it from scratch and keep the state: {consent.reset}; or accept the loss: "
+        f"{ACCEPT_LOST_ROWS}"
+    )
+    outcome = RestoreOutcome.WARNING if consent.lost_rows else RestoreOutcome.CONSENT
+    return Finding("topic-recreated", outcome, text, "" if consent.lost_rows else advice, rows)
+
+
+def _added(
+    reading: KafkaReading,
+    topic: str,
+    new: list[int],
+    has: Mapping[int, Available],
+    was_read: bool,
+    consent: Consent,
+) -> Iterable[Finding]:
+    """Yield the finding for partitions that are not in the position."""
+    names = _listed("partition", [str(n) for n in new])
+    what = f"{names} of topic {topic}" if was_read else f"topic {topic}"
+    late = [n for n in new if has[n].begin > 0]
+    rows = sum(has[n].begin for n in late)
+    if late and was_read:
+        yield _loss(
+            "rows-expired",
+            f"{names} of topic {topic} {_is(new)} new, and retention has deleted the "
+            f"first {rows_text(rows)} there",
+            rows,
+            reading,
+            consent,
+        )
+    elif late and reading.fail_on_data_loss is not False:
+        yield Finding(
+            "new-topic-starts-late",
+            RestoreOutcome.CONSENT if reading.fail_on_data_loss else RestoreOutcome.WARNING,
+            f"{what} is new to it and does not begin at offset 0 ({rows_text(rows)} were "
+            "deleted there): Spark treats this as lost data, and fails unless "
+            "failOnDataLoss is false",
+            "set failOnDataLoss to false, or start it from scratch and keep the state: "
+            f"{consent.reset}",
+        )
+    waiting = sum(has[n].end - has[n].begin for n in new)
+    yield Finding(
+        "partitions-new" if was_read else "topic-new",
+        RestoreOutcome.NOTE,
+        f"{what} {_is(new if was_read else [0])} new to it and read from the beginning, "
+        f"regardless of startingOffsets: {rows_text(waiting)}",
+    )
+
+
+def _loss(
+    reason: str,
+    text: str,
+    rows: int | None,
+    reading: KafkaReading,
+    consent: Consent,
+    *,
+    cure: str = "",
+) -> Finding:
+    """Return the finding for rows that are not read: Spark fails for them, or skips them."""
+    if not rows and rows is not None and reading.fail_on_data_loss is False:
+        return Finding(reason, RestoreOutcome.WARNING, text)
+    afresh = f"start it from scratch and keep the state: {consent.reset}"
+    advice = f"{cure} {afresh}".strip()
+    if reading.fail_on_data_loss is None:
+        text += "; Spark would fail, or silently skip them with failOnDataLoss=false"
+    elif reading.fail_on_data_loss:
+        text += "; Spark would fail, because failOnDataLoss is true"
+        advice += f"; or set failOnDataLoss to false and use {ACCEPT_LOST_ROWS}"
+    else:
+        text += "; Spark would silently skip them, because failOnDataLoss is false"
+        advice += f"; or accept the loss: {ACCEPT_LOST_ROWS}"
+    agreed = consent.lost_rows and reading.fail_on_data_loss is False
+    outcome = RestoreOutcome.WARNING if agreed else RestoreOutcome.CONSENT
+    return Finding(reason, outcome, text, "" if agreed else advice, rows)
+
+
+def rows_waiting(position: Position, topics: Topics) -> dict[str, int]:
+    """Return the number of rows after the position, by topic that the broker has.
+
+    A partition that the position lacks counts from its beginning.
+    """
+    return {
+        topic: sum(_waiting(n, position.get(topic, {}), has) for n, has in partitions.items())
+        for topic, partitions in sorted(topics.items())
+    }
+
+
+def _waiting(partition: int, saved: Mapping[int, int], has: Available) -> int:
+    return max(0, has.end - max(has.begin, saved.get(partition, has.begin)))
+
+
+def _bounds(partitions: list[int], saved: Mapping[int, int], has: Mapping[int, Available]) -> str:
+    texts = [
+        f"partition {n} was read up to {saved[n]} and has {has[n].begin} to {has[n].end}"
+        for n in partitions[:3]
+    ]
+    more = [f"and {len(partitions) - 3} more"] if len(partitions) > 3 else []
+    return ", ".join([*texts, *more])
+
+
+def _is(many: list[int]) -> str:
+    return "is" if len(many) == 1 else "are"
+
+
+def _words(topics: list[str]) -> str:
+    return _listed("topic", topics)
+
+
+def _listed(word: str, names: list[str]) -> str:
+    texts = names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]
+    return (f"{word} " if len(names) == 1 else f"{word}s ") + ", ".join(texts)

@@ -1,0 +1,100 @@
+"""Other places for the paths that a savepoint names (``--map-path``). Pure.
+
+A path or URL is mapped if it is OLD or lies below it; the rest of it stays. The schemes of S3
+(``s3``, ``s3a``, ``s3n``) count as one: a mapped URL has the scheme that the old one had, because
+the same program reads both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from flinkish.connectors.sources import normal_path
+
+_S3 = re.compile(r"s3[an]?://")
+#: Characters that ``java.net.URI``, and so Spark's logs, leave as they are in a path.
+_PLAIN = re.compile(r"[^A-Za-z0-9\-_.!~*'();/:@&=+$,\u00a1-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class PathMap:
+    """Pairs (old, new) of locations, none of which lies in another one of its side."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def pair_of(self, path: str) -> tuple[str, str] | None:
+        """Return the pair that maps a path or URL without escapes."""
+        key = _key(path)
+        return next((pair for pair in self.pairs if _is_below(key, _key(pair[0]))), None)
+
+    def path(self, path: str) -> str | None:
+        """Return the new place of a path or URL without escapes; None if it stays."""
+        pair = self.pair_of(path)
+        if pair is None:
+            return None
+        return _like(path, pair[1]) + _key(path)[len(_key(pair[0])) :]
+
+    def url(self, url: str) -> str | None:
+        """Return the new URL of a file in a log of Spark's, with percent escapes."""
+        path = normal_path(unquote(url))
+        pair = self.pair_of(path)
+        if pair is None:
+            return None
+        depth = _key(path)[len(_key(pair[0])) :].count("/")
+        rest = url.split("/")[-depth:] if depth else []  # as it was escaped
+        return "/".join([_escaped(_like(path, pair[1])), *rest])
+
+    def signature(self, signature: str) -> str | None:
+        """Return what a source reads, ``format[path]``, at its new place."""
+        kind, bracket, rest = signature.partition("[")
+        path = self.path(rest.removesuffix("]")) if bracket else None
+        return None if path is None else f"{kind}[{path}]"
+
+
+NO_MAP = PathMap()
+
+
+def overlapping(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield two locations of one side of which one is the other, or lies in it."""
+    for side in (0, 1):
+        places = sorted(pair[side] for pair in pairs)
+        yield from (
+            (one, other)
+            for i, one in enumerate(places)
+            for other in places[i + 1 :]
+            if _is_below(_key(other), _key(one)) or _is_below(_key(one), _key(other))
+        )
+
+
+def _key(path: str) -> str:
+    """Return a path or URL in the form in which two that mean the same are equal."""
+    return _S3.sub("s3://", normal_path(path)).rstrip("/")
+
+
+def _is_below(key: str, above: str) -> bool:
+    return key == above or key.startswith(f"{above}/")
+
+
+def _like(old: str, new: str) -> str:
+    """Return a new place with the scheme of S3 that the old one has, else that of Hadoop."""
+    was = _S3.match(old)
+    return _S3.sub(was.group() if was else "s3a://", normal_path(new)).rstrip("/")
+
+
+def _escaped(location: str) -> str:
+    """Return the URL of a location as Spark's logs have it."""
+    if not location.startswith("/") and "://" in location:
+        scheme, _, rest = location.partition("://")
+        authority, slash, path = rest.partition("/")
+        return f"{scheme}://{authority}{slash}{_quoted(path)}"
+    return f"file://{_quoted(location)}"
+
+
+def _quoted(path: str) -> str:
+    return _PLAIN.sub(lambda m: "".join(f"%{b:02X}" for b in m.group().encode()), path)

@@ -1,0 +1,1 @@
+"""Drivers that other launchers start: a program attaches itself (``flinkish.attach``)."""

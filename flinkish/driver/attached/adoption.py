@@ -1,0 +1,170 @@
+"""Queries that ran before flinkish was attached: which of them it can take charge of.
+
+What the program told its writers is gone; the running query says most of it: its plan (with uids),
+its trigger and its sink. It cannot be started again by flinkish: the savepoint of a failed ``stop``
+does not let it continue, and it cannot be drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.checkpoint.cut import newest_entries
+from flinkish.driver.log import log
+from flinkish.driver.plan.plan_extraction import PlannedQuery
+from flinkish.driver.plan.uid_rules import Planning
+from flinkish.driver.plan.writer_settings import WriterFacts, why_not_savepointable
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.running_query import ManagedQuery, checkpoint_location
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError, WrongState
+
+#: The formats of Spark's own sinks that keep no format name, by their class.
+_FORMATS = {
+    "ForeachBatchSink": "foreachBatch",
+    "ForeachWriterTable": "foreach",
+    "MemorySink": "memory",
+    "NoopTable$": "noop",
+    "ConsoleTable$": "console",
+    "KafkaTable": "kafka",
+    "DeltaSink": "delta",
+}
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """The queries that ran already: those taken charge of, and the others with the reason."""
+
+    adopted: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
+class AdoptedWriter:
+    """Stands for the writer of a query that flinkish has not seen starting."""
+
+    def __init__(self, frame: Any, session: Any, facts: WriterFacts) -> None:
+        self._df = frame
+        self._spark = session
+        self._flinkish_facts = facts
+
+    def queryName(self, name: str) -> None:
+        """Take the name that the query has."""
+
+    def option(self, key: str, value: str) -> None:
+        """Take the location that the query has."""
+
+
+def adopt(runtime: Runtime, session: Any) -> Adoption:
+    """Take charge of the queries of a session that run already, as far as that is possible."""
+    adopted: list[str] = []
+    left: dict[str, str] = {}
+    planning = Planning(runtime.launch.options)
+    for handle in session.streams.active:
+        name = str(handle.name or f"query-{len(adopted) + len(left) + 1}")
+        try:
+            why = _why_not(handle)
+            if why is None:
+                runtime.adopt(_managed(name, handle, session, planning))
+        except FlinkishError as error:
+            why = error.message
+        if why is None:
+            adopted.append(name)
+        else:
+            left[name] = why
+    return Adoption(tuple(adopted), left)
+
+
+def _why_not(handle: Any) -> str | None:
+    """Return why a running query is left alone, or None."""
+    execution = spark_jvm.stream_execution(handle._jsq)
+    if str(execution.getClass().getSimpleName()) == "ContinuousExecution":
+        return "it uses a continuous trigger, which commits no batches"
+    if "/temporary-" in spark_jvm.checkpoint_root(handle._jsq):
+        return "its checkpoint is temporary, and Spark deletes it: give it a checkpointLocation"
+    problem = why_not_savepointable(facts_of_running(execution))
+    return None if problem is None else problem.message
+
+
+def _managed(name: str, handle: Any, session: Any, planning: Planning) -> ManagedQuery:
+    execution = spark_jvm.stream_execution(handle._jsq)
+    facts = facts_of_running(execution)
+    facts.query_name = name
+    root = spark_jvm.checkpoint_root(handle._jsq)
+    entries = newest_entries(checkpoint_location(root))
+    pins = {} if entries is None else entries[0].pins
+    writer = AdoptedWriter(None, session, facts)
+    planned: PlannedQuery | None
+    try:
+        writer = AdoptedWriter(_frame(execution, session), session, facts)
+        planned, notes = planning.plan_to_run(name, writer, facts, pins)
+    except Exception as error:  # noqa: BLE001 - it runs: its state is known by position then
+        planned, notes = None, [f"the operators of query '{name}' cannot be read: {error}"]
+        log(notes[0])
+    return ManagedQuery(
+        name=name,
+        generated_name=handle.name is None,
+        facts=facts,
+        writer=writer,
+        begin=lambda: _refuse_start(name),
+        handle=handle,
+        root_uri=root,
+        session=session,
+        query_id=str(handle.id),
+        run_id=str(handle.runId),
+        planned=planned,
+        notes=(f"query '{name}' ran before flinkish was attached", *notes),
+        own=root,
+        adopted=True,
+    )
+
+
+def _refuse_start(name: str) -> Any:
+    raise WrongState(
+        f"query '{name}' ran before flinkish was attached, which cannot start it again",
+        hint="start it again in the program: its checkpoint is as the last batch has left it",
+    )
+
+
+def _frame(execution: Any, session: Any) -> Any:
+    """Return the DataFrame that a running query writes."""
+    from py4j.java_gateway import JavaClass
+    from pyspark.sql import DataFrame
+
+    sql = session._jvm.org.apache.spark.sql
+    # 4.x, 3.5: what is no class is a package to Py4J
+    classes = (each for each in (sql.classic.Dataset, sql.Dataset) if isinstance(each, JavaClass))
+    jdf = next(classes).ofRows(execution.sparkSession(), execution.analyzedPlan())
+    return DataFrame(jdf, session)
+
+
+def facts_of_running(execution: Any) -> WriterFacts:
+    """Return what a running query says of the settings of its writer."""
+    sink = execution.sink()
+    kind = str(sink.getClass().getSimpleName())
+    format_, path = _FORMATS.get(kind, kind), None
+    if kind == "FileStreamSink":
+        format_ = str(spark_jvm.field_of(sink, "fileFormat").shortName())
+        path = str(spark_jvm.field_of(sink, "path"))
+    return WriterFacts(
+        format=format_,
+        output_mode=str(execution.outputMode().toString()).lower(),
+        trigger=trigger_of(str(execution.trigger().toString())),
+        path=path,
+    )
+
+
+def trigger_of(text: str) -> dict[str, Any]:
+    """Return the arguments of ``trigger`` for a trigger of the JVM, as text. Pure."""
+    kind, _, inner = text.partition("(")
+    if kind == "ProcessingTimeTrigger":
+        milliseconds = inner.rstrip(")")
+        return {} if milliseconds == "0" else {"processingTime": f"{milliseconds} milliseconds"}
+    names = {
+        "OneTimeTrigger": "once",
+        "AvailableNowTrigger": "availableNow",
+        "ContinuousTrigger": "continuous",
+        "RealTimeTrigger": "realTime",
+    }
+    return {names[kind]: True} if kind in names else {}

@@ -1,0 +1,338 @@
+"""``flinkish.attach()``: serve the queries of a program that another launcher has started.
+
+The supervisor's and the launcher's part is what such a job lacks: nothing of flinkish can start it
+again. The rest is that of every driver: :mod:`~flinkish.driver.runtime` and
+:mod:`~flinkish.driver.requests`. Without a restore the program runs as it would without flinkish,
+whatever goes wrong here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from flinkish.config import working_directory
+from flinkish.driver.attached.adoption import Adoption, adopt
+from flinkish.driver.attached.patient_registry import PatientRegistry
+from flinkish.driver.attached.program_end import ProgramEnd
+from flinkish.driver.attached.registration import is_interactive, launcher_name, registered
+from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
+from flinkish.driver.attached.terminate import SavepointOnTerminate, savepoint_on_terminate
+from flinkish.driver.job import assemble, conclude
+from flinkish.driver.log import log
+from flinkish.driver.requests.agent import Agent
+from flinkish.driver.runtime.hook import Hook, connect_refusal
+from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.script import ProgramOutcome, print_traceback, run_program
+from flinkish.errors import FlinkishError, UnsupportedSession
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from flinkish.registry.jobs import JobState
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+#: Seconds that a program waits for the record of its end.
+_PATIENCE_AT_END = 5.0
+#: Seconds after the last start of a query after which a notebook counts as having started them.
+_QUIET = 1.0
+
+_current: Attachment | None = None
+
+
+def attach(
+    name: str | None = None,
+    *,
+    savepoint: str | None = None,
+    restore: RestoreOptions = NO_OPTIONS,
+    parallelism: int | None = None,
+    registry: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Attachment:
+    """Put the queries of this program under flinkish's control, whatever started it.
+
+    Called before the program makes its Spark session; in a session that has queries already, those
+    are adopted where they can be. The job appears in the registry when the session is there, and
+    ``list``, ``status``, ``savepoint``, ``stop``, ``cancel``, ``check``, ``wait`` and ``metrics``
+    work as for a job of ``flinkish run``. What is not an argument comes from the environment
+    (``FLINKISH_REGISTRY``, ``FLINKISH_NAME``, ``FLINKISH_FROM_SAVEPOINT``) or from Spark's settings
+    (``spark.flinkish.registry``, ``spark.flinkish.name``, ``spark.flinkish.restore.savepoint``).
+    In a program of ``flinkish run`` it does nothing.
+
+    Parameters
+    ----------
+    name : str, optional
+        The job's name. Default: that of the program's file.
+    savepoint : str, optional
+        The savepoint, or plain checkpoint, to start from. The program does not start without it.
+    restore : RestoreOptions, optional
+        How it is restored.
+    parallelism : int, optional
+        The number of state partitions of a restore.
+    registry : str, optional
+        URL of the registry.
+    settings : mapping, optional
+        Other settings of flinkish's configuration, by key.
+
+    Returns
+    -------
+    Attachment
+        What the program can ask about its job.
+
+    Raises
+    ------
+    SystemExit
+        The restore that was asked for is not possible; the status is that of ``flinkish run -s``.
+        In a notebook the FlinkishError itself.
+    """
+    global _current
+    if _current is not None and not _current.has_ended:
+        return _current
+    keys = {**(settings or {}), **({} if registry is None else {"registry.url": registry})}
+    attachment = Attachment(Arguments(name, savepoint, restore, parallelism, keys))
+    bootstrap = sys.modules.get("flinkish.driver.bootstrap")
+    if not getattr(bootstrap, "is_driving", False):  # else flinkish has started this driver
+        _current = attachment
+        attachment.begin()
+    return attachment
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a bundled program, attached, and return its exit status."""
+    global _current
+    _current = attachment = Attachment(Arguments(), runs_program=True)
+    attachment.begin()
+    return attachment.conclude(run_program(argv))
+
+
+class Attachment:
+    """A program that is served by flinkish without having been started by it.
+
+    Attributes
+    ----------
+    adopted
+        The queries that ran before, and are under flinkish's control now.
+    left
+        Those that are not, with the reason.
+    """
+
+    def __init__(self, arguments: Arguments, *, runs_program: bool = False) -> None:
+        self._arguments = arguments
+        self._runs_program = runs_program
+        self._lock = threading.RLock()
+        self._served: tuple[Runtime, Agent, Hook] | None = None
+        self._originals: list[tuple[type, str, Any]] = []
+        self._end: ProgramEnd | None = None
+        self._on_terminate: SavepointOnTerminate | None = None
+        self._has_begun = False
+        self.has_ended = False
+        self.adopted: tuple[str, ...] = ()
+        self.left: Mapping[str, str] = {}
+
+    @property
+    def job_id(self) -> str | None:
+        """The job's id; None before the program has a Spark session."""
+        return os.environ.get("FLINKISH_JOB_ID") if self._served is None else self._runtime.job_id
+
+    @property
+    def _runtime(self) -> Runtime:
+        assert self._served is not None
+        return self._served[0]
+
+    def detach(self) -> None:
+        """End the job, and let the program's queries run on as queries of plain Spark."""
+        self._let_go("detached: the program runs on")
+
+    # --- its beginning ------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Wait for the program's session; a session that is there already is served at once."""
+        try:
+            from pyspark.sql import SparkSession
+        except ImportError as error:
+            message = f"the program is not under flinkish's control: {error}"
+            if asks_restore(self._arguments, os.environ, {}):
+                self._refuse(UnsupportedSession(message, hint="make pyspark importable first"))
+            log(message)
+            return
+        self._watch(SparkSession, "__init__", self._session_made)
+        self._watch(SparkSession.Builder, "getOrCreate", self._session_got)
+        if not self._runs_program:
+            self._end = ProgramEnd(self._program_ended, interactive=is_interactive())
+        session = SparkSession._instantiatedSession
+        if session is not None and session._jvm is not None and not _is_stopped(session):
+            self._serve(session)
+
+    def _watch(self, cls: type, name: str, make: Callable[[Any], Any]) -> None:
+        original = cls.__dict__[name]
+        self._originals.append((cls, name, original))
+        setattr(cls, name, make(original))
+
+    def _session_made(self, original: Any) -> Any:
+        @wraps(original)
+        def made(session: Any, *args: Any, **kwargs: Any) -> None:
+            original(session, *args, **kwargs)
+            self._serve(session)
+
+        return made
+
+    def _session_got(self, original: Any) -> Any:
+        @wraps(original)
+        def got(builder: Any) -> Any:
+            session = original(builder)
+            if type(session).__module__.startswith("pyspark.sql.connect"):
+                self._cannot_serve_connect()
+            return session
+
+        return got
+
+    def _cannot_serve_connect(self) -> None:
+        with self._lock:
+            if self._has_begun:
+                return
+            self._has_begun = True
+        error = connect_refusal(os.environ.get("SPARK_REMOTE"))
+        if asks_restore(self._arguments, os.environ, {}):
+            self._refuse(error)
+        log(f"the program is not under flinkish's control: {error.message}; {error.hint}")
+
+    def _serve(self, session: Any) -> None:
+        """Put the program's job under control, once."""
+        with self._lock:
+            if self._has_begun:
+                return
+            self._has_begun = True
+        spark = _settings_of(session)
+        try:
+            self._serve_job(session, spark)
+        except FlinkishError as error:
+            if asks_restore(self._arguments, os.environ, spark):
+                self._refuse(error)
+            log(f"the program is not under flinkish's control: {error.message}; {error.hint}")
+        except Exception:
+            if asks_restore(self._arguments, os.environ, spark):
+                raise
+            traceback.print_exc()
+            log("the program is not under flinkish's control: see the error above")
+
+    def _serve_job(self, session: Any, spark: Mapping[str, str]) -> None:
+        asked = attach_request(self._arguments, os.environ, spark, working_directory(instead="/"))
+        for line in asked.config.warnings():
+            log(line)
+        registry, job = registered(asked, session.version)
+        grace = 0.0 if is_interactive() else None
+        runtime, agent, hook = self._served = assemble(
+            registry, job, let_go=self._job_outlived, shutdown_grace=grace
+        )
+        if asked.parallelism is not None:
+            session.conf.set(_PARTITIONS, str(asked.parallelism))
+        if is_interactive():
+            runtime.start_phase.quiet = _QUIET
+        runtime.session_created(session)
+        who = f"attached to {launcher_name()} on {os.uname().nodename}"
+        registry.transition(job.job_id, JobState.CREATED, who)
+        hook.install()
+        self._take(adopt(runtime, session))
+        agent.start()
+        self._on_terminate = savepoint_on_terminate(asked.config, runtime, session)
+        log(f"job {job.name} ({job.job_id}) is under flinkish's control")
+
+    def _take(self, adoption: Adoption) -> None:
+        self.adopted, self.left = adoption.adopted, adoption.left
+        for name in adoption.adopted:
+            log(f"query '{name}' ran already, and is under flinkish's control now")
+        for name, why in adoption.left.items():
+            log(f"query '{name}' ran already, and stays as it is: {why}")
+
+    def _refuse(self, error: FlinkishError) -> None:
+        """End a program that must not start without its restore. Raises."""
+        self._restore_pyspark()
+        if is_interactive():
+            raise error
+        log(f"error: {error.message}")
+        if error.advice:
+            log(f"hint: {error.advice}")
+        raise SystemExit(error.code)
+
+    # --- its end ------------------------------------------------------------------------------
+
+    def _program_ended(self, outcome: ProgramOutcome) -> int | None:
+        """Record how the program ended; return the exit status of a refused restore."""
+        if self._served is None or self.has_ended:
+            return None
+        self.has_ended = True
+        runtime, agent, hook = self._served
+        status = conclude(
+            runtime, agent, hook, outcome, stop_session=False, print_error=self._runs_program
+        )
+        self._close(runtime)
+        error = runtime.fatal or outcome.error
+        refused = isinstance(error, FlinkishError) and not runtime.is_guest
+        if refused and status != 0:
+            assert isinstance(error, FlinkishError)
+            log(f"error: {error.message}")
+            if error.advice:
+                log(f"hint: {error.advice}")
+            return error.code
+        return None
+
+    def conclude(self, outcome: ProgramOutcome) -> int:
+        """Record how a program ended that this process has run; return its exit status."""
+        if self._served is None and outcome.error is not None:
+            print_traceback(outcome.error)
+        status = self._program_ended(outcome)
+        return outcome.status if status is None else status
+
+    def _job_outlived(self) -> None:
+        """Record the end of a job whose program runs on; called by its agent."""
+        self._let_go("its queries have ended; the program runs on")
+        if self._on_terminate is not None:
+            self._on_terminate.job_outlived()
+
+    def _let_go(self, reason: str) -> None:
+        with self._lock:
+            if self._served is None or self.has_ended:
+                return
+            self.has_ended = True
+        runtime, agent, hook = self._served
+        hook.remove()
+        state = runtime.ending or JobState.FINISHED
+        try:
+            runtime.registry.transition(runtime.job_id, state, reason)
+        except FlinkishError as error:  # somebody else has recorded its end
+            log(error.message)
+        agent.close()
+        self._close(runtime)
+        log(f"job {runtime.job_id} is {state.value}: {reason}")
+
+    def _close(self, runtime: Runtime) -> None:
+        registry = runtime.registry
+        if isinstance(registry, PatientRegistry) and not registry.settle(_PATIENCE_AT_END):
+            log("the registry could not be reached: the job's end is not recorded")
+        registry.close()
+        self._restore_pyspark()
+
+    def _restore_pyspark(self) -> None:
+        while self._originals:
+            cls, name, original = self._originals.pop()
+            setattr(cls, name, original)
+        if self._end is not None:
+            self._end.remove()
+        if self._on_terminate is not None:
+            self._on_terminate.remove()
+
+
+def _settings_of(session: Any) -> dict[str, str]:
+    """Return the settings of a session, and of its context."""
+    settings = {str(key): str(value) for key, value in session.sparkContext.getConf().getAll()}
+    entries = session._jsparkSession.conf().getAll().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        settings[str(entry._1())] = str(entry._2())
+    return settings
+
+
+def _is_stopped(session: Any) -> bool:
+    return bool(session.sparkContext._jsc is None or session.sparkContext._jsc.sc().isStopped())

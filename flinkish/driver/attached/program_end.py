@@ -1,0 +1,79 @@
+"""The end of a program that flinkish did not start: noticed from inside its processes.
+
+Python tells nobody the status of a program that raises ``SystemExit`` itself; one that calls
+``sys.exit`` is known.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from types import TracebackType
+from typing import Any, NoReturn
+
+from flinkish.driver.script import ProgramOutcome
+
+
+class ProgramEnd:
+    """Calls ``conclude`` with the program's outcome when it ends, until :meth:`remove`.
+
+    ``conclude`` returns the exit status of the process in place of the program's, or None. The
+    errors of an ``interactive`` interpreter are not its end.
+    """
+
+    def __init__(
+        self, conclude: Callable[[ProgramOutcome], int | None], *, interactive: bool = False
+    ) -> None:
+        self._conclude = conclude
+        self._outcome = ProgramOutcome(0)
+        self._is_over = False
+        self._process = os.getpid()
+        self._excepthook = sys.excepthook
+        self._exit = sys.exit
+        if not interactive:
+            sys.excepthook = self._raised
+            sys.exit = self._exits
+        # Before executors refuse work, as a savepoint may be in flight. They register themselves in
+        # the same way, when they are imported; the last that is registered is called first.
+        import_module("concurrent.futures.thread")
+        register = getattr(threading, "_register_atexit", atexit.register)
+        register(self._ended)
+
+    def remove(self) -> None:
+        """Take no notice of the program's end any more."""
+        self._is_over = True
+        if sys.excepthook == self._raised:
+            sys.excepthook = self._excepthook
+        if sys.exit == self._exits:
+            sys.exit = self._exit
+
+    def _raised(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> Any:
+        self._outcome = ProgramOutcome(1, error)
+        return self._excepthook(kind, error, trace)
+
+    def _exits(self, code: Any = None) -> NoReturn:
+        if threading.current_thread() is threading.main_thread():
+            is_number = isinstance(code, int)
+            status = code if is_number else int(code is not None)
+            self._outcome = ProgramOutcome(status, SystemExit(code) if status else None)
+        self._exit(code)
+        raise AssertionError  # sys.exit does not return
+
+    def _ended(self) -> None:
+        if self._is_over or os.getpid() != self._process:  # a child made by fork
+            return
+        self._is_over = True
+        status = self._conclude(self._outcome)
+        if status is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)

@@ -1,0 +1,190 @@
+"""The record of a job that another launcher has started: a new one, or that of its last driver.
+
+A launcher that restarts a program (a pod, a task's next try) starts it with the same settings, also
+with the savepoint that it was first started from. It must not be restored again: the program goes
+on where its last driver ended. That is in its own checkpointLocation, unless what was there before
+was in the way of the restored checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from flinkish import __version__, storage
+from flinkish.config import mask_secrets, working_directory
+from flinkish.driver.attached.patient_registry import PatientRegistry
+from flinkish.driver.attached.request import AttachRequest
+from flinkish.driver.log import log
+from flinkish.driver.requests.agent import GATEWAY
+from flinkish.errors import Locked, RegistryError
+from flinkish.launch.secret_settings import without_secrets
+from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.job_registry import Registry, new_job_id
+from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.liveness import STALE, process_ref, reconcile
+from flinkish.restore.check.version_check import check_spark_version
+from flinkish.restore.origin.restore_origin import open_origin
+
+#: Seconds to wait for a last driver whose end has not been noticed.
+_PATIENCE = STALE + 15.0
+_LOOK = 1.0
+
+
+def goes_on_from(jobs: Sequence[JobRecord], launch: Launch) -> JobRecord | None:
+    """Return the job whose driver is started again, or None for a new job. Pure.
+
+    ``jobs`` are those of the name, oldest first. Only a job that was restored counts: the others go
+    on in the locations that the program names.
+    """
+    for job in reversed(jobs):
+        if job.launch.external is None or not _same_program(job.launch, launch):
+            continue
+        before, now = job.launch.restore, launch.restore
+        if before is None:
+            return None
+        return job if now is None or now.path == before.path else None
+    return None
+
+
+def _same_program(one: Launch, other: Launch) -> bool:
+    if one.named or other.named:
+        return one.named and other.named
+    return (one.application, one.module) == (other.application, other.module)
+
+
+def has_committed(queries: Sequence[QueryStatus]) -> bool:
+    """Return whether a restored job has a checkpoint to go on in. Pure."""
+    return any(query.restored_batch is not None for query in queries)
+
+
+def earlier_job(registry: Registry, name: str, launch: Launch) -> JobRecord | None:
+    """Return the ended job that a program continues, or None.
+
+    Raises Locked if it still runs.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    has_said = False
+    while True:
+        job = goes_on_from(registry.jobs(name=name), launch)
+        if job is None:
+            return None
+        (job,) = reconcile(registry, [job])
+        if job.state.is_final:
+            return job if has_committed(registry.queries(job.job_id)) else None
+        if launch.restore is None:
+            return None
+        if time.monotonic() > deadline:
+            raise Locked(
+                f"job {job.name} ({job.job_id}), which was restored from the same savepoint, is "
+                f"{job.state.value}",
+                hint=f"stop it with: flinkish stop {job.job_id}; or give this one another name",
+                job_id=job.job_id,
+            )
+        if not has_said:
+            has_said = True
+            log(f"waiting for the end of job {job.job_id}, from which this program goes on")
+        time.sleep(_LOOK)
+
+
+def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, JobRecord]:
+    """Return the registry, which has or will have the job, and the job.
+
+    Raises FlinkishError if the job has to be restored and the registry cannot be reached, or
+    the savepoint cannot be restored.
+    """
+    url = asked.config.registry_url()
+    launch = _launch(asked)
+    name = asked.name or launch.default_name
+    opened: Registry | None = None
+    try:
+        opened = Registry.open(url)
+        earlier = earlier_job(opened, name, launch)
+    except RegistryError:
+        if asked.restore is not None:
+            raise
+        earlier = None
+    if earlier is not None and opened is not None:
+        log(f"job {name} ({earlier.job_id}) goes on where its last driver ended")
+        again = opened.restart(earlier, f"started again by {launcher_name()}")
+        opened.update_job(again.job_id, driver=process_ref())
+        patient = PatientRegistry(again, lambda: Registry.open(url), None, mask_secrets(url))
+        patient.use(opened)
+        return patient, again
+    if asked.restore is not None:
+        _check_restorable(asked.restore, version)
+    job = _new_job(name, launch, asked)
+    patient = PatientRegistry(
+        job, lambda: Registry.open(url), lambda to: _register(to, job), mask_secrets(url)
+    )
+    if opened is not None:
+        patient.use(opened)
+    else:
+        patient.connect()  # it has just failed: the program does not wait for it
+    return patient, job
+
+
+def is_interactive() -> bool:
+    """Return whether this is a notebook or a shell, which outlives its jobs."""
+    main = sys.modules.get("__main__")
+    return hasattr(sys, "ps1") or "ipykernel" in sys.modules or not hasattr(main, "__file__")
+
+
+def launcher_name() -> str:
+    if is_interactive():
+        return "notebook"
+    return "spark-submit" if GATEWAY in os.environ else "python"
+
+
+def _launch(asked: AttachRequest) -> Launch:
+    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    launch = Launch(
+        application=os.path.abspath(program) if program and not is_interactive() else None,
+        module=None if program and not is_interactive() else "notebook",
+        arguments=tuple(sys.argv[1:]) if not is_interactive() else (),
+        options=asked.config.to_options(),
+        working_directory=working_directory(instead="/"),
+        restore=asked.restore,
+        named=asked.name is not None,
+        external=ExternalLauncher(launcher_name(), __version__),
+    )
+    return without_secrets(launch)
+
+
+def _new_job(name: str, launch: Launch, asked: AttachRequest) -> JobRecord:
+    job_id = new_job_id()
+    root = storage.locate(asked.config.get("execution.checkpointing.dir") or "")
+    return JobRecord(
+        job_id=job_id,
+        name=name,
+        state=JobState.INITIALIZING,
+        start_time=time.time(),
+        launch=launch,
+        checkpoint_dir=f"{root.rstrip('/')}/{job_id}",
+        driver=process_ref(),
+    )
+
+
+def _register(registry: Registry, job: JobRecord) -> None:
+    registry.add_job(job)
+    others = [
+        each
+        for each in registry.jobs(name=job.name)
+        if not each.state.is_final and each.job_id != job.job_id
+    ]
+    if job.launch.named and others:
+        log(
+            f"the name {job.name} is that of job {others[-1].job_id} too, which is "
+            f"{others[-1].state.value}: address this one by its id, {job.job_id}"
+        )
+
+
+def _check_restorable(spec: RestoreSpec, version: str) -> None:
+    """Raise what ``run -s`` raises before it starts a driver."""
+    versions = check_spark_version(open_origin(spec, verify=spec.verify), version)
+    if versions.error is not None:
+        raise versions.error
+    log(versions.check.text)

@@ -1,0 +1,254 @@
+"""The settings that the analyzer has written into expressions: time zone and ANSI mode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flinkish.driver.plan.plan_classes import class_name, items
+
+#: Pattern letters that stand for a zone.
+_ZONE_LETTERS = re.compile("[VzOXxZ]")
+#: What an interval has that is not as long everywhere.
+_CALENDAR = re.compile("year|month|day")
+#: A moment in the text of a type; followed by a colon it is the name of a field.
+_MOMENT = re.compile(r"\b(?:date|timestamp)\b(?!:)")
+_QUOTED = re.compile(r"'[^']*'")
+#: Expressions with a zone that never use it: zones are offsets of whole minutes.
+_WITHOUT_ZONE = frozenset({"Second", "SecondWithFraction"})
+#: Those that show a field of a time.
+_FIELDS = frozenset({"Hour", "Minute"})
+_BELOW_MINUTES = frozenset({"MICROSECOND", "MILLISECOND", "SECOND"})
+_BELOW_DAYS = _BELOW_MINUTES | {"MINUTE", "HOUR"}
+_DAY_US = 86_400_000_000
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS = (*_WHOLE, "float", "double", "decimal")
+#: What a text may not be convertible to.
+_OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz"})
+#: Arithmetic whose result may not fit its type.
+_OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "UnaryMinus", "Abs"})
+#: Arithmetic that fails on a zero in ANSI mode.
+_DIVIDES = frozenset({"Divide", "IntegralDivide", "Pmod", "Remainder"})
+#: Others that fail in ANSI mode where they are null otherwise.
+_FAILS = frozenset(
+    {
+        *("Elt", "ElementAt", "GetArrayItem", "GetTimestamp", "MakeDate", "MakeTimestamp"),
+        *("NextDay", "ToUnixTimestamp", "UnixTimestamp"),
+    }
+)
+WRITERS = {"StructsToCsv": "csv", "StructsToJson": "json", "StructsToXml": "xml"}
+#: Which moments of a value reach a result: none, dates alone, times too.
+NOTHING, DATES, ALL = range(3)
+
+
+def needs_zone(name: str, expression: Any, cast: Any, *, times: int) -> bool | None:
+    """Return whether the result depends on the zone: for certain, perhaps, or not (None).
+
+    ``cast`` is Spark's object ``Cast``; ``times`` says which moments in it reach the result.
+    """
+    if name == "Cast":
+        before, after = expression.child().dataType(), expression.dataType()
+        if "date" in (before.simpleString(), after.simpleString()) and _is_text(before, after):
+            return None  # dates name no time of day
+        return True if cast.needsTimeZone(before, after) else None
+    if name in _WITHOUT_ZONE or (name in _FIELDS and _is_local_type(expression.child())):
+        return None
+    if name == "TruncTimestamp":
+        unit = _constant(expression.format())
+        return None if unit is not None and unit.upper() in _BELOW_MINUTES else True
+    if name in ("ToUnixTimestamp", "UnixTimestamp"):
+        return _parsing(expression, expression.children().apply(1))
+    if name == "GetTimestamp":
+        return _parsing(expression, expression.right())
+    if name in ("TimeAdd", "TimestampAddInterval"):
+        return _adding(expression.children().apply(1))
+    if name == "TimestampAdd":
+        return None if str(expression.unit()).upper() in _BELOW_DAYS else True
+    if name == "MakeTimestamp":
+        return None if expression.timezone().isDefined() else True
+    if name in ("JsonToStructs", "CsvToStructs", "XmlToStructs"):
+        read = times == ALL and has_times(expression)
+        return certain_of(options_of(expression)) if read else None
+    if name in WRITERS:
+        return True if shows_zone(expression.child().dataType(), expression) else None
+    if name == "ToPrettyString":
+        return True if has_times(expression.child()) else None
+    if name in ("Sequence", "CurrentBatchTimestamp"):
+        whole = str(expression.dataType().simpleString())
+        return True if whole in ("date", "array<timestamp>") else None
+    return True
+
+
+def options_of(holder: Any) -> dict[str, str]:
+    """Return the options of a reader, by their names in lower case."""
+    options: dict[str, str] = {}
+    iterator = holder.options().iterator()
+    while iterator.hasNext():
+        pair = iterator.next()
+        options[str(pair._1()).lower()] = str(pair._2())
+    return options
+
+
+def certain_of(options: Mapping[str, str]) -> bool | None:
+    """Return whether times in text depend on the session's zone, by a reader's options. Pure."""
+    if "timezone" in options:
+        return None
+    pattern = options.get("timestampformat")
+    if pattern is None:
+        return False  # only the texts tell whether they name their zone
+    return None if names_zone(pattern) else True
+
+
+def names_zone(pattern: str) -> bool:
+    """Return whether a pattern of a time has a zone. Pure."""
+    return _ZONE_LETTERS.search(_QUOTED.sub("", pattern)) is not None
+
+
+def _parsing(expression: Any, pattern: Any) -> bool | None:
+    """Return whether a time that is read from text depends on the zone."""
+    kind = str(expression.children().apply(0).dataType().simpleString())
+    if kind.startswith("timestamp"):
+        return None if kind == "timestamp" else True
+    if kind == "string":
+        text = _constant(pattern)
+        return None if text is not None and names_zone(text) else True
+    return True
+
+
+def parses(name: str, expression: Any) -> bool:
+    """Return whether an expression uses its formatter, which only text needs."""
+    if name not in ("ToUnixTimestamp", "UnixTimestamp"):
+        return True
+    return str(expression.children().apply(0).dataType().simpleString()) == "string"
+
+
+def _adding(interval: Any) -> bool | None:
+    """Return whether a time and a constant interval need the zone: days do, for summer time."""
+    value = interval.eval(None) if bool(interval.foldable()) else None
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return None if abs(value) < _DAY_US else True
+    return True if _CALENDAR.search(str(value.toString())) else None
+
+
+def ansi_mode(name: str, expression: Any) -> str | None:
+    """Return ``true`` or ``false`` if the result depends on the ANSI mode, else None."""
+    if name == "Cast":
+        before = str(expression.child().dataType().simpleString())
+        if not may_fail(before, str(expression.dataType().simpleString())):
+            return None
+        return _mode(expression)
+    if name in _OVERFLOWS:
+        kind = str(expression.dataType().simpleString())
+        if not kind.startswith((*_WHOLE, "decimal", "interval")):
+            return None
+        return _mode(expression) if name not in ("UnaryMinus", "Abs") else _flag(expression)
+    if name in _DIVIDES:
+        divisor = expression.children().apply(1)
+        value = divisor.eval(None) if bool(divisor.foldable()) else None
+        safe = value is not None and str(value).strip("0.") not in ("", "-1", "-")
+        return None if safe else _mode(expression)
+    return _flag(expression) if name in _FAILS and parses(name, expression) else None
+
+
+def _mode(expression: Any) -> str | None:
+    word = str(expression.evalMode().toString())
+    return {"ANSI": "true", "LEGACY": "false"}.get(word)
+
+
+def _flag(expression: Any) -> str:
+    return str(bool(expression.failOnError())).lower()
+
+
+def may_fail(before: str, after: str) -> bool:
+    """Return whether a cast between types (Spark's names) may fail in ANSI mode. Pure."""
+    if before == after or after in ("string", "binary"):
+        return False
+    if before == "string":
+        return after.partition("(")[0] in _OF_TEXT
+    if before == "timestamp":
+        return after in _WHOLE and after != "bigint"
+    if before.partition("(")[0] not in _NUMBERS:
+        return False
+    if after.startswith("decimal"):
+        return True
+    if after not in _WHOLE:
+        return False
+    return before not in _WHOLE or _WHOLE.index(before) > _WHOLE.index(after)
+
+
+def is_time(expression: Any) -> bool:
+    return str(expression.dataType().simpleString()).startswith("timestamp")
+
+
+def times_in(expressions: Iterable[Any]) -> Iterator[Any]:
+    """Yield the times in Spark's arithmetic of windows, which has each of them several times."""
+    seen: set[str] = set()
+    stack = list(expressions)[::-1]
+    while stack:
+        each = stack.pop()
+        text = str(each.toString())
+        if text in seen:
+            continue
+        seen.add(text)
+        children = items(each.children())
+        if class_name(each) == "PreciseTimestampConversion" and not is_time(each):
+            yield from children
+        else:
+            stack += reversed(children)
+
+
+def shows_fields(name: str, expression: Any) -> bool:
+    """Return whether an expression's result depends on a time's fields in the time zone."""
+    if name == "Cast":
+        return str(expression.dataType().simpleString()) in ("string", "date")
+    return name in _FIELDS or name == "DateFormatClass"
+
+
+def is_local(expression: Any) -> bool:
+    """Return whether an expression makes a time of a date or of a time without a zone."""
+    is_cast = class_name(expression) == "Cast" and _is_local_type(expression.child())
+    return is_cast and str(expression.dataType().simpleString()) == "timestamp"
+
+
+def _is_local_type(expression: Any) -> bool:
+    return str(expression.dataType().simpleString()) in ("date", "timestamp_ntz")
+
+
+def has_times(expression: Any) -> bool:
+    return "timestamp" in moments_of(expression.dataType())
+
+
+def moments(expression: Any) -> int:
+    """Return which moments a value has that the session's settings show or read."""
+    kinds = moments_of(expression.dataType())
+    return ALL if "timestamp" in kinds else DATES if kinds else NOTHING
+
+
+def moments_of(type_: Any) -> frozenset[str]:
+    """Return which of ``date`` and ``timestamp`` a type contains."""
+    return moments_in(str(type_.catalogString()))
+
+
+def moments_in(type_: str) -> frozenset[str]:
+    """Return which of ``date`` and ``timestamp`` a type has, by its text. Pure."""
+    return frozenset(_MOMENT.findall(type_))
+
+
+def shows_zone(written: Any, holder: Any) -> bool:
+    """Return whether text that is written has times in the session's zone."""
+    return "timestamp" in moments_of(written) and "timezone" not in options_of(holder)
+
+
+def _is_text(*types: Any) -> bool:
+    return any(str(each.simpleString()) == "string" for each in types)
+
+
+def _constant(expression: Any) -> str | None:
+    """Return the value of a constant text, else None."""
+    if not bool(expression.foldable()):
+        return None
+    value = expression.eval(None)
+    return None if value is None else str(value)

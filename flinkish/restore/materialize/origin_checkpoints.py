@@ -1,0 +1,220 @@
+"""The logs of the origins of a new checkpoint, and the check that their state settings agree.
+
+Reading is a thin layer on :mod:`flinkish.checkpoint.format`; the checks are pure.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import IO, TypeVar
+
+from flinkish import storage
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.logs import (
+    CommitEntry,
+    OffsetEntry,
+    is_file_source_log,
+    parse_commit,
+    parse_offsets,
+)
+from flinkish.checkpoint.format.names import COMMITS, OFFSETS, SOURCES
+from flinkish.checkpoint.format.pins import (
+    PIN_AGGREGATION_FORMAT,
+    PIN_CODEC,
+    PIN_DEDUP_ORDER,
+    PIN_ENCODING,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_MERGE_OPERATOR,
+    PIN_PROVIDER,
+    PIN_ROW_CHECKSUM,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_STRICT_DISTRIBUTION,
+    SETTING_CHECKPOINT_FORMAT,
+    pinned,
+    pinned_partitions,
+)
+from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
+from flinkish.restore.materialize import source_logs, state_files
+from flinkish.restore.recipe import OriginCheckpoint
+from flinkish.savepoint.format import digests
+
+_T = TypeVar("_T")
+
+#: Pins that determine the layout of state and how it is found.
+_STATE_PINS = (
+    PIN_PROVIDER,
+    PIN_SHUFFLE_PARTITIONS,
+    PIN_CODEC,
+    PIN_AGGREGATION_FORMAT,
+    PIN_GROUP_FORMAT,
+    PIN_JOIN_FORMAT,
+    PIN_ENCODING,
+    PIN_ROW_CHECKSUM,
+    PIN_MERGE_OPERATOR,
+    PIN_STRICT_DISTRIBUTION,
+    PIN_DEDUP_ORDER,
+)
+
+
+@dataclass(frozen=True)
+class SourceCheckpointLogs:
+    """The entries of an origin's logs at its batch, parsed and as bytes.
+
+    The bytes are those of the files, for what must stay as Spark wrote it.
+
+    Attributes
+    ----------
+    planned
+        The entry of the next batch, None if it was not planned.
+    """
+
+    origin: OriginCheckpoint
+    offsets: OffsetEntry
+    offsets_bytes: bytes
+    commit: CommitEntry
+    commit_bytes: bytes
+    planned: OffsetEntry | None = None
+    planned_bytes: bytes = b""
+
+    def describe(self) -> str:
+        """Return a text for messages."""
+        return f"the state of batch {self.origin.batch_id} in {self.origin.root}"
+
+
+def read_file(origin: OriginCheckpoint, path: str) -> bytes:
+    """Return the content of a file of the origin, which is the recorded one if there is a record.
+
+    Logs of file sources are mapped (:attr:`.OriginCheckpoint.paths`). Raises Corrupt if it is
+    missing or not the recorded file, and UnsupportedFormat if its digest has an unknown form.
+    """
+    location = origin.at(path)
+    try:
+        data = storage.read_bytes(location)
+    except FileNotFoundError as error:
+        raise missing_file(location) from error
+    check_digest(origin, path, io.BytesIO(data))
+    if origin.paths and path.startswith(f"{SOURCES}/") and is_file_source_log(data):
+        change = partial(source_logs.with_other_files, other=origin.paths.url)
+        return parsed(origin, path, change, data)
+    return data
+
+
+def check_digest(origin: OriginCheckpoint, path: str, content: IO[bytes]) -> None:
+    """Compare the bytes of a file of the origin with its recorded digest, if there is one.
+
+    Raises what :func:`read_file` does.
+    """
+    recorded = origin.recorded.get(path)
+    try:
+        if recorded is None or digests.stream_matches(content, recorded.digest):
+            return
+    except digests.UnknownDigest as error:
+        raise UnsupportedFormat(
+            f"{origin.at(path)} has a digest of unknown form: {error}", path=origin.at(path)
+        ) from error
+    raise not_as_recorded(origin, path, "does not have its recorded digest")
+
+
+def not_as_recorded(origin: OriginCheckpoint, path: str, reason: str) -> Corrupt:
+    """Return the error for a file of a savepoint that is not the one that was recorded."""
+    return Corrupt(
+        f"{origin.at(path)} {reason}",
+        hint="use another savepoint, or restore the file from a copy",
+        path=origin.at(path),
+    )
+
+
+def missing_file(location: str) -> Corrupt:
+    """Return the error for a missing file."""
+    return Corrupt(
+        f"{location} is missing",
+        hint="use another savepoint, or copy the file back",
+        path=location,
+    )
+
+
+def parsed(
+    origin: OriginCheckpoint,
+    path: str,
+    parser: Callable[[bytes, str], _T],
+    data: bytes | None = None,
+) -> _T:
+    """Parse a file of the origin with ``parser``.
+
+    ``parser`` takes the content and the path, and raises ValueError for bad content. ``data`` is
+    the content, if it has been read already. Raises Corrupt if the file is missing, or the parser
+    rejects it.
+    """
+    content = read_file(origin, path) if data is None else data
+    try:
+        return parser(content, path)
+    except ValueError as error:
+        raise damaged(origin, path, error) from error
+
+
+def damaged(origin: OriginCheckpoint, path: str, error: ValueError) -> Corrupt:
+    """Return the error for a file of the origin with wrong content."""
+    location = origin.at(path)
+    reason = error.detail if isinstance(error, CheckpointFormatError) else error
+    return Corrupt(f"{location} is damaged: {reason}", path=location)
+
+
+def read_logs(origin: OriginCheckpoint) -> SourceCheckpointLogs:
+    """Read the origin's logs; Corrupt when one is missing or damaged."""
+    offsets, commit = (f"{d}/{origin.batch_id}" for d in (OFFSETS, COMMITS))
+    planned = f"{OFFSETS}/{origin.batch_id + 1}"
+    offsets_bytes, commit_bytes = read_file(origin, offsets), read_file(origin, commit)
+    logs = SourceCheckpointLogs(
+        origin=origin,
+        offsets=parsed(origin, offsets, parse_offsets, offsets_bytes),
+        offsets_bytes=offsets_bytes,
+        commit=parsed(origin, commit, parse_commit, commit_bytes),
+        commit_bytes=commit_bytes,
+    )
+    if planned not in origin.files:
+        return logs
+    data = read_file(origin, planned)
+    entry = parsed(origin, planned, parse_offsets, data)
+    return replace(logs, planned=entry, planned_bytes=data)
+
+
+def check_states_agree(base: SourceCheckpointLogs, others: Sequence[SourceCheckpointLogs]) -> None:
+    """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
+
+    The pins of ``base`` become those of the new query, and hold for all of its state.
+    """
+    for other in others:
+        for setting in _STATE_PINS:
+            ours, theirs = _pin(base, setting), _pin(other, setting)
+            if ours != theirs:
+                raise _disagree(setting, base, ours, other, theirs)
+        if base.commit.version != other.commit.version:
+            versions = str(base.commit.version), str(other.commit.version)
+            raise _disagree(SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
+
+
+def _pin(logs: SourceCheckpointLogs, setting: str) -> str:
+    pins = logs.offsets.pins
+    if setting == PIN_SHUFFLE_PARTITIONS:
+        return str(pinned_partitions(pins) or "")
+    value = pinned(pins, setting)
+    return state_files.short_codec(value) if setting == PIN_CODEC else value
+
+
+def _disagree(
+    setting: str, base: SourceCheckpointLogs, ours: str, other: SourceCheckpointLogs, theirs: str
+) -> Incompatible:
+    return Incompatible(
+        f"state written with different settings cannot be merged: {setting} is "
+        f"{ours or 'unknown'} in {base.describe()}, and {theirs or 'unknown'} in "
+        f"{other.describe()}",
+        hint=f"{setting} is fixed at the first start of a query: start both with the same "
+        "value from the beginning, or keep them separate",
+        setting=setting,
+        values=[ours, theirs],
+        reasons=["state-settings"],
+    )

@@ -1,0 +1,115 @@
+"""A savepoint or checkpoint whose paths are mapped to other places (``--map-path``).
+
+Logs of file sources are mapped where they are read (:attr:`.OriginCheckpoint.paths`); here what is
+known of sources and sinks is, and it is found out which mappings fit anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from flinkish.checkpoint.format.logs import is_file_source_log
+from flinkish.checkpoint.format.names import SOURCES
+from flinkish.connectors.path_map import PathMap
+from flinkish.connectors.sources import SavedSource, normal_path
+from flinkish.errors import UsageError
+from flinkish.restore.materialize.origin_checkpoints import parsed, read_file
+from flinkish.restore.materialize.source_logs import read_files
+
+if TYPE_CHECKING:
+    from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin
+
+#: Maximum number of paths that an error names.
+_NAMED = 5
+
+
+def with_mapped_paths(origin: RestoreOrigin, pairs: tuple[tuple[str, str], ...]) -> RestoreOrigin:
+    """Return what is restored, with its paths mapped by pairs (old, new) of locations.
+
+    Raises UsageError if a pair fits no path in it, and Corrupt if a log is damaged.
+    """
+    if not pairs:
+        return origin
+    paths = PathMap(pairs)
+    uses: Counter[tuple[str, str]] = Counter()
+    places: dict[str, None] = {}
+    mapped = {}
+    for key, offer in origin.by_key.items():
+        own: Counter[tuple[str, str]] = Counter()
+        for path, count in _paths_of(offer):
+            pair = paths.pair_of(path)
+            own.update({} if pair is None else {pair: count})
+            places.setdefault(path)
+        uses.update(own)
+        mapped[key] = _with_paths(offer, paths, own)
+    for pair in pairs:
+        if not uses[pair]:
+            raise _fits_nothing(pair, [*places])
+    return replace(origin, by_key=mapped)
+
+
+def _paths_of(offer: RestorableQuery) -> Iterator[tuple[str, int]]:
+    """Yield the paths that a saved query has, and how often each is there."""
+    for saved in offer.query.sources or ():
+        yield (saved.signature or "").partition("[")[2].removesuffix("]"), 1
+        yield (saved.options or {}).get("sourcearchivedir", ""), 1
+    yield str(offer.query.sink.get("path") or ""), 1
+    directories: Counter[str] = Counter()
+    for path in offer.origin.files:
+        if not path.startswith(f"{SOURCES}/") or path.endswith(".crc"):
+            continue
+        data = read_file(offer.origin, path)
+        if is_file_source_log(data):
+            files = parsed(offer.origin, path, read_files, data)
+            directories.update(unquote(each.path).rpartition("/")[0] for each in files)
+    yield from directories.items()
+
+
+def _with_paths(
+    offer: RestorableQuery, paths: PathMap, uses: Mapping[tuple[str, str], int]
+) -> RestorableQuery:
+    query, sources = offer.query, offer.query.sources
+    name = query.describe()
+    return replace(
+        offer,
+        query=replace(
+            query,
+            sources=None if sources is None else tuple(_source(each, paths) for each in sources),
+            sink=_sink(query.sink, paths),
+        ),
+        origin=replace(offer.origin, paths=paths),
+        path_notes=tuple(f"{name}: {old} is now {new}" for (old, new) in uses),
+    )
+
+
+def _source(saved: SavedSource, paths: PathMap) -> SavedSource:
+    signature = None if saved.signature is None else paths.signature(saved.signature)
+    options = dict(saved.options or {})
+    archive = paths.path(options.get("sourcearchivedir", ""))
+    if archive is not None:
+        options["sourcearchivedir"] = archive
+    return replace(
+        saved,
+        signature=signature or saved.signature,
+        options=None if saved.options is None else options,
+    )
+
+
+def _sink(sink: Mapping[str, Any], paths: PathMap) -> Mapping[str, Any]:
+    path = paths.path(str(sink.get("path") or ""))
+    return sink if path is None else {**sink, "path": path}
+
+
+def _fits_nothing(pair: tuple[str, str], places: list[str]) -> UsageError:
+    absolute = dict.fromkeys(
+        normal_path(place) for place in places if place.startswith("/") or ":/" in place
+    )
+    named = ", ".join([*absolute][:_NAMED])
+    return UsageError(
+        f"--map-path {pair[0]}={pair[1]}: nothing that is restored names a path in {pair[0]}",
+        hint=f"it names: {named}" if named else "it names no path: omit --map-path",
+    )

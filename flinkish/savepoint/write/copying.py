@@ -1,0 +1,161 @@
+"""Copying a savepoint to another storage, whole, and sealed with ``_metadata`` at the end.
+
+A copy that was cut off has no ``_metadata`` and so is no savepoint. The next one goes on: a file
+that is in place already is read and compared with its recorded digest instead of being sent, and a
+file that an earlier copy of the job has at the target is taken from there. Every other file is
+digested on its way. Files that other savepoints hold for the source become the copy's own.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from flinkish import storage
+from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError
+from flinkish.savepoint.directory.leases import Kind, Lease
+from flinkish.savepoint.directory.places import place_keys
+from flinkish.savepoint.format.reader import LOGS, OpenSavepoint, check_files, open_savepoint
+from flinkish.savepoint.reporter import SavepointReporter
+from flinkish.savepoint.write.copied_files import Copier, CopyProgress, as_own
+
+
+@dataclass(frozen=True)
+class SavepointCopy:
+    """A savepoint that was copied, or would be.
+
+    Parameters
+    ----------
+    path : str
+        The location of the copy.
+    source : str
+        The location of the savepoint.
+    files, bytes : int
+        Number and size of all data files of the copy.
+    sent_files, sent_bytes : int
+        Those that were sent from the source.
+    present_files : int
+        Files that were in place already.
+    reused_files : int
+        Files that were taken from an earlier savepoint of the job at the target.
+    duration : float
+        Seconds.
+    """
+
+    path: str
+    source: str
+    files: int
+    bytes: int
+    sent_files: int
+    sent_bytes: int
+    present_files: int
+    reused_files: int
+    duration: float
+
+
+def copy_savepoint(
+    path: str,
+    target: str,
+    *,
+    owner: str,
+    reporter: SavepointReporter,
+    dry_run: bool = False,
+) -> SavepointCopy:
+    """Copy the savepoint at ``path`` into the directory ``target``, under its own name.
+
+    ``owner`` is ``user@host``. With ``dry_run`` it is only found out what would be sent. An error
+    leaves what is copied so far.
+
+    Raises SavepointNotFound, Corrupt if a file of the source does not have its recorded digest,
+    UsageError if the target is the source, StorageError if another savepoint of that name is there,
+    Locked if another process writes a savepoint of the job or removes files there.
+    """
+    started = time.monotonic()
+    source = open_savepoint(path)
+    directory = storage.locate(target)
+    final = _copy_location(source, directory)
+    existing = _existing(final)
+    if existing is not None:
+        if not _is_same(source, existing):
+            raise StorageError(
+                f"{final} is another savepoint of that name",
+                hint="copy to another directory",
+                path=final,
+            )
+        if _is_intact(existing):
+            return _result(source, final, CopyProgress(source, reporter, present=source.files), 0.0)
+    progress = CopyProgress(source, reporter)
+    copier = Copier(source, directory, final, progress)
+    if dry_run:
+        copier.plan()
+        return _result(source, final, progress, time.monotonic() - started)
+    storage.make_directory(directory)
+    job_id = source.header.job.job_id
+    with Lease.take(directory, Kind.WRITE, owner=owner, job_id=job_id, path=final):
+        copier.copy()
+        reporter.phase("metadata")
+        copier.seal()
+        if storage.is_local(directory):
+            storage.sync_directory(directory)
+    return _result(source, final, progress, time.monotonic() - started)
+
+
+def _copy_location(source: OpenSavepoint, directory: str) -> str:
+    """Return the location of the copy; UsageError if it would be in the source, or without name."""
+    name = storage.base_name(source.path)
+    if not name:
+        raise UsageError(
+            f"{source.path} is a whole bucket, so that a copy would have no name",
+            hint="only a savepoint in a directory can be copied",
+        )
+    final = storage.join(directory, name)
+    if place_keys(final) & place_keys(source.path):
+        raise UsageError(
+            f"{directory} is the directory in which the savepoint is",
+            hint="name another TARGET; the copy keeps the name of the savepoint",
+        )
+    if final.startswith(f"{source.path}/"):
+        raise UsageError(
+            f"{directory} is inside the savepoint {source.path}", hint="name another TARGET"
+        )
+    return final
+
+
+def _existing(final: str) -> OpenSavepoint | None:
+    try:
+        return open_savepoint(final)
+    except SavepointNotFound:
+        return None
+
+
+def _is_same(one: OpenSavepoint, two: OpenSavepoint) -> bool:
+    """Return whether both are the same savepoint, whoever holds their files."""
+    if (one.header, one.queries) != (two.header, two.queries):
+        return False
+    pairs = zip_longest(one.iter_files(), two.iter_files())
+    return all(a and b and as_own(a) == as_own(b) for a, b in pairs)
+
+
+def _is_intact(savepoint: OpenSavepoint) -> bool:
+    try:
+        check_files(savepoint, LOGS)
+    except Corrupt:
+        return False
+    return True
+
+
+def _result(
+    source: OpenSavepoint, final: str, progress: CopyProgress, duration: float
+) -> SavepointCopy:
+    return SavepointCopy(
+        path=final,
+        source=source.path,
+        files=source.files,
+        bytes=source.bytes,
+        sent_files=progress.sent,
+        sent_bytes=progress.sent_bytes,
+        present_files=progress.present,
+        reused_files=progress.reused,
+        duration=round(duration, 3),
+    )

@@ -1,0 +1,167 @@
+"""``stop --all`` and ``restart --all``: jobs stopped together, and started again together.
+
+The drivers are processes without Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command
+from tests.support.launcher_fakes import make_spark
+
+STOP = ("stop", "--all", "-p", "sp", "--json")
+RESTART = ("restart", "--all", "--json")
+
+
+def make_checkpoint(root: Path) -> None:
+    """Write the logs of one committed batch."""
+    for log, text in (("offsets", 'v1\n{"batchWatermarkMs":0}\n0'), ("commits", "v1\n{}")):
+        (root / log).mkdir(parents=True)
+        (root / log / "0").write_text(text)
+
+
+def names(entries: list[dict[str, Any]]) -> list[str]:
+    return [str(entry["name"]) for entry in entries]
+
+
+def test_all_are_stopped_and_started_again(cli: Command, tmp_path: Path) -> None:
+    one, two = cli.start("saving", "--name", "one"), cli.start("saving", "--name", "two")
+    ended = cli.start("batch", "--name", "ended")
+    stopped = cli.ok(*STOP).json()
+    assert names(stopped["savepoints"]) == ["one", "two"]
+    assert {cli.status(job)["state"] for job in (one, two)} == {"FINISHED"}
+    would = cli.ok("restart", "--all", "--dry-run").out.splitlines()
+    paths = {each["job_id"]: each["path"] for each in stopped["savepoints"]}
+    assert would == [
+        f"Would restart job one ({one}): from {paths[one]}, as a new job.",
+        f"Would restart job two ({two}): from {paths[two]}, as a new job.",
+    ]
+    started = cli.ok(*RESTART).json()
+    assert (started["failed"], started["skipped"]) == ([], [])
+    for entry in started["restarted"]:
+        new = cli.status(entry["new_job_id"])
+        assert (new["name"], new["state"]) == (entry["name"], "RUNNING")
+        assert entry["savepoint"] == paths[entry["job_id"]]
+        with cli.registry() as registry:
+            restore = registry.job(entry["new_job_id"]).launch.restore
+        assert restore is not None
+        assert restore.path == paths[entry["job_id"]]
+    assert cli.status(ended)["state"] == "FINISHED"
+    again = cli.ok(*RESTART).json()
+    assert (names(again["skipped"]), again["restarted"]) == (["one", "two"], [])
+
+
+def test_a_job_that_cannot_be_stopped_is_stopped_by_the_next_call(cli: Command) -> None:
+    cli.start("saving", "--name", "good")
+    bad = cli.start("refuse", "--name", "bad")
+    first = cli(*STOP)
+    assert first.code == 3
+    assert names(first.json()["failed"]) == ["bad"]
+    assert cli.status(bad)["state"] == "RUNNING"
+    refused = cli(*RESTART, "--name", "b*").json()
+    assert (names(refused["skipped"]), refused["failed"]) == (["bad"], [])
+    cli.ok("cancel", bad)
+    cli.start("saving", "--name", "late")
+    assert names(cli.ok(*STOP).json()["savepoints"]) == ["late"]
+    result = cli(*RESTART)
+    assert result.code == 3
+    document = result.json()
+    assert names(document["restarted"]) == ["good", "late"], "both calls stopped them together"
+    (failed,) = document["failed"]
+    assert "it was not stopped with a savepoint" in failed["error"]["message"]
+    assert f"flinkish restart {bad}" in failed["error"]["hint"]
+    # What was started again is stopped anew, without what the earlier calls could not stop.
+    assert names(cli.ok(*STOP).json()["savepoints"]) == ["good", "late"]
+    assert names(cli.ok(*RESTART).json()["restarted"]) == ["good", "late"]
+
+
+def test_only_what_was_stopped_together_is_started(cli: Command) -> None:
+    cli.start("saving", "--name", "old")
+    cli.ok(*STOP)
+    cli.start("saving", "--name", "new")
+    other = cli.start("saving", "--name", "other")
+    assert names(cli.ok(*STOP, "--name", "n*").json()["savepoints"]) == ["new"]
+    assert names(cli.ok(*RESTART).json()["restarted"]) == ["new"]
+    assert cli.status(other)["state"] == "RUNNING"
+    assert "no running job matches 'x*'" in cli.ok("stop", "--all", "-p", "sp", "--name", "x*").err
+
+
+def test_a_second_call_starts_what_has_not_come_up(cli: Command, tmp_path: Path) -> None:
+    job = cli.start("saving", "--name", "rides")
+    cli.ok(*STOP)
+    broken = make_spark(tmp_path / "broken", "exit 1\n")
+    first = cli(*RESTART, "--spark-home", str(broken))
+    assert first.code == 1
+    (failed,) = first.json()["failed"]
+    assert failed["job_id"] == job
+    assert cli.ok("list", "-q").out == ""
+    (restarted,) = cli.ok(*RESTART, "--spark-home", str(cli.spark_home)).json()["restarted"]
+    assert restarted["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize("has_committed", [False, True])
+def test_a_job_that_has_gone_on_is_not_started_again(cli: Command, has_committed: bool) -> None:
+    job = cli.start("saving", "--name", "rides")
+    cli.ok(*STOP)
+    (restarted,) = cli.ok(*RESTART).json()["restarted"]
+    new = restarted["new_job_id"]
+    if has_committed:
+        with cli.registry() as registry:
+            (query,) = registry.queries(new)
+        make_checkpoint(Path(query.checkpoint_dir))
+    cli.ok("cancel", new)
+    document = cli(*RESTART).json()
+    if has_committed:
+        (failed,) = document["failed"]
+        assert failed["job_id"] == job
+        assert f"flinkish restart {new}" in failed["error"]["hint"]
+    else:
+        assert names(document["restarted"]) == ["rides"]
+
+
+def test_another_spark_for_one_job_starts_from_its_savepoint(cli: Command, tmp_path: Path) -> None:
+    other = make_spark(tmp_path / "other", (cli.spark_home / "bin/spark-submit").read_text())
+    job = cli.start("saving", "--name", "rides")
+    changes = ("--spark-home", str(other), "-m", "local[1]")
+    path = cli.ok("stop", job, "-p", "sp", "-q").out.strip()
+    new = cli.ok("restart", job, "-q", *changes).out.strip()
+    assert new != job
+    with cli.registry() as registry:
+        launch = registry.job(new).launch
+    assert (launch.spark_home, launch.master) == (str(other), "local[1]")
+    assert launch.restore is not None
+    assert launch.restore.path == path
+    cli.ok("cancel", new)
+    refused = cli("restart", new, "--json", *changes)
+    assert refused.code == 13
+    assert "did not end with a savepoint" in refused.error()["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("stop --all abcd", "--all takes no JOB"),
+        ("stop --all --drain", "takes no --drain"),
+        ("stop --all -detached", "no -detached"),
+        ("stop abcd --name x", "--name requires --all"),
+        ("stop", "missing argument 'JOB'"),
+        ("restart", "missing argument 'JOB'"),
+        ("restart --all --from x", "takes no --from"),
+        ("restart --all abcd", "--all takes no JOB"),
+    ],
+)
+def test_what_excludes_what(cli: Command, words: str, message: str) -> None:
+    result = cli(*words.split())
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_nothing_was_stopped(cli: Command) -> None:
+    result = cli.ok("restart", "--all")
+    assert result.out == ""
+    assert "no job that stop --all stopped" in result.err
+    assert "no registry" in result.err

@@ -1,0 +1,133 @@
+"""A session that has queries already: which are adopted, and that these are saved and stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish import uid
+from flinkish.driver.attached import attachment
+from flinkish.driver.attached.adoption import trigger_of
+from flinkish.driver.attached.attachment import attach
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
+    JobState,
+    Request,
+    RequestKind,
+    RequestState,
+    arguments_for,
+)
+from flinkish.savepoint.format.reader import describe, open_savepoint
+
+
+@pytest.mark.parametrize(
+    ("text", "trigger"),
+    [
+        ("ProcessingTimeTrigger(0)", {}),
+        ("ProcessingTimeTrigger(500)", {"processingTime": "500 milliseconds"}),
+        ("AvailableNowTrigger", {"availableNow": True}),
+        ("OneTimeTrigger", {"once": True}),
+        ("ContinuousTrigger(1000)", {"continuous": True}),
+        ("RealTimeTrigger(5000)", {"realTime": True}),
+    ],
+)
+def test_a_trigger_is_read_from_its_name(text: str, trigger: dict[str, Any]) -> None:
+    assert trigger_of(text) == trigger
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(attachment, "is_interactive", lambda: True)
+    yield
+    if attachment._current is not None:
+        attachment._current.detach()
+        monkeypatch.setattr(attachment, "_current", None)
+
+
+@pytest.mark.spark
+def test_a_notebook_attaches_to_what_runs(spark: Any, tmp_path: Path, notebook: None) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    counts = rows.selectExpr("value % 7 as k").groupBy("k").count().transform(uid("counts"))
+    kept = (
+        counts.writeStream.queryName("kept")
+        .outputMode("complete")
+        .format("noop")
+        .option("checkpointLocation", str(tmp_path / "kept"))
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    rows.writeStream.queryName("shown").format("noop").start()
+    wait_for(lambda: kept.lastProgress is not None)
+
+    url = f"sqlite:///{tmp_path}/registry.db"
+    job = attach("explore", registry=url)
+    assert job.adopted == ("kept",)
+    assert list(job.left) == ["shown"]
+    assert "temporary" in job.left["shown"]
+    assert attach("another", registry=url) is job, "one job at a time"
+    later = counts.writeStream.queryName("later").outputMode("complete").format("noop").start()
+    with Registry.open(url) as registry:
+        job_id = str(job.job_id)
+        saved = finished(registry, job_id, RequestKind.SAVEPOINT, tmp_path / "sp")
+        assert saved.state is RequestState.COMPLETED, saved.error
+        assert saved.result is not None
+        assert saved.result.savepoint is not None
+        contents = describe(open_savepoint(saved.result.savepoint.path))["savepoint"]
+        queries = {query["name"]: query for query in contents["queries"]}
+        assert sorted(queries) == ["kept", "later"]
+        [operator] = queries["kept"]["operators"]
+        assert operator["uid"] == "counts", "read from the running query"
+        drained = finished(registry, job_id, RequestKind.STOP, tmp_path / "sp", drain=True)
+        assert drained.state is RequestState.FAILED
+        assert kept.isActive
+
+        stopped = finished(registry, job_id, RequestKind.STOP, tmp_path / "sp")
+        assert stopped.state is RequestState.COMPLETED, stopped.error
+        wait_for(lambda: registry.job(job_id).state is JobState.FINISHED)
+        assert not kept.isActive
+        assert not later.isActive
+        assert job.has_ended
+    assert [query.name for query in spark.streams.active] == ["shown"], "the kernel runs on"
+    spark.streams.active[0].stop()
+
+
+def finished(
+    registry: Registry, job_id: str, kind: RequestKind, target: Path, **more: Any
+) -> Request:
+    request_id = registry.submit(job_id, kind, arguments_for(kind, str(target), **more)).request_id
+    wait_for(lambda: registry.request(request_id).state.is_final)
+    return registry.request(request_id)
+
+
+@pytest.mark.spark
+def test_a_query_that_flinkish_would_refuse_starts_all_the_same(
+    spark: Any, tmp_path: Path, notebook: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two queries write to one file sink: ``flinkish run`` refuses the second."""
+    job = attach("guest", registry=f"sqlite:///{tmp_path}/registry.db")
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    for name in ("one", "two"):
+        query = (
+            rows.writeStream.queryName(name)
+            .format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / name))
+            .start()
+        )
+        assert query.isActive
+    assert "flinkish run would refuse it" in capsys.readouterr().err
+    job.detach()
+    assert len(spark.streams.active) == 2, "they run on"
+    for query in spark.streams.active:
+        query.stop()

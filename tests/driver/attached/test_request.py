@@ -1,0 +1,131 @@
+"""What a program asks for when it attaches, from its three places; no driver is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
+from flinkish.errors import FlinkishError, InvalidConfiguration, UsageError
+from flinkish.launch.restoring import options_from
+from flinkish.messages.launch import RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
+
+SAVEPOINT = "/sp/savepoint-1"
+
+
+def test_an_argument_wins_then_the_environment_then_sparks_settings(tmp_path: Path) -> None:
+    spark = {
+        "spark.flinkish.name": "by-spark",
+        "spark.flinkish.registry": f"sqlite:///{tmp_path}/spark.db",
+        "spark.flinkish.client.timeout": "7 s",
+        "spark.flinkish.restore.savepoint": "/sp/by-spark",
+        "spark.sql.shuffle.partitions": "3",
+    }
+    environ = {
+        "HOME": str(tmp_path),
+        "FLINKISH_NAME": "by-environment",
+        "FLINKISH_REGISTRY": f"{tmp_path}/environment.db",
+        "FLINKISH_RESTORE_SAVEPOINT": "/sp/by-environment",
+    }
+    here = str(tmp_path)
+    least = attach_request(Arguments(), {"HOME": here}, spark, here)
+    assert (least.name, least.restore) == ("by-spark", RestoreSpec("/sp/by-spark", _defaults()))
+    assert least.config.registry_url() == f"sqlite:///{tmp_path}/spark.db"
+    assert least.config.get("client.timeout") == "7 s"
+    assert least.config.get("spark.sql.shuffle.partitions") is None
+
+    more = attach_request(Arguments(), environ, spark, here)
+    assert more.name == "by-environment"
+    assert more.config.registry_url() == f"sqlite:///{tmp_path}/environment.db"
+    assert more.restore == RestoreSpec("/sp/by-environment", _defaults())
+
+    keys = {"registry.url": f"{tmp_path}/argument.db"}
+    most = attach_request(Arguments("by-argument", SAVEPOINT, keys=keys), environ, spark, here)
+    assert most.name == "by-argument"
+    assert most.config.registry_url() == f"sqlite:///{tmp_path}/argument.db"
+    assert most.restore == RestoreSpec(SAVEPOINT, _defaults())
+
+
+def _defaults() -> RestoreOptions:
+    return RestoreOptions(claim_mode="no_claim")
+
+
+def test_flinkish_from_savepoint_is_the_key_of_run(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "FLINKISH_FROM_SAVEPOINT": SAVEPOINT}
+    asked = attach_request(Arguments(), environ, {}, str(tmp_path))
+    assert asked.restore is not None
+    assert asked.restore.path == SAVEPOINT
+    assert asks_restore(Arguments(), environ, {})
+
+
+def test_every_option_of_a_restore_has_a_spelling() -> None:
+    texts = {
+        "allow-non-restored": "true",
+        "claim-mode": "claim",
+        "fork": "yes",
+        "uid-map": "a=b, c=d=e",
+        "path-map": "/in=/at",
+        "reset-sources": "one,two",
+        "sink-ahead": "rebase",
+        "accept-lost-rows": "true",
+        "accept-partial": '["a,b"]',
+        "offline": "1",
+        "set-offsets": "s=earliest",
+        "accept-repeated-rows": "true",
+        "verify": "full",
+    }
+    assert options_from(texts) == RestoreOptions(
+        allow_non_restored=True,
+        claim_mode="claim",
+        fork=True,
+        path_map=(("/in", "/at"),),
+        uid_map=(("a", "b"), ("c", "d=e")),
+        reset_sources=("one", "two"),
+        sink_ahead="rebase",
+        accept_lost_rows=True,
+        accept_partial=("a,b",),
+        offline=True,
+        set_offsets=(("s", "earliest"),),
+        accept_repeated_rows=True,
+        verify="full",
+    )
+    fields = {name.replace("_", "-") for name in vars(RestoreOptions())}
+    assert fields <= {*texts, "map-path"}
+
+
+@pytest.mark.parametrize(
+    ("spark", "error", "word"),
+    [
+        ({"restore.sink-ahead": "never"}, UsageError, "sink-ahead"),
+        ({"restore.nothing": "x"}, UsageError, "nothing"),
+        ({"restore.fork": "maybe"}, InvalidConfiguration, "maybe"),
+        ({"restore.uid-map": "a"}, UsageError, "OLD=NEW"),
+        ({"restore.parallelism": "0"}, UsageError, "parallelism"),
+        ({"restore.fork": "true"}, UsageError, "savepoint"),  # and no savepoint
+        ({"client.timeout": "soon"}, InvalidConfiguration, "spark.flinkish.client.timeout"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    tmp_path: Path, spark: dict[str, str], error: type[FlinkishError], word: str
+) -> None:
+    settings = {f"spark.flinkish.{key}": value for key, value in spark.items()}
+    with pytest.raises(error, match=word):
+        attach_request(Arguments(), {"HOME": str(tmp_path)}, settings, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "spark", "asks"),
+    [
+        (Arguments(), {}, {"spark.flinkish.name": "n"}, False),
+        (Arguments(savepoint=SAVEPOINT), {}, {}, True),
+        (Arguments(), {"FLINKISH_FROM_SAVEPOINT": ""}, {}, False),
+        (Arguments(), {}, {"spark.flinkish.restore.savepoint": SAVEPOINT}, True),
+        (Arguments(), {}, {"spark.flinkish.execution.state-recovery.path": SAVEPOINT}, True),
+    ],
+)
+def test_a_restore_is_asked_for(
+    arguments: Arguments, environ: dict[str, str], spark: dict[str, str], asks: bool
+) -> None:
+    assert asks_restore(arguments, environ, spark) is asks

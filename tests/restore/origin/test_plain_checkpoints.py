@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.checkpoint.cut import read_cut
+from flinkish.errors import SavepointNotFound
+from flinkish.restore.materialize.new_checkpoint import make_checkpoint
+from flinkish.restore.origin.restore_origin import adopt_cuts
+from flinkish.restore.recipe import OriginCheckpoint, Recipe
+from tests.support.checkpoints.handwritten import CheckpointLikeness
+
+
+def test_a_checkpoint_as_it_is(tmp_path: Path) -> None:
+    cut = read_cut(str(CheckpointLikeness(tmp_path / "c").run_to(3).root))
+    origin = OriginCheckpoint(cut.root, tuple(cut.files), cut.batch_id)
+    make_checkpoint(Recipe((origin,), query_id="another"), f"file:{tmp_path}/fork")
+    again = read_cut(str(tmp_path / "fork"))
+    assert (again.query_id, again.files) == ("another", cut.files)
+
+
+def test_adopting(tmp_path: Path) -> None:
+    one = CheckpointLikeness(tmp_path / "all" / "one").run_to(1)
+    CheckpointLikeness(tmp_path / "all" / "two").run_to(2)
+    (tmp_path / "all" / "other").mkdir()
+    assert {k: c.batch_id for k, c in adopt_cuts(str(one.root)).items()} == {None: 1}
+    found = adopt_cuts(f"file://{tmp_path}/all")
+    assert {k: c.batch_id for k, c in found.items()} == {"one": 1, "two": 2}
+    for path in ("all/other", "missing", "all/one/offsets"):
+        with pytest.raises(SavepointNotFound, match="neither a savepoint nor a Spark checkpoint"):
+            adopt_cuts(str(tmp_path / path))
+    (tmp_path / "sps" / "savepoint-1").mkdir(parents=True)
+    with pytest.raises(
+        SavepointNotFound, match="is not a savepoint, but a directory of savepoints"
+    ):
+        adopt_cuts(str(tmp_path / "sps"))

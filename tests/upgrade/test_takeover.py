@@ -1,0 +1,268 @@
+"""Upgrades in place carried out, failed, interrupted at each step. Drivers are without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.client.context import Context
+from flinkish.config import MASK, Config
+from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
+from flinkish.messages.launch import Launch, RestoreSpec
+from flinkish.messages.restore_options import RestoreOptions
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
+from flinkish.registry.jobs import JobState, ProcessRef
+from flinkish.registry.liveness import process_ref
+from flinkish.upgrade.execution import Execution
+from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
+from tests.cli.conftest import Command
+from tests.client.conftest import Told
+
+ID = "0" * 31 + "1"
+#: A process of this host that is gone.
+GONE = ProcessRef(os.uname().nodename, 4_194_304, 1)
+
+
+class Killed(BaseException):
+    """Stands for the death of the process."""
+
+
+class Dying(Execution):
+    """Dies at its ``save``-th record: before it is written, or right after."""
+
+    save, before = 0, False
+
+    def _save(self, **changes: Any) -> None:
+        self.save -= 1
+        if self.save == 0 and self.before:
+            raise Killed
+        super()._save(**changes)
+        if self.save == 0:
+            raise Killed
+
+
+class Mortal(Dying, InPlaceUpgrade):
+    """An upgrade in place of which the process dies."""
+
+
+@pytest.fixture
+def context(cli: Command, told: Told) -> Iterator[Context]:
+    with Context(Config.load(), told) as opened:
+        yield opened
+
+
+def new(cli: Command, context: Context, mode: str, timeout: float = 60.0) -> Upgrade:
+    """An upgrade of a job that runs to a program that behaves as ``mode`` says."""
+    job = context.writable_registry.job(cli.start("saving", "--name", "rides"))
+    return Upgrade(
+        upgrade_id=ID,
+        job_id=job.job_id,
+        name=job.name,
+        state=UpgradeState.STOPPING,
+        created=context.registry.now(),
+        launch=replace(job.launch, arguments=(mode,)),
+        restore=RestoreSpec(""),
+        target=str(cli.directory / "savepoints"),
+        timeout=60.0,
+        health=Health(3, timeout),
+    )
+
+
+def begun(context: Context, upgrade: Upgrade, cls: type[Execution]) -> Execution:
+    added = context.registry.add_upgrade(upgrade, GONE)
+    return cls(context, added, GONE, Secrets())
+
+
+def state(context: Context, job_id: str | None) -> JobState:
+    assert job_id is not None
+    return context.registry.job(job_id).state
+
+
+def alive(context: Context) -> list[str]:
+    """The jobs that have not ended."""
+    return [job.job_id for job in context.registry.jobs() if not job.state.is_final]
+
+
+def test_a_program_that_is_well(cli: Command, context: Context) -> None:
+    done = begun(context, new(cli, context, "serve"), InPlaceUpgrade).run()
+    assert done.state is UpgradeState.UPGRADED
+    assert done.ended is not None
+    assert state(context, done.job_id) is JobState.FINISHED
+    assert alive(context) == [done.new_job_id]
+    found = context.registry.job(str(done.new_job_id))
+    assert found.name == "rides"
+    assert found.launch.restore is not None
+    assert found.launch.restore.path == done.savepoint
+    assert [each.upgrade_id for each in context.registry.upgrades_of(found.job_id)] == [ID]
+    with pytest.raises(WrongState, match="is finished"):
+        rollback(context, ID)
+
+
+@pytest.mark.parametrize(
+    ("mode", "timeout", "why"),
+    [
+        ("die", 60.0, "No module named 'nothing'"),
+        ("broken", 60.0, "ValueError: broken"),
+        ("stuck", 4.0, "has committed 0 of 3 batches"),
+        pytest.param(
+            *("silent", 0.5, "has not started its queries in 0.5 s"), marks=pytest.mark.deep
+        ),
+    ],
+)
+def test_a_program_that_is_not(
+    cli: Command, context: Context, mode: str, timeout: float, why: str
+) -> None:
+    done = begun(context, new(cli, context, mode, timeout), InPlaceUpgrade).run()
+    assert done.state is UpgradeState.ROLLED_BACK
+    assert why in (done.failure or {})["message"]
+    assert state(context, done.new_job_id).is_final
+    assert alive(context) == [done.old_again_id]
+    again = context.registry.job(str(done.old_again_id))
+    assert again.name == "rides"
+    assert again.launch.arguments == ("saving",)
+    assert again.launch.restore == RestoreSpec(
+        str(done.savepoint), RestoreOptions(sink_ahead="rebase", accept_lost_rows=True)
+    )
+    assert context.registry.unacknowledged() == [], "this command has told it"
+
+
+def test_a_job_that_cannot_be_saved_goes_on(cli: Command, context: Context) -> None:
+    upgrade = new(cli, context, "serve")
+    cli.ok("cancel", upgrade.job_id)
+    job = context.registry.job(cli.start("refuse", "--name", "rides"))
+    done = begun(context, replace(upgrade, job_id=job.job_id), InPlaceUpgrade).run()
+    assert done.state is UpgradeState.ABANDONED
+    assert "memory sink" in (done.failure or {})["message"]
+    assert alive(context) == [job.job_id]
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("before", [False, pytest.param(True, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("save", range(1, 5))
+def test_interrupted_at_each_record(
+    cli: Command, context: Context, save: int, before: bool, back: bool
+) -> None:
+    left = begun(context, new(cli, context, "serve"), Mortal)
+    assert isinstance(left, Mortal)
+    left.save, left.before = save, before
+    with pytest.raises(Killed):
+        left.run()
+    with pytest.raises(Locked, match="is not finished"):
+        context.registry.add_upgrade(replace(left.upgrade, upgrade_id="f" * 32), GONE)
+    if save in (2, 3) and not before:  # no job of the name runs
+        assert alive(context) == []
+        old = left.upgrade.job_id
+        for words in (
+            cli.run_words("serve", "-d", "--name", "rides"),
+            cli.run_words("serve", "-d", "--name", "rides", "--resume"),
+            ["restart", old],
+            ["restart", old, "--from", str(left.upgrade.savepoint)],
+        ):
+            refused = cli(*words)
+            assert refused.code == Locked.code, words
+            assert f"flinkish upgrade resume {ID}" in refused.err
+        assert alive(context) == []
+    done = (rollback if back else resume)(context, ID[:31]).run()
+    (running,) = alive(context)
+    if not back:
+        assert (done.state, running) == (UpgradeState.UPGRADED, done.new_job_id)
+        return
+    assert done.state is UpgradeState.ROLLED_BACK
+    assert running == done.old_again_id
+    assert context.registry.job(running).launch.arguments == ("saving",)
+
+
+@pytest.mark.parametrize("before", [False, pytest.param(True, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("save", [4, 5, 6])
+def test_interrupted_on_the_way_back(
+    cli: Command, context: Context, save: int, before: bool
+) -> None:
+    left = begun(context, new(cli, context, "die"), Mortal)
+    assert isinstance(left, Mortal)
+    left.save, left.before = save, before
+    with pytest.raises(Killed):
+        left.run()
+    done = resume(context, ID).run()
+    assert done.state is UpgradeState.ROLLED_BACK
+    assert alive(context) == [done.old_again_id]
+
+
+def test_a_job_that_was_not_asked_to_stop_is_left_alone(cli: Command, context: Context) -> None:
+    upgrade = new(cli, context, "serve")
+    context.registry.add_upgrade(upgrade, GONE)
+    done = rollback(context, ID).run()
+    assert done.state is UpgradeState.ABANDONED
+    assert alive(context) == [upgrade.job_id]
+
+
+def test_a_process_that_is_at_work_is_not_disturbed(cli: Command, context: Context) -> None:
+    upgrade = new(cli, context, "serve")
+    mine = process_ref()
+    recorded = context.registry.add_upgrade(upgrade, mine)
+    with pytest.raises(Locked, match=f"by process {mine.pid}"):
+        resume(context, ID)
+    elsewhere = context.registry.save_upgrade(recorded, ProcessRef("another-host", 1, 1))
+    with pytest.raises(Locked) as refused:
+        resume(context, ID)
+    assert "--force" in refused.value.hint
+    first = resume(context, ID, force=True)
+    with pytest.raises(Locked, match="another process has taken over"):
+        context.registry.save_upgrade(elsewhere, GONE)
+    context.registry.save_upgrade(first.upgrade, GONE)
+    with pytest.raises(Locked, match="another process has taken over"):
+        first.run()
+
+
+def test_secrets_have_to_be_given_again(cli: Command, context: Context) -> None:
+    upgrade = new(cli, context, "serve")
+    masked = replace(upgrade.launch, conf={"spark.my.password": "******"})
+    context.registry.add_upgrade(replace(upgrade, launch=masked), GONE)
+    with pytest.raises(UsageError, match="the job's secrets"):
+        resume(context, ID)
+    left = resume(context, ID, Secrets({"spark.my.password": "open sesame"}))
+    done = left.run()
+    assert done.state is UpgradeState.UPGRADED
+    for path in Path(cli.directory, "state").rglob("registry.db*"):
+        assert b"open sesame" not in path.read_bytes()
+
+
+def test_secrets_are_only_given_where_one_is_missing() -> None:
+    """The settings of the new program are not those of the old one, which may come back."""
+    given = Secrets({"spark.x": "new", "spark.my.password": "open"}, ["--token=abc"])
+    old = Launch("/app.py", conf={"spark.x": "old", "spark.my.password": MASK})
+    assert given.given_to(old).conf == {"spark.x": "old", "spark.my.password": "open"}
+    assert given.given_to(old).secret_arguments == ()
+    masked = replace(old, secret_arguments=(MASK,))
+    assert given.given_to(masked).secret_arguments == ("--token=abc",)
+
+
+def test_the_old_program_does_not_come_back(cli: Command, context: Context) -> None:
+    upgrade = new(cli, context, "die")
+    left = begun(context, upgrade, Mortal)
+    assert isinstance(left, Mortal)
+    left.save = 5
+    with pytest.raises(Killed):
+        left.run()
+    saved = Path(str(left.upgrade.savepoint))
+    away = saved.rename(saved.with_name("away"))
+    with pytest.raises(FlinkishError, match="no savepoint at"):
+        rollback(context, ID).run()
+    away.rename(saved)
+    recorded, _ = context.registry.upgrade(ID)
+    assert recorded.state is UpgradeState.RETURNING
+    context.registry.save_upgrade(recorded, GONE)
+    # Another way than the one that failed, and that may be interrupted too.
+    again = rollback(context, ID, sink_ahead="accept")
+    context.registry.save_upgrade(again.upgrade, GONE)
+    done = resume(context, ID).run()
+    assert done.state is UpgradeState.ROLLED_BACK
+    assert done.old_again_id is not None
+    restored = context.registry.job(done.old_again_id).launch.restore
+    assert restored is not None
+    assert restored.options.sink_ahead == "accept"
