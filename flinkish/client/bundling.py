@@ -7,9 +7,10 @@ import platform
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from flinkish import storage
 from flinkish.client.program import program_file
 from flinkish.config import working_directory
-from flinkish.errors import StorageError, UsageError
+from flinkish.errors import UsageError
 from flinkish.launch.carried_job import OF_SCHEMES, bundle
 from flinkish.messages.launch import Program
 
@@ -88,15 +89,7 @@ def bundle_program(
     data, packages = bundle(program, storages)
     target = os.path.join(here, os.path.expanduser(path))
     if not dry_run:
-        try:
-            with open(f"{target}.new", "wb") as file:
-                file.write(data)
-            os.replace(f"{target}.new", target)
-        except OSError as error:
-            raise StorageError(
-                f"the bundle {target} cannot be written: {error.strerror}",
-                hint="see that its directory exists and can be written",
-            ) from error
+        storage.write_atomically(target, data)
     where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     name = program.application or program.module
     return Bundle(target, len(data), name, tuple(packages), where)

@@ -1,4 +1,4 @@
-"""What a check starts from: a savepoint, or a job as it is now."""
+"""What a check or a restore starts from, and whether a version of Spark can resume it."""
 
 from __future__ import annotations
 

@@ -100,11 +100,17 @@ def restart(
         )
     if not wait:
         return replace(begun, job=started)
-    try:
+    if savepoint is None:
         return replace(begun, job=wait_until_started(context, started))
+    return replace(begun, job=wait_until_restored(context, started, savepoint))
+
+
+def wait_until_restored(context: Context, job: JobRecord, savepoint: str) -> JobRecord:
+    """Wait as :func:`.waiting.wait_until_started`; a refusal names the options of ``run -s``."""
+    try:
+        return wait_until_started(context, job)
     except ConsentNeeded as refusal:
-        if savepoint is not None:
-            with_options_of_run(refusal, savepoint)
+        with_options_of_run(refusal, savepoint)
         raise
 
 

@@ -16,10 +16,9 @@ from flinkish.client import requests, restarts
 from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, all_answers, ended, why_skip
 from flinkish.client.context import Context, interruptible
 from flinkish.client.requests import Removal
-from flinkish.client.restarts import SAME_SPARK, has_run_since
-from flinkish.client.waiting import STARTING, wait_until_started
+from flinkish.client.restarts import SAME_SPARK, has_run_since, wait_until_restored
+from flinkish.client.waiting import STARTING
 from flinkish.errors import (
-    ConsentNeeded,
     FlinkishError,
     JobNotFound,
     Locked,
@@ -38,7 +37,6 @@ from flinkish.registry.jobs import (
 )
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_matches
-from flinkish.restore.plan.starts import with_options_of_run
 
 #: Jobs in these states are stopped: also those that start, as they would run on the cluster.
 STOPPABLE = ACTIVE_STATES
@@ -312,8 +310,7 @@ def _awaited(context: Context, outcome: StartedAgain) -> StartedAgain:
     assert outcome.started is not None
     assert outcome.savepoint is not None
     try:
-        return replace(outcome, started=wait_until_started(context, outcome.started))
+        started = wait_until_restored(context, outcome.started, outcome.savepoint)
     except FlinkishError as error:
-        if isinstance(error, ConsentNeeded):
-            with_options_of_run(error, outcome.savepoint)
         return replace(outcome, error=error)
+    return replace(outcome, started=started)

@@ -1,6 +1,6 @@
-"""Loading and checking of the tables' files; ``data/schema.json`` describes their form.
+"""Strict reading of the tables' files, whose form is that of ``data/schema.json``.
 
-Strict reading of the tables' files: a value that does not fit is refused by its place.
+A value that does not fit is refused, with its place in the file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Lookup in a table: the verdict for two versions, and for a savepoint to resume. Pure.
 
-The operators, backends and formats that a saved query uses, in the table's names. Pure.
-
-The offset log pins the formats of operators' state. A setting that is not pinned had the value
-that Spark used then, not today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
+A saved query is looked up by what it uses: operators, backends and formats. The offset log pins the
+formats of operators' state. A setting that is not pinned had the value that Spark used then, not
+today's default (:func:`~flinkish.checkpoint.format.pins.pinned`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ in :mod:`.registry`. The driver asks brokers, tables and directories
 (``flinkish.driver.connectors``), and passes on their answer as a
 :class:`~flinkish.connectors.sources.SourceAnswer`.
 
-A source's row of the plan, completed by a broker's answer or by ``--set-offsets``. Pure.
+A source's row of the plan is completed by a broker's answer or by ``--set-offsets``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The sources of both sides of a restore as plain data: saved positions, and what is read now.
-
-Findings about a source that resumes from a saved position; the same for all formats. Pure.
-"""
+"""The sources of both sides of a restore, and the findings about one that resumes. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The arguments of a request to a job's driver, and its result.
-
-A finished savepoint, as its writer, a request's result and the registry tell of it.
-"""
+"""The arguments of a request to a job's driver, its result, and the savepoint that it has taken."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 Rules and messages are Flink's: ``StreamGraphHasherV2.generateUserSpecifiedHash``,
 ``Transformation.setUidHash`` and, for the empty uid, the job graph generator of Flink 2.
 
-MurmurHash3, the 128-bit variant for 64-bit machines, byte for byte as Guava and Flink use it.
-
-Source: Austin Appleby's public domain ``MurmurHash3_x64_128`` (SMHasher); the byte order of the
+The hash is MurmurHash3's 128-bit variant for 64-bit machines, byte for byte as Guava and Flink use
+it. Source: Austin Appleby's public domain ``MurmurHash3_x64_128`` (SMHasher); the byte order of the
 result is that of Guava's ``Hashing.murmur3_128().hashBytes(x).asBytes()``: h1, then h2, both
 little-endian. Flink's operator ids are such 16 bytes, written as 32 hex digits.
 

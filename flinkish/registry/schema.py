@@ -6,7 +6,7 @@ carry a prefix because a PostgreSQL database may be shared with other programs.
 
 Version 1 is the first step. Never edit a released step: append a new one.
 
-Whether the file of a SQLite registry exists. Imports almost nothing, see fast_list.
+Imports almost nothing: ``fast_list`` asks here whether the file of a SQLite registry exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The typed states of an operator: a tag on its plan, and their formats for its tasks.
+"""The typed states of an operator: a tag on its plan, their formats, and their columns.
 
 A program declares the states of an operator where it creates the DataFrame. The snapshots of their
 serializers are a Scala ``TreeNodeTag`` on the plan's node, like uids; the driver reads it when the
@@ -7,8 +7,6 @@ restore adds (readers of older generations, a reconfigured serializer) reaches t
 property of the query's thread, which Spark passes to every task.
 
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
-
-The columns of Spark's state that hold the typed states of an operator. Pure.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ each generation, the oldest first.
 
 Flink's heap backend migrates when it restores, its RocksDB backend when it first touches a key;
 here the user chooses (``state.migration``), and both work with both of Spark's backends.
-
-A state's old bytes and the program's new serializer: the verdict, and what follows from it.
 """
 
 from __future__ import annotations

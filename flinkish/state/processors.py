@@ -1,6 +1,6 @@
 """Typed state in ``transformWithState`` and ``transformWithStateInPandas`` (Spark 4).
 
-Values, lists and maps in the state variables of ``transformWithState``, in bytes columns.
+Values, lists and maps are in its state variables, in columns of bytes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.client.bundling import bundle_program
-from flinkish.errors import UsageError
+from flinkish.errors import StorageError, UsageError
 from flinkish.launch.carried_job import PARAMETERS
 from flinkish.messages.launch import Program
 
@@ -61,6 +61,14 @@ def test_it_runs_its_program_with_the_launchers_arguments(program: str, tmp_path
     with zipfile.ZipFile(bundle.path) as archive:
         parameters = archive.read(PARAMETERS).decode()
     assert "registry" not in parameters.lower()
+
+
+def test_one_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "agent.py"
+    place.mkdir()
+    with pytest.raises(StorageError):
+        bundle_program(Program(), str(place))
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_without_a_program_the_first_argument_is_one(program: str, tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""``flinkish export``: plain Spark checkpoints, for programs that go on without flinkish.
-
-The checkpoints of an export, and what to write into the program.
-"""
+"""``flinkish export``: plain Spark checkpoints, and what to write into a program that uses them."""
 
 from __future__ import annotations
 

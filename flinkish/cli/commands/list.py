@@ -1,7 +1,4 @@
-"""``flinkish list`` outside the fast path: help, ``--watch``, filters, errors.
-
-``flinkish list`` through the registry: the general case, in which dead jobs are marked first.
-"""
+"""``flinkish list`` outside the fast path: help, ``--watch``, filters, dead jobs, errors."""
 
 from __future__ import annotations
 

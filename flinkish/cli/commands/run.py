@@ -1,7 +1,4 @@
-"""``flinkish run``: its options, the submission by the client, and the output about the start.
-
-Follow a launched job to its end and show its log (``run`` without ``-d``).
-"""
+"""``flinkish run``: its options, the output about the start, and, without ``-d``, the job's log."""
 
 from __future__ import annotations
 

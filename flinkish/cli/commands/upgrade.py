@@ -1,7 +1,4 @@
-"""``flinkish upgrade``: upgrade a job's program or Spark, with rollback.
-
-``flinkish upgrade fleet FILE.toml``: many jobs, each with its way back.
-"""
+"""``flinkish upgrade``: upgrade a job's program or Spark, or those of a fleet, with rollback."""
 
 from __future__ import annotations
 

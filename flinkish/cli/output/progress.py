@@ -1,7 +1,4 @@
-"""Notices on stderr and progress on a terminal while a command runs.
-
-The output about a driver that a command runs to its end: its last lines, if it failed.
-"""
+"""Notices on stderr and progress while a command runs, and the last lines of a failed driver."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Upgrades as JSON data and as rows of a table. Pure.
-
-What became of a rehearsal, as a table or as JSON data.
-"""
+"""Upgrades and rehearsals as JSON data and as tables. Pure."""
 
 from __future__ import annotations
 

@@ -7,13 +7,12 @@ Spark 3.5 to 4.3: ``subscribePattern`` is *searched* in the names of topics (``f
 matched with all of a name. The deprecated reader, switched on by
 ``spark.sql.streaming.kafka.useDeprecatedOffsetFetching``, matches it with all of a name.
 
-The identity of a Kafka topic: whether a topic was deleted and recreated under its name. Pure.
-
-A recreated topic begins at offset 0. If it has already grown beyond the saved position, Spark
-continues in the middle of it and does not notice that the rows are others. Brokers since Kafka 2.8
-give each topic a unique id. With older ones, the first row of a partition is an indication: at the
-same offset it must have the same time, and its offset never decreases. Once retention has deleted
-that row, nothing can be said.
+Whether a topic was deleted and recreated under its name is found out by its identity. A recreated
+topic begins at offset 0. If it has already grown beyond the saved position, Spark continues in the
+middle of it and does not notice that the rows are others. Brokers since Kafka 2.8 give each topic a
+unique id. With older ones, the first row of a partition is an indication: at the same offset it
+must have the same time, and its offset never decreases. Once retention has deleted that row,
+nothing can be said.
 """
 
 from __future__ import annotations

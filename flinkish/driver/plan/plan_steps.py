@@ -1,8 +1,6 @@
-"""The steps of a program in its plan: which nodes are operators and which belong to one. Pure.
+"""The steps of a program in its plan, and the physical operators of those with state. Pure.
 
 See :mod:`flinkish.driver.plan.plan_extraction` for the definition of a step.
-
-Matching of the stateful nodes of the analyzed plan to the physical operators. Pure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Access to the JVM objects of a running query, for every supported Spark version.
+"""Access to the JVM objects of a query and its session, for every supported Spark version.
 
 Facts used (verified on 3.5.9 and 4.3.0): ``StreamExecution.state()`` is an ``AtomicReference``; the
 objects ``TERMINATED`` and ``ACTIVE`` live in ``org.apache.spark.sql.execution.streaming`` (3.5) or
 in its sub-package ``runtime`` (4.x).
-
-Temporary settings of a Spark session.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ shuffles batches of rows, and one task for each new partition writes. Output sta
 attempts until all of it is complete and its digests equal those of what was read; then the driver
 moves it into its final place. The source is never changed.
 
-Less frequent garbage collection in Python: it searches for cycles, and rows are in none.
-
-The collector runs after every few hundred new objects and scans the existing ones. With the tens of
-thousands of rows of a block, this takes longer than reading them.
+Tasks collect garbage less often: Python's collector searches for cycles, and rows are in none. It
+runs after every few hundred new objects and scans the existing ones, which takes longer than
+reading the tens of thousands of rows of a block.
 """
 
 from __future__ import annotations

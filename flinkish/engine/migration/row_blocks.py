@@ -1,14 +1,13 @@
-"""Rows on their way to another partition: batches of many rows, as Arrow IPC streams.
+"""Rows on their way to another partition: batches as Arrow IPC streams, and their digests.
 
 A shuffle of single rows would cost more than everything else together. Spark shuffles batches, each
 with rows of one family for one partition.
 
-Order-independent counts and digests of rows, by which a rewrite is verified.
-
-A digest is the sum, modulo 2^64, of the 64-bit xxHash (XXH3) of each row: of its key alone, and of
-its value with the key's hash as the seed. Equal sets of rows have equal digests regardless of their
-partitions, and a row that is lost, duplicated or changed makes them differ. A digest is no defence
-against deliberate collisions.
+A rewrite is verified by counts and digests that do not depend on the order of rows. A digest is the
+sum, modulo 2^64, of the 64-bit xxHash (XXH3) of each row: of its key alone, and of its value with
+the key's hash as the seed. Equal sets of rows have equal digests regardless of their partitions,
+and a row that is lost, duplicated or changed makes them differ. A digest is no defence against
+deliberate collisions.
 """
 
 from __future__ import annotations

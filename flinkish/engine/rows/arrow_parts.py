@@ -1,7 +1,4 @@
-"""Splitting and building of nested Arrow arrays, with any slices and nulls.
-
-Batches of rows of bounded number and size: work per row takes most of the time.
-"""
+"""Splitting and building of nested Arrow arrays, and batches of bounded number and size."""
 
 from __future__ import annotations
 

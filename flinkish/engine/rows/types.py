@@ -4,10 +4,9 @@ State schema files have the JSON of Spark's ``StructType``. Types with the same 
 one type here: char, varchar and collated strings are strings, geometry and geography are binaries,
 a user-defined type is its ``sqlType``.
 
-Conversion of state schema types to the JSON of Spark's ``DataType``; ``types`` reverses it.
-
-Properties that ``types`` does not keep get Spark's defaults: collections may contain nulls,
-intervals have all their fields, a time has microseconds, strings have no collation.
+Converted back to that JSON, the properties that the types here do not keep get Spark's defaults:
+collections may contain nulls, intervals have all their fields, a time has microseconds, strings
+have no collation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """State stores: their files, versions and records.
 
 A version of a RocksDB store is an archive (:mod:`flinkish.checkpoint.format.archives`) with shared
-SST files, which RocksDB itself reads (:mod:`.rocksdb_store`, :mod:`.rocksdb_store`), and changelogs
-(:mod:`.records`). A version of an HDFS store is a snapshot and deltas (:mod:`.records`,
-:mod:`.hdfs_store`). Which files make up a version, :mod:`flinkish.checkpoint.format.chains` says.
+SST files, which RocksDB itself reads (:mod:`.rocksdb_store`), and changelogs (:mod:`.records`). A
+version of an HDFS store is a snapshot and deltas (:mod:`.records`, :mod:`.hdfs_store`). Which files
+make up a version, :mod:`flinkish.checkpoint.format.chains` says.
 """

@@ -1,10 +1,8 @@
 """The rows of an HDFS-backed state store (Spark's ``HDFSBackedStateStoreProvider``).
 
 Spark holds the whole map in memory. Here the snapshot is streamed, and later changes override its
-rows; a bounded part of the changes is in memory. A version without an earlier snapshot (Spark
-writes one every ten versions) consists of changes only.
-
-The last change of each key, in memory while they are few, then on the local disk.
+rows; the last change of each key is in memory while these are few, then on the local disk. A
+version without an earlier snapshot (Spark writes one every ten versions) consists of changes only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The RocksDB binding (rocksdict): its errors, its options, and iteration in pieces.
+"""The RocksDB binding (rocksdict), and the engine's own directories on the local disk.
 
 Spark's stores are read in :mod:`.rocksdb_store` and written in :mod:`.rocksdb_writer`.
-
-Creation and removal of the engine's own directories on the local disk.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The rows of a RocksDB state store (Spark's ``RocksDBStateStoreProvider``).
 
-The snapshot is opened in a temporary directory, later changelogs are replayed into that copy, and
-its rows are iterated. Memory is bounded for any size of state. The rows are those of RocksDB: if
-the store has column families, a key starts with its family's id.
-
-RocksDB snapshots on the local disk: the archive and the shared files that it names.
+The snapshot (the archive and the shared files that it names) is opened in a temporary directory,
+later changelogs are replayed into that copy, and its rows are iterated. Memory is bounded for any
+size of state. The rows are those of RocksDB: if the store has column families, a key starts with
+its family's id.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Columns of bytes that the caller can read: a table with their values in place of the bytes.
+"""Values of tables: decoded from bytes, as types that frames accept, and as plain JSON data.
 
-Convert rows of tables to plain JSON data, without loss.
+The caller can give readers for columns of bytes. JSON data has no loss:
 
 - dates and times are ISO 8601 (``timestamp`` in UTC, with ``Z``), in all years that Spark supports;
 - decimals are strings, as are the numbers that JSON lacks: ``NaN``, ``Infinity``, ``-Infinity``;
 - binaries are base64, day-time intervals are microseconds;
 - maps are lists of ``{"key", "value"}``: keys may have any type, and have an order.
-
-The types of state in tables: unique names, and no types that only state can hold.
 
 Spark's DataFrames, Parquet and JSON do not accept everything that a state schema may have. In a
 frame

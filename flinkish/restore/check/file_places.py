@@ -1,8 +1,6 @@
-"""Where the files are that a file source has read, when its program reads another path.
+"""Where the files are that a file source has read, and those that it finds below another path.
 
 Each directory is listed once, see :class:`~flinkish.restore.check.source_files.Directories`.
-
-The files that Spark's file source finds below a path.
 """
 
 from __future__ import annotations

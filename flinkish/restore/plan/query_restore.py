@@ -1,6 +1,4 @@
-"""The settings of a restore plan, and the plan for one query.
-
-The work of the state-migration engine for a restored query. Pure.
+"""The settings of a restore plan, the plan for one query, and what it asks of the engine. Pure.
 
 The engine works on a whole checkpoint: the one that ``make_checkpoint`` writes for the recipe, with
 its operators under their new ordinals, and with empty state for new operators.

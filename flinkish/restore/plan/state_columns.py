@@ -4,11 +4,10 @@ A column is known by the program's name for it: that of the column, or of the ag
 it is (:class:`~flinkish.operators.state_semantics.StateSemantics`). One that has another name is
 the same where it is computed from the same.
 
-Compare the event times by which joins of state format 4 keep the rows that wait. Pure.
-
-Source: ``SymmetricHashJoinStateManagerV4``. Spark removes rows by the time that they are kept by,
-and where a join key is the event time it finds them by it. A join key with a watermark is a column
-of the rows too, so that their schema tells. Without an event time a row is kept by a number below
+Joins of state format 4 keep the rows that wait by event times, which are compared too
+(``SymmetricHashJoinStateManagerV4``). Spark removes rows by the time that they are kept by, and
+where a join key is the event time it finds them by it. A join key with a watermark is a column of
+the rows too, so that their schema tells. Without an event time a row is kept by a number below
 1024, which every watermark is above.
 """
 

@@ -1,10 +1,8 @@
-"""Conversion between Avro records of ``_metadata`` and the model, with checks of all values read.
+"""The Avro schema of ``_metadata``, and its conversion from and to the model, with all checks.
 
 A value out of range is damage (:class:`Damaged`): a date that no calendar has, a negative count, an
-unreasonable batch id. Code that uses the model therefore need
-not check again. Limits are in :mod:`flinkish.savepoint.format.limits`.
-
-The Avro schema of ``_metadata``: version 1 of its format.
+unreasonable batch id. Code that uses the model therefore need not check again. Limits are in
+:mod:`flinkish.savepoint.format.limits`.
 
 A version has exactly one schema, so comparing fingerprints is enough to know a file's. Whoever
 changes a record raises :data:`FORMAT_VERSION` and keeps the schema of the version before, because

@@ -4,11 +4,10 @@ Values are those that fastavro uses for Avro's types: a record is a dict, a deci
 timestamp a ``datetime``. The bytes are Avro's binary encoding of one value, without a header: the
 schema is in the snapshot.
 
-Check that the values of a union determine their type.
-
-Values are plain: 5, not "the long 5". fastavro writes a value as the first type of the union that
-accepts it, and floats accept whole numbers, dates accept days, arrays accept bytes: with ``[float,
-long]`` a long would silently lose digits. So a union is tested when it is declared.
+The values of a union must determine their type, because they are plain: 5, not "the long 5".
+fastavro writes a value as the first type of the union that accepts it, and floats accept whole
+numbers, dates accept days, arrays accept bytes: with ``[float, long]`` a long would silently lose
+digits. So a union is tested when it is declared.
 """
 
 from __future__ import annotations

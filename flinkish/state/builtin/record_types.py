@@ -1,6 +1,6 @@
-"""The fields of dataclasses and NamedTuples: types, defaults, former names.
+"""The fields of dataclasses and NamedTuples, and the serializers of their type hints.
 
-From type hints to serializers; the classes with fields are left to the caller.
+Classes with fields are left to the caller.
 """
 
 from __future__ import annotations
