@@ -24,6 +24,7 @@ from flinkish.cli.options.restore import accept_lost_rows_option, sink_ahead_opt
 from flinkish.cli.output.printer import Output
 from flinkish.client import restarts
 from flinkish.client.program import absolute
+from flinkish.client.restart_plan import Restart
 from flinkish.client.together import AllStarted, StartedAgain, restart_all
 from flinkish.config import working_directory
 from flinkish.errors import UsageError
@@ -119,7 +120,7 @@ def restart(
     return _would(call.out, begun) if dry_run else show_submitted(call.out, begun.job)
 
 
-def goes_on(restart: restarts.Restart) -> str:
+def goes_on(restart: Restart) -> str:
     """Return where a job's queries resume, as the end of a sentence. Pure."""
     if restart.savepoint is not None:
         return f"from {restart.savepoint}, as a new job"
@@ -131,7 +132,7 @@ def goes_on(restart: restarts.Restart) -> str:
     )
 
 
-def _would(out: Output, restart: restarts.Restart) -> int:
+def _would(out: Output, restart: Restart) -> int:
     job, how = restart.job, goes_on(restart)
     if out.json:
         out.document({"dry_run": True, "job_id": job.job_id, "name": job.name, "how": how})
