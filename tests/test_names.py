@@ -221,6 +221,7 @@ COVERED_BY = {
     "savepoint/state/state_rows": "cli/commands/test_state",
     "savepoint/write/copied_files": "savepoint/write/test_copying",
     "savepoint/write/ledger": "savepoint/write/test_writer",
+    "savepoint/write/query_files": "savepoint/write/test_writer",
     "savepoint/write/query_records": "cli/test_offline",
     "savepoint/write/transfer": "savepoint/write/test_writer",
     "state/declared": "driver/test_typed_state",

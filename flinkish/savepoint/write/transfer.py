@@ -1,4 +1,4 @@
-"""Transfer of files into a savepoint: one batch here, many at once by a FileTransferer.
+"""Transfer of files into a savepoint, one batch or many at once, and whether all have arrived.
 
 A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so the
 executors of a cluster can do the same work as the threads of this process.
@@ -145,3 +145,37 @@ def _locally(transfers: Iterator[storage.Placing]) -> Iterator[TransferOutcome]:
             for future in waiting:
                 future.cancel()
             raise
+
+
+def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
+    """Return the first of ``files`` that is missing below ``root`` or has another size, or None.
+
+    ``files`` are (path, size in bytes), sorted by path.
+    """
+
+    def check(group: tuple[str, list[tuple[str, int]]]) -> str | None:
+        directory, members = group
+        listing = storage.list_directory(storage.join(root, directory) if directory else root)
+        for name, size in members:
+            if listing.size_if_there(name) != size:
+                return f"{directory}/{name}" if directory else name
+        return None
+
+    results = storage.in_flight(root, check, _by_directory(files))
+    return next((wrong for wrong in results if wrong is not None), None)
+
+
+def _by_directory(
+    files: Iterator[tuple[str, int]],
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Group files by directory; files sorted by path give few groups per directory."""
+    members: dict[str, list[tuple[str, int]]] = {}
+    count = 0
+    for path, size in files:
+        directory, _, name = path.rpartition("/")
+        members.setdefault(directory, []).append((name, size))
+        count += 1
+        if count >= 20_000:
+            yield from members.items()
+            members, count = {}, 0
+    yield from members.items()
