@@ -11,12 +11,15 @@ from flinkish.client.context import Context
 from flinkish.config import MASK
 from flinkish.errors import ExternalJob, NonRestoredState, UsageError, WrongState
 from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, Program
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
+
+#: The recorded Spark, settings and Pythons.
+NO_CHANGES = Program()
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,7 @@ class Restart:
     savepoint: str | None = None
 
 
-def plan_restart(
-    context: Context,
-    job: JobRecord,
-    *,
-    conf: Mapping[str, str] | None = None,
-    secret_args: Sequence[str] | None = None,
-) -> Restart:
+def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES) -> Restart:
     """Check that an ended job can be started again in place, from its newest committed batch.
 
     Parameters
@@ -53,10 +50,9 @@ def plan_restart(
         Has the registry.
     job : JobRecord
         The job.
-    conf : mapping, optional
-        Spark settings in place of recorded ones: the secret ones, which are not recorded.
-    secret_args : sequence of str, optional
-        The secret arguments of the program, which are not recorded.
+    changes : Program, optional
+        Its settings and secret arguments replace recorded ones: the secret ones, which are not
+        recorded.
 
     Returns
     -------
@@ -99,7 +95,7 @@ def plan_restart(
         )
     queries = context.registry.queries(job.job_id)
     check_alone(context.registry, job)
-    launch = with_secrets(job.launch, conf or {}, secret_args)
+    launch = with_secrets(job.launch, changes.conf, changes.secret_arguments or None)
     _check_same_settings(job, launch)
     if launch.application is not None and not os.path.exists(launch.application):
         raise WrongState(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from flinkish.client.check_origin import check_restorable
 from flinkish.client.context import Context
 from flinkish.client.program import pinned, with_spark
 from flinkish.client.restart_plan import (
+    NO_CHANGES,
     Restart,
     check_ended,
     check_ours,
@@ -19,15 +19,13 @@ from flinkish.client.restart_plan import (
 from flinkish.client.waiting import wait_until_started
 from flinkish.errors import ConsentNeeded, WrongState
 from flinkish.launch import launcher, spark_submit
+from flinkish.launch.restoring import checked
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, Program, RestoreSpec
-from flinkish.messages.restore_options import RestoreOptions
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.restore.plan.starts import with_options_of_run
-
-#: No change of Spark, master and Pythons.
-SAME_SPARK = Program()
 
 
 def restart(
@@ -35,25 +33,22 @@ def restart(
     job: JobRecord,
     savepoint: str | None = None,
     *,
-    conf: Mapping[str, str] | None = None,
-    secret_args: Sequence[str] | None = None,
-    sink_ahead: str | None = None,
-    accept_lost_rows: bool = False,
-    spark: Program = SAME_SPARK,
+    changes: Program = NO_CHANGES,
+    options: RestoreOptions = NO_OPTIONS,
     dry_run: bool = False,
     wait: bool = True,
 ) -> Restart:
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
-    With another Spark, master or Python it is a new job, by default from the savepoint that the job
-    was stopped with. Parameters and errors are those of :func:`plan_restart` and
-    :func:`restart_from`. With ``wait`` it returns once the job runs, see
+    If ``changes`` names another Spark, master or Python it is a new job, by default from the
+    savepoint that the job was stopped with. Parameters and errors are those of
+    :func:`.plan_restart` and :func:`restart_from`. With ``wait`` it returns once the job runs, see
     :func:`.waiting.wait_until_started`.
     """
-    if savepoint is None and _is_another(spark):
+    if savepoint is None and _is_another(changes):
         savepoint = _own_savepoint(context, check_ended(context, job))
     if savepoint is None:
-        begun = plan_restart(context, job, conf=conf, secret_args=secret_args)
+        begun = plan_restart(context, job, changes)
     else:
         begun = Restart(job, savepoint=savepoint)
     if dry_run:
@@ -61,16 +56,7 @@ def restart(
     if savepoint is None:
         started = carry_out(context, begun)
     else:
-        started = restart_from(
-            context,
-            job,
-            savepoint,
-            conf=conf,
-            secret_args=secret_args,
-            sink_ahead=sink_ahead,
-            accept_lost_rows=accept_lost_rows,
-            spark=spark,
-        )
+        started = restart_from(context, job, savepoint, changes=changes, options=options)
     if not wait:
         return replace(begun, job=started)
     if savepoint is None:
@@ -78,9 +64,9 @@ def restart(
     return replace(begun, job=wait_until_restored(context, started, savepoint))
 
 
-def _is_another(spark: Program) -> bool:
-    """Return whether a Spark, a master or a Python is named, not only settings."""
-    named = (spark.master, spark.spark_home, spark.python, spark.client_python)
+def _is_another(changes: Program) -> bool:
+    """Return whether another Spark, master or Python is named, not only settings."""
+    named = (changes.master, changes.spark_home, changes.python, changes.client_python)
     return any(name is not None for name in named)
 
 
@@ -119,17 +105,15 @@ def restart_from(
     job: JobRecord,
     savepoint: str,
     *,
-    conf: Mapping[str, str] | None = None,
-    secret_args: Sequence[str] | None = None,
-    sink_ahead: str | None = None,
-    accept_lost_rows: bool = False,
-    spark: Program = SAME_SPARK,
+    changes: Program = NO_CHANGES,
+    options: RestoreOptions = NO_OPTIONS,
 ) -> JobRecord:
     """Start the program of an ended job as a new job that begins with a savepoint; return that.
 
-    Parameters are those of :func:`plan_restart`; ``savepoint`` is a location, ``spark`` names what
-    changes of Spark, master and Pythons (:func:`.program.with_spark`), and the others are consents
-    as in :class:`.RestoreOptions`: what ``run -s`` asks is asked here too.
+    ``savepoint`` is a location. ``changes`` has the secrets, as for :func:`.plan_restart`, other
+    settings, and what changes of Spark, master and Pythons (:func:`.program.with_spark`).
+    ``options`` answer what ``run -s`` would ask; what the job accepted when it was restored is
+    accepted again.
 
     Raises
     ------
@@ -149,14 +133,12 @@ def restart_from(
     check_ours(job, "restarted")
     job = check_ended(context, job)
     context.registry.check_not_in_upgrade(job=job)
-    launch = with_secrets(job.launch, {**spark.conf, **(conf or {})}, secret_args)
-    if _is_another(spark):
-        launch, _ = pinned(with_spark(launch, spark))
+    launch = with_secrets(job.launch, changes.conf, changes.secret_arguments or None)
+    if _is_another(changes):
+        launch, _ = pinned(with_spark(launch, changes))
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
-    options = RestoreOptions(
-        sink_ahead=sink_ahead, accept_lost_rows=accept_lost_rows, accept_partial=agreed
-    )
-    launch = replace(launch, restore=RestoreSpec(locate(savepoint), options))
+    accepted = replace(options, accept_partial=(*agreed, *options.accept_partial))
+    launch = replace(launch, restore=RestoreSpec(locate(savepoint), checked(accepted)))
     # As in place: only a name that somebody gave is held unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)
     context.registry.acknowledge([job.job_id])
