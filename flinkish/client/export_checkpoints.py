@@ -15,7 +15,6 @@ from typing import cast
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.checkpoint.discovery import directory_name, is_checkpoint
-from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
@@ -31,6 +30,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.restore.check.file_sinks import file_sink_status, keeps_log
+from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.materialize.new_checkpoint import is_taken, make_checkpoint
 from flinkish.restore.origin.restore_origin import (
     RestorableQuery,
@@ -75,7 +75,7 @@ def build_planned(
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
-    check_open_origin(context, offers, spark)
+    context.report(check_restorable(offers, spark))
     context.reporter.note("planning the program's queries ...")
     exported = ask_driver(
         ExportTask(

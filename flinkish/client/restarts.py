@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from flinkish.client.check_origin import check_restorable
 from flinkish.client.context import Context
 from flinkish.client.program import pinned, with_spark
 from flinkish.client.restart_plan import (
@@ -178,7 +177,11 @@ def launch_in_place_of(
     installation = spark_submit.resolve(launch, os.environ)
     version = spark_submit.spark_version(installation.spark_home)
     if not launch.restore.is_awaited:
-        check_restorable(context, launch.restore, version)
+        from flinkish.restore.check.version_check import check_restorable
+        from flinkish.restore.origin.restore_origin import open_origin
+
+        offers = open_origin(launch.restore, verify=launch.restore.verify)
+        context.report(check_restorable(offers, version))
     new = launcher.new_job(
         job.name,
         launch,

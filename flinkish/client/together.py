@@ -268,13 +268,10 @@ def _begun(
 
 
 def _has_committed(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job has committed a batch after those that it began with."""
-    for query in registry.queries(job.job_id):
-        newest = newest_committed_batch(query.checkpoint_dir)
-        begun = -1 if query.restored_batch is None else query.restored_batch
-        if newest is not None and newest > begun:
-            return True
-    return False
+    """Return whether a job has committed a batch of its own, after those that it began with."""
+    queries = registry.queries(job.job_id)
+    pairs = ((newest_committed_batch(query.checkpoint_dir), query) for query in queries)
+    return any(newest is not None and newest >= query.first_batch for newest, query in pairs)
 
 
 def _gone_on(successor: JobRecord) -> WrongState:

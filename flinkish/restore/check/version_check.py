@@ -74,6 +74,17 @@ def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionChec
     return VersionCheck(versions, check, result.error())
 
 
+def check_restorable(offers: RestoreOrigin, spark: str | None) -> Check:
+    """Return what :func:`check_spark_version` says of a restore, before a driver is started for it.
+
+    Raises Incompatible if this Spark cannot resume the savepoint.
+    """
+    versions = check_spark_version(offers, spark)
+    if versions.error is not None:
+        raise versions.error
+    return versions.check
+
+
 def fit_offers(offers: RestoreOrigin, spark: str | None) -> RestoreOrigin:
     """Return the queries of a savepoint as the Spark that will run needs them.
 
