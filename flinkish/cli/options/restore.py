@@ -8,8 +8,13 @@ from functools import partial
 import click
 
 from flinkish.cli.options.arguments import F, packed, take, words_of
-from flinkish.launch.restoring import check_path_map, check_uid_map, path_pair, uid_pair
-from flinkish.launch.set_offsets import pair_of
+from flinkish.launch.restoring import (
+    check_path_map,
+    check_uid_map,
+    offset_pair,
+    path_pair,
+    uid_pair,
+)
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
 
@@ -31,7 +36,7 @@ def _set_offsets(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     """Convert ``SOURCE=WHERE`` options to pairs."""
-    return tuple(pair_of(value) for value in values)
+    return tuple(offset_pair(value) for value in values)
 
 
 _savepoint_option = click.option(

@@ -31,7 +31,7 @@ from flinkish.errors import FlinkishError
 from flinkish.launch.known_jobs import check_stands
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
-from flinkish.restore.plan.left_out import LostOrigin
+from flinkish.restore.plan.non_restored_state import LostOrigin
 
 #: The setting with the number of queries that the program starts (``run --queries``).
 QUERIES = "execution.start.queries"

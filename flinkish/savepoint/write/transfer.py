@@ -88,7 +88,7 @@ class ThreadedTransferer:
         first = next(iterator, None)
         if first is None:
             return
-        everything = _chained(first, iterator)
+        everything = chain([first], iterator)
         for location in (first.target, first.source):
             if not storage.is_local(location):
                 size = storage.batch_size(first.source, first.target)
@@ -98,11 +98,6 @@ class ThreadedTransferer:
                     yield from outcomes
                 return
         yield from _locally(everything)
-
-
-def _chained(first: storage.Placing, rest: Iterator[storage.Placing]) -> Iterator[storage.Placing]:
-    yield first
-    yield from rest
 
 
 def _batches(
