@@ -45,7 +45,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkStatus
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """A query whose checkpoint is built in ``directory``, a name."""
+    """A query, and the name of the directory in which its checkpoint is built."""
 
     query: str
     directory: str
@@ -55,7 +55,7 @@ class BuiltQuery:
 
 @dataclass(frozen=True)
 class BuiltCheckpoints:
-    """The checkpoints that are built and not in their place yet; the rest as in the result."""
+    """Checkpoints that are built but not in place; other fields as in :class:`.ExportResult`."""
 
     queries: tuple[BuiltQuery, ...]
     spark_version: str | None
@@ -71,7 +71,7 @@ def build_planned(
     place: ExportPlace,
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Let a driver build the checkpoints that a program needs; nothing of its queries runs."""
+    """Let a driver build the checkpoints that a program needs; none of its queries runs."""
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
@@ -152,9 +152,9 @@ def build_unchanged(
 def _chosen(
     path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
-    """Return the saved queries that are exported, by name; UsageError if there is none such.
+    """Return the saved queries to be exported, by name; UsageError if ``query`` is not among them.
 
-    The query of a plain checkpoint has no name but that of its directory.
+    The query of a plain checkpoint has the name of its directory.
     """
     by_name = {
         storage.base_name(offer.origin.root) if key is None else key: offer
@@ -175,8 +175,8 @@ def _sink_status(
 ) -> SinkStatus | None:
     """Return the newest batch of the sink that the query had, if it is known without Spark.
 
-    Anybody may have written a savepoint: what it names is listed only where a job of the registry
-    has written.
+    A savepoint may come from anybody: a path that it names is listed only if a job of the registry
+    has written there.
     """
     path = _sink_path(offer)
     recorded = [] if origin is None else list(origin.facts.values())
@@ -223,7 +223,7 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
 
 @dataclass(frozen=True)
 class ExportPlace:
-    """Where checkpoints are built, each in a directory of its own, and where they are put.
+    """Where checkpoints are built, each in its own directory, and where they are put.
 
     On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
     planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
@@ -235,18 +235,18 @@ class ExportPlace:
 
     @property
     def is_single(self) -> bool:
-        """Whether ``final`` is that of the one checkpoint itself."""
+        """Whether ``final`` is one checkpoint, not a directory of checkpoints."""
         return self.replaces is not None
 
     def location_of(self, directory: str) -> str:
-        """Return where the checkpoint will be that is built in a directory of that name."""
+        """Return the final place of the checkpoint that is built in a directory of this name."""
         return self.final if self.is_single else storage.join(self.final, directory)
 
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if that has got a batch meanwhile, and StorageError if a directory cannot
-        be renamed: the old one is then where it was.
+        Raises WrongState if the replaced checkpoint has got a batch meanwhile, and StorageError if
+        a directory cannot be renamed: the old checkpoint is then where it was.
         """
         if self.replaces is None:
             if self.building != self.final:
@@ -323,7 +323,7 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
 
 @contextmanager
 def built(place: ExportPlace) -> Iterator[None]:
-    """Make the directory in which checkpoints are built; remove what is left of it in the end.
+    """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
     On remote storage the checkpoints stay, unless an error ends the block.
     """

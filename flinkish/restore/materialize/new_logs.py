@@ -21,7 +21,7 @@ from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.materialize.origin_checkpoints import SourceCheckpointLogs
+from flinkish.restore.materialize.origin_checkpoints import OriginLogs
 from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
 
@@ -58,7 +58,7 @@ def givers(recipe: Recipe) -> list[int]:
     return sorted(origins or {recipe.base})
 
 
-def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
+def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int]:
     """Return the watermarks of the batch and of the next one, in milliseconds; 0 means none yet.
 
     The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
@@ -73,7 +73,7 @@ def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tupl
     )
 
 
-def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> bool:
+def needs_new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> bool:
     """Return whether anything but ids of state files differs from the logs of the base."""
     base = logs[recipe.base]
     old = base.offsets.watermark_ms, base.commit.next_watermark_ms
@@ -84,7 +84,7 @@ def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> 
     )
 
 
-def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLogs:
+def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
     """Return the logs of the new checkpoint.
 
     ``logs`` are those of the base and of all givers, by the index of the origin. Raises
@@ -120,9 +120,7 @@ def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLog
     )
 
 
-def _written(
-    base: SourceCheckpointLogs, batch: int, watermark_ms: int, lines: Sequence[LogLine]
-) -> bytes:
+def _written(base: OriginLogs, batch: int, watermark_ms: int, lines: Sequence[LogLine]) -> bytes:
     data = base.offsets_bytes if batch == base.origin.batch_id else base.planned_bytes
     return with_lines(data, f"{OFFSETS}/{batch}", watermark_ms=watermark_ms, lines=lines)
 
@@ -134,7 +132,7 @@ def _own_lines(entry: OffsetEntry) -> list[LogLine]:
 def _lines(
     recipe: Recipe,
     sources: Sequence[object],
-    logs: Mapping[int, SourceCheckpointLogs],
+    logs: Mapping[int, OriginLogs],
     *,
     planned: bool,
 ) -> list[LogLine]:
@@ -161,7 +159,7 @@ def _lines(
     return lines
 
 
-def _offset_at(entry: OffsetEntry, source: TakenSource, origin: SourceCheckpointLogs) -> str:
+def _offset_at(entry: OffsetEntry, source: TakenSource, origin: OriginLogs) -> str:
     if not 0 <= source.entry < len(entry.offsets):
         raise Corrupt(
             f"the offset log of {origin.describe()} has {len(entry.offsets)} sources, but "

@@ -1,7 +1,7 @@
 """Transfer of files into a savepoint, one batch or many at once, and whether all have arrived.
 
-A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so the
-executors of a cluster can do the same work as the threads of this process.
+A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so that the
+executors of a cluster can do the work instead of the threads of this process.
 """
 
 from __future__ import annotations
