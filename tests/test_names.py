@@ -188,7 +188,6 @@ COVERED_BY = {
     "registry/resumed_runs": "client/test_resuming",
     "registry/rows": "registry/test_job_registry",
     "registry/schema": "registry/test_sqlite",
-    "restore/materialize/new_logs": "restore/test_combined",
     "restore/materialize/origin_checkpoints": "restore/origin/test_plain_checkpoints",
     "restore/materialize/source_logs": "restore/materialize/test_state_files",
     "restore/origin/restore_inputs": "restore/plan/test_decisions",

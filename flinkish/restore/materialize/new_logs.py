@@ -3,7 +3,8 @@
 The base is the query whose logs continue. Its planned batch (in the offset log, not committed) is
 kept if the base gives any source: Spark replays exactly its range, so that idempotent sinks stay
 exactly-once. Sources of other queries, and new ones, have nothing to read in that batch. Planned
-batches of other queries are dropped: their sources continue from their committed batch.
+batches of other queries are dropped: their sources continue from their committed batch. The
+watermark is that of all queries together (:func:`watermarks`).
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
 planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flinkish.checkpoint.format.log_rewrites import LogLine, combined_watermark, with_lines
+from flinkish.checkpoint.format.log_rewrites import LogLine, with_lines
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
@@ -71,6 +72,17 @@ def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int
         combined_watermark([log.offsets.watermark_ms for log in with_watermark], policy),
         combined_watermark([log.commit.next_watermark_ms for log in with_watermark], policy),
     )
+
+
+def combined_watermark(watermarks: Sequence[int], policy: str | None) -> int:
+    """Compute the watermark of a query made of several, like Spark's ``MultipleWatermarkPolicy``.
+
+    Watermarks are in milliseconds since the epoch; 0 without any part. ``policy`` is the pinned
+    ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts (``min``, also if it is
+    not pinned), or the fastest (``max``).
+    """
+    pick = max if (policy or "").lower() == "max" else min
+    return pick(watermarks, default=0)
 
 
 def needs_new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> bool:
