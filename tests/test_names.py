@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 #: Module -> the test module that proves it, where none has its name.
 COVERED_BY = {
-    "avro/errors": "avro/test_decoding",
     "checkpoint/discovery": "restore/origin/test_plain_checkpoints",
     "checkpoint/errors": "checkpoint/test_cut",
     "checkpoint/fileset": "checkpoint/test_cut",
@@ -123,6 +122,7 @@ COVERED_BY = {
     "driver/runtime/quiesce": "driver/test_gate",
     "driver/runtime/rehearsal": "driver/test_rehearsal",
     "driver/runtime/restore_gate": "driver/test_identity",
+    "driver/runtime/start_listener": "driver/test_identity",
     "driver/tasks/answering": "driver/requests/test_canonical_savepoints",
     "driver/tasks/describe": "e2e/test_info",
     "driver/tasks/export_task": "driver/test_export",

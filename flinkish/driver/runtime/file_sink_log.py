@@ -15,6 +15,7 @@ from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.names import COMMITS
 from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
+from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import Corrupt, StorageError
 from flinkish.restore.check.file_sinks import batch_of, keeps_log, missing_entries
@@ -50,7 +51,7 @@ def file_sink_log_ready(
             if note is not None:
                 log(f"query '{name}': {note}")
 
-    with spark_jvm.at_start(session, name, complete):
+    with at_start(session, name, complete):
         yield
 
 

@@ -30,6 +30,7 @@ from flinkish.driver.restore.first_batch import FirstBatch
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.runtime.query_setup import Prepared
 from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.restore.plan.document import with_earlier
@@ -112,7 +113,7 @@ class RestoreGate:
             # The watch begins before Spark plans a batch: after the start of the query has
             # returned, a slow driver could be too late for the comparison.
             begin = watch.hold if held else partial(watch.start, held=False)
-            with spark_jvm.at_start(session, prepared.name, begin):
+            with at_start(session, prepared.name, begin):
                 yield started
         except BaseException:
             watch.give_up()

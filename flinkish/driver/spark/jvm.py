@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -255,42 +254,3 @@ def configured(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
                 session.conf.unset(key)
             else:
                 session.conf.set(key, old)
-
-
-@contextmanager
-def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[None]:
-    """Call ``call`` with the JVM's query ``name`` when it starts inside the block.
-
-    The query of ``session`` has not planned a batch, and waits until the call returns: Spark calls
-    ``StreamingQueryListener.onQueryStarted`` on the query's own thread, and neither that thread nor
-    ``start`` continues before (``StreamExecution.runStream``, ``StreamingQueryManager.startQuery``:
-    no lock is held meanwhile; 3.5 to 4.3). A long call can let ``start`` return earlier
-    (:func:`let_start_return`). Calls of one query come in the order in which their blocks were
-    entered, each when the one before has returned.
-    """
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Starts(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            if event.name != name:
-                return
-            try:
-                call(session._jsparkSession.streams().get(str(event.id)))
-            except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
-                traceback.print_exc()
-
-        def onQueryProgress(self, event: Any) -> None:
-            pass
-
-        def onQueryIdle(self, event: Any) -> None:
-            pass
-
-        def onQueryTerminated(self, event: Any) -> None:
-            pass
-
-    listener = Starts()
-    session.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        session.streams.removeListener(listener)

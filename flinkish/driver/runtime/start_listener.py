@@ -1,0 +1,49 @@
+"""The moment a query starts, before it plans a batch.
+
+Spark calls ``StreamingQueryListener.onQueryStarted`` on the query's own thread. Neither that thread
+nor ``start`` continues before the call returns (``StreamExecution.runStream``,
+``StreamingQueryManager.startQuery``: no lock is held meanwhile; 3.5 to 4.3). A long call can let
+``start`` return earlier (:func:`~flinkish.driver.spark.jvm.let_start_return`). Calls of one query
+come in the order in which their blocks were entered, each when the one before has returned.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[None]:
+    """Call ``call`` with the JVM's query ``name`` when it starts inside the block.
+
+    The query of ``session`` waits until the call returns.
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Starts(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            if event.name != name:
+                return
+            try:
+                call(session._jsparkSession.streams().get(str(event.id)))
+            except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
+                traceback.print_exc()
+
+        def onQueryProgress(self, event: Any) -> None:
+            pass
+
+        def onQueryIdle(self, event: Any) -> None:
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:
+            pass
+
+    listener = Starts()
+    session.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        session.streams.removeListener(listener)
