@@ -45,7 +45,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkStatus
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """A query, and the name of the directory in which its checkpoint is built."""
+    """A query whose checkpoint is built in ``directory``, a name."""
 
     query: str
     directory: str
@@ -175,8 +175,8 @@ def _sink_status(
 ) -> SinkStatus | None:
     """Return the newest batch of the sink that the query had, if it is known without Spark.
 
-    A savepoint may come from anybody: a path that it names is listed only if a job of the registry
-    has written there.
+    Anybody may have written a savepoint: what it names is listed only where a job of the registry
+    has written.
     """
     path = _sink_path(offer)
     recorded = [] if origin is None else list(origin.facts.values())
