@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from flinkish.client.client import Client, prune
     from flinkish.client.job import Job
     from flinkish.client.migration import Changes
+    from flinkish.client.prune import PruneResult
     from flinkish.client.purge import PurgeResult
     from flinkish.client.reporter import Progress, Reporter, SilentReporter
-    from flinkish.client.retention import PruneResult
     from flinkish.client.savepoints import Savepoint
     from flinkish.client.waiting import Start
     from flinkish.messages.launch import Program
@@ -59,7 +59,7 @@ _HOMES = {
     "Plan": "client.checking",
     "Program": "messages.launch",
     "Progress": "client.reporter",
-    "PruneResult": "client.retention",
+    "PruneResult": "client.prune",
     "PurgeResult": "client.purge",
     "Reporter": "client.reporter",
     "RestoreOptions": "messages.restore_options",

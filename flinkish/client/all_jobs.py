@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
 from flinkish.client.listing import Troubles, find_troubles
+from flinkish.client.prune import remove_old
 from flinkish.client.requests import Removal, warnings_of
-from flinkish.client.retention import remove_old
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState

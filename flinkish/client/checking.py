@@ -148,7 +148,7 @@ def check(
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.check`. The configuration was
     loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint. ``to_save`` says
-    whether a run is to carry the plan out; UsageError for that of a job.
+    whether a run is to carry the plan out; a job's plan cannot be (UsageError).
     """
     if to_save and job is not None:
         raise _not_carried_out()
@@ -182,7 +182,7 @@ def launch_and_restore(
 
 
 def checkpoints_of(job: JobRecord | None) -> str | None:
-    """Return what stands for a savepoint of a job; None without a job."""
+    """Return what takes the place of a savepoint's path for a job; None without a job."""
     return None if job is None else job.checkpoint_dir or job.job_id
 
 
@@ -196,7 +196,7 @@ def no_savepoint() -> UsageError:
 def check_launch(
     context: Context, launch: Launch, spec: RestoreSpec, *, job: JobRecord | None = None
 ) -> Plan:
-    """Plan a restore with a launch that is complete; see :func:`check`.
+    """Plan a restore with a complete launch; see :func:`check`.
 
     ``launch``: the program and its Spark, without a restore. ``spec``: the restore; with a job, its
     path is not read.
@@ -234,7 +234,7 @@ def check_launch(
 
 
 def require_agreed(plan: RestorePlan, message: str) -> None:
-    """Raise Incompatible or ConsentNeeded, with ``message``, for a plan that is not to be run."""
+    """Raise Incompatible or ConsentNeeded, with ``message``, unless a plan may be carried out."""
     if plan.exit_code:
         kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
         raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))

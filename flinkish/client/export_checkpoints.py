@@ -15,7 +15,6 @@ from typing import cast
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.checkpoint.discovery import directory_name, is_checkpoint
-from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
@@ -31,6 +30,7 @@ from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.restore.check.file_sinks import file_sink_status, keeps_log
+from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.materialize.new_checkpoint import is_taken, make_checkpoint
 from flinkish.restore.origin.restore_origin import (
     RestorableQuery,
@@ -55,7 +55,7 @@ class BuiltQuery:
 
 @dataclass(frozen=True)
 class BuiltCheckpoints:
-    """The checkpoints that are built and not in their place yet; the rest as in the result."""
+    """Checkpoints that are built but not in place; other fields as in :class:`.ExportResult`."""
 
     queries: tuple[BuiltQuery, ...]
     spark_version: str | None
@@ -71,11 +71,11 @@ def build_planned(
     place: ExportPlace,
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Let a driver build the checkpoints that a program needs; nothing of its queries runs."""
+    """Let a driver build the checkpoints that a program needs; none of its queries runs."""
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
-    check_open_origin(context, offers, spark)
+    context.report(check_restorable(offers, spark))
     context.reporter.note("planning the program's queries ...")
     exported = ask_driver(
         ExportTask(
@@ -152,9 +152,9 @@ def build_unchanged(
 def _chosen(
     path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
-    """Return the saved queries that are exported, by name; UsageError if there is none such.
+    """Return the saved queries to be exported, by name; UsageError if ``query`` is not among them.
 
-    The query of a plain checkpoint has no name but that of its directory.
+    The query of a plain checkpoint has the name of its directory.
     """
     by_name = {
         storage.base_name(offer.origin.root) if key is None else key: offer
@@ -223,7 +223,7 @@ def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[s
 
 @dataclass(frozen=True)
 class ExportPlace:
-    """Where checkpoints are built, each in a directory of its own, and where they are put.
+    """Where checkpoints are built, each in its own directory, and where they are put.
 
     On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
     planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
@@ -235,18 +235,18 @@ class ExportPlace:
 
     @property
     def is_single(self) -> bool:
-        """Whether ``final`` is that of the one checkpoint itself."""
+        """Whether ``final`` is one checkpoint, not a directory of checkpoints."""
         return self.replaces is not None
 
     def location_of(self, directory: str) -> str:
-        """Return where the checkpoint will be that is built in a directory of that name."""
+        """Return the final place of the checkpoint that is built in a directory of this name."""
         return self.final if self.is_single else storage.join(self.final, directory)
 
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if that has got a batch meanwhile, and StorageError if a directory cannot
-        be renamed: the old one is then where it was.
+        Raises WrongState if the replaced checkpoint has got a batch meanwhile, and StorageError if
+        a directory cannot be renamed: the old checkpoint is then where it was.
         """
         if self.replaces is None:
             if self.building != self.final:
@@ -323,7 +323,7 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
 
 @contextmanager
 def built(place: ExportPlace) -> Iterator[None]:
-    """Make the directory in which checkpoints are built; remove what is left of it in the end.
+    """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
     On remote storage the checkpoints stay, unless an error ends the block.
     """

@@ -74,14 +74,14 @@ class ExportResult:
     checkpoints
         One for each query, in the order of the program's starts or of the savepoint.
     spark_version
-        The Spark for which they were made; without a program the one that wrote the state, None if
-        that is not recorded.
+        The Spark for which they were made; without a program, the one that wrote the state, or None
+        if that is not recorded.
     new_queries
         Queries of the program without saved state: they start in a new checkpoint.
     warnings
-        What to see to before the program starts.
+        What needs attention before the program starts.
     replaced
-        Where the checkpoint is kept that was replaced.
+        Where the replaced checkpoint is kept.
     """
 
     checkpoints: tuple[ExportedCheckpoint, ...]
@@ -152,7 +152,7 @@ def export(
 
 
 def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
-    """Read a checkpoint that is built: what it has, not what it was to have."""
+    """Read a checkpoint that was built: the result says what it has, not what was planned."""
     cut = read_whole_cut(storage.join(place.building, query.directory))
     has_ids = cut.checkpoint_format > 1
     return ExportedCheckpoint(
@@ -169,7 +169,7 @@ def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
 
 
 def _check(options: RestoreOptions, job: JobRecord | None) -> None:
-    """Raise an error for what no export does."""
+    """Refuse to roll a table back, and a job that has not ended."""
     if options.sink_ahead == "rollback":
         raise UsageError(
             "an export changes no table, so it cannot roll one back",

@@ -12,8 +12,10 @@ from flinkish.client.requests import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started
+from flinkish.messages.launch import Program
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState
 
 
@@ -216,8 +218,7 @@ class Job:
         *,
         conf: Mapping[str, str] | None = None,
         secret_args: Sequence[str] | None = None,
-        sink_ahead: str | None = None,
-        accept_lost_rows: bool = False,
+        restore: RestoreOptions = NO_OPTIONS,
         wait: bool = True,
     ) -> Job:
         """Start the ended job again, with its recorded program, arguments and settings.
@@ -231,11 +232,9 @@ class Job:
             Secret Spark settings, which are not recorded.
         secret_args : sequence of str, optional
             Secret arguments of the program, which are not recorded.
-        sink_ahead : str, optional
-            With ``savepoint``, for a sink that has later batches: ``rebase``, ``accept``
-            or ``rollback``.
-        accept_lost_rows : bool
-            With ``savepoint``, whether rows that a source can no longer read are skipped.
+        restore : RestoreOptions, optional
+            How ``savepoint`` is restored. What the job accepted when it was restored is accepted
+            again.
         wait : bool
             Whether to wait until the job runs.
 
@@ -260,10 +259,8 @@ class Job:
             self._context,
             self.record,
             None if savepoint is None else os.fspath(savepoint),
-            conf=conf,
-            secret_args=secret_args,
-            sink_ahead=sink_ahead,
-            accept_lost_rows=accept_lost_rows,
+            changes=Program(conf=dict(conf or {}), secret_arguments=tuple(secret_args or ())),
+            options=restore,
             wait=wait,
         )
         return Job.of(self._context, begun.job)

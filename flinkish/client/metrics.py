@@ -41,7 +41,7 @@ class Sample:
 class Metric:
     """A metric with its numbers.
 
-    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; none where nothing is
+    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; empty if none is
     known.
     """
 
@@ -65,11 +65,9 @@ class JobFacts:
 
 
 def measure(context: Context) -> list[Metric]:
-    """Return the metrics of all jobs of the registry.
+    """Return the metrics of all jobs of the registry, always the same ones in the same order.
 
-    As for every reader of the registry, a job whose process is gone is FAILED from now on.
-
-    They are always the same ones, in the same order.
+    A job whose process is gone is recorded as FAILED, as by every reader of the registry.
 
     Raises RegistryError if the registry cannot be read.
     """

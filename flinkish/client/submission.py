@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flinkish.client.check_origin import check_restorable
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.program import (
@@ -175,9 +174,12 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
     else:
+        from flinkish.restore.check.version_check import check_restorable
+        from flinkish.restore.origin.restore_origin import open_origin
+
         resumed = None if spec.job is None else context.registry.job(spec.job)
         origin = None if resumed is None else resumed_origin(context.registry, resumed)
-        check_restorable(context, spec, spark, job=origin)
+        context.report(check_restorable(open_origin(spec, origin, verify=spec.verify), spark))
     return Submission(chosen, launch, installation, unique)
 
 

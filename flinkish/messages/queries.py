@@ -79,6 +79,11 @@ class QueryStatus:
         return None if row is None else row.batch_id
 
     @property
+    def first_batch(self) -> int:
+        """The first batch of its own: the one after the restore, else 0."""
+        return 0 if self.restored_batch is None else self.restored_batch + 1
+
+    @property
     def planned(self) -> QueryRow | None:
         """Its row in the plan of the restore; None if nothing was restored."""
         return None if self.plan is None else self.plan.query(self.name)

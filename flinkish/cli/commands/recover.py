@@ -9,8 +9,8 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.commands.restart import goes_on
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.output.printer import Output
-from flinkish.client.restarts import Recovery
-from flinkish.client.restarts import recover as recover_jobs
+from flinkish.client.recovery import Recovery
+from flinkish.client.recovery import recover as recover_jobs
 from flinkish.errors import FlinkishError
 
 

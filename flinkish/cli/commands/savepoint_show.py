@@ -72,7 +72,7 @@ def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
 
 def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
     """Return the savepoint as JSON data, with the bytes it shares."""
-    from flinkish.savepoint.directory.space import measure
+    from flinkish.savepoint.directory.sharing import measure
     from flinkish.savepoint.format.operator_lookup import address, shared_ids
     from flinkish.savepoint.format.reader import describe
 

@@ -15,7 +15,6 @@ from flinkish.cli.commands.list import REDRAW
 from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
 from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
-from flinkish.cli.output.upgrades_text import document, upgrade_row
 from flinkish.client.listing import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
@@ -25,6 +24,7 @@ from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import ExternalLauncher
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
+from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
@@ -98,7 +98,7 @@ def job_document(description: JobDescription) -> dict[str, Any]:
         "queries": [query_document(query) for query in description.queries],
         "savepoints": [savepoint_document(s) for s in description.savepoints],
         "requests": [request_document(request) for request in description.requests],
-        "upgrades": [document(upgrade) for upgrade in description.upgrades],
+        "upgrades": [upgrade_document(upgrade) for upgrade in description.upgrades],
     }
 
 
@@ -130,6 +130,25 @@ def savepoint_document(record: SavepointSummary) -> dict[str, Any]:
         "duration": record.duration,
         "queries": [encode_fields(query) for query in record.queries],
         "request_id": record.request_id,
+    }
+
+
+def upgrade_document(upgrade: Upgrade) -> dict[str, Any]:
+    """Return an upgrade as JSON data. Pure."""
+    return {
+        "upgrade_id": upgrade.upgrade_id,
+        "kind": upgrade.kind.value,
+        "state": upgrade.state.value,
+        "job_id": upgrade.job_id,
+        "name": upgrade.name,
+        "created": iso_time(upgrade.created),
+        "ended": iso_time(upgrade.ended),
+        "savepoint": upgrade.savepoint,
+        "old_savepoint": upgrade.old_savepoint,
+        "new_job_id": upgrade.new_job_id,
+        "old_again_id": upgrade.old_again_id,
+        "failure": None if upgrade.failure is None else dict(upgrade.failure),
+        "committed": {name: list(batches) for name, batches in upgrade.committed.items()},
     }
 
 
@@ -315,3 +334,9 @@ def _number(value: int | None) -> str:
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def upgrade_row(upgrade: Upgrade) -> tuple[str, str, str, str]:
+    """Return an upgrade as a row: when, its state, its id, why it was given up."""
+    reason = str((upgrade.failure or {}).get("message") or "")
+    return local_time(upgrade.created), upgrade.state.value, upgrade.upgrade_id, reason

@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, Session, command
+from flinkish.cli.commands.rehearse import show_rehearsal
+from flinkish.cli.commands.status import upgrade_document
 from flinkish.cli.options.arguments import F, complete_file, dry_run_option, job_argument
 from flinkish.cli.options.new_version import new_version_options
 from flinkish.cli.options.program import conf_option, secret_args_option
 from flinkish.cli.options.restore import sink_ahead_option
-from flinkish.cli.output import upgrades_text
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
-from flinkish.cli.output.upgrades_text import document
 from flinkish.client.checking import Plan
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import RolledBack, UsageError
@@ -87,7 +87,7 @@ def _document(result: FleetResult) -> dict[str, Any]:
         "name": result.name,
         "outcome": result.outcome.value,
         "job_id": result.job_id,
-        "upgrade": None if result.upgrade is None else document(result.upgrade),
+        "upgrade": None if result.upgrade is None else upgrade_document(result.upgrade),
         "error": None if result.error is None else result.error.to_record(),
     }
 
@@ -148,7 +148,7 @@ def in_place(
 
 def _show_rehearsal(out: Output, result: RehearsalResult) -> None:
     if not out.json:  # its one document is about the upgrade
-        upgrades_text.show(out, result)
+        show_rehearsal(out, result)
 
 
 @command("shadow", exit_codes=(4, 5, 10, 12, 13, 14, 15))
@@ -268,7 +268,7 @@ def _show_end(session: Session, result: UpgradeResult) -> int:
         if not (out.json or out.quiet):
             for line in (result.upgrade.failure or {}).get("tail") or ():
                 out.complain(f"  {line}")
-        failure.data.update(document(result.upgrade))
+        failure.data.update(upgrade_document(result.upgrade))
         failure.data["sinks"] = [encode_fields(sink) for sink in result.sinks]
     _warn(out, result)
     raise failure
@@ -282,7 +282,7 @@ def _warn(out: Output, result: UpgradeResult) -> None:
 def _show_result(out: Output, result: UpgradeResult) -> None:
     upgrade, job = result.upgrade, result.job_id
     if out.json:
-        out.document(document(upgrade))
+        out.document(upgrade_document(upgrade))
     elif out.quiet:
         out.line(str(job))
     elif upgrade.state is UpgradeState.SHADOWING:

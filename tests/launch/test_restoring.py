@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import UsageError
-from flinkish.launch import set_offsets
-from flinkish.launch.set_offsets import offsets_of, pair_of
+from flinkish.launch import restoring
+from flinkish.launch.restoring import offset_pair, offsets_of
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ from flinkish.launch.set_offsets import offsets_of, pair_of
     ],
 )
 def test_pairs(value: str, pair: tuple[str, str]) -> None:
-    assert pair_of(value) == pair
+    assert offset_pair(value) == pair
 
 
 @pytest.mark.parametrize("value", ["earliest", "in=", "", "=earliest"])
 def test_no_pairs(value: str) -> None:
     with pytest.raises(UsageError, match="is not SOURCE=WHERE"):
-        offsets_of([pair_of(value)])
+        offsets_of([offset_pair(value)])
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_files_that_hold_no_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             offsets_of([("in", str(file))])
     with pytest.raises(UsageError, match="cannot read"):
         offsets_of([("in", str(tmp_path))])
-    monkeypatch.setattr(set_offsets, "_MAX_BYTES", 20)
+    monkeypatch.setattr(restoring, "_MAX_OFFSETS", 20)
     file.write_text(json.dumps({"a": {str(n): n for n in range(5)}}))
     with pytest.raises(UsageError, match="larger than 20 bytes"):
         offsets_of([("in", str(file))])

@@ -6,7 +6,7 @@ import pytest
 
 from flinkish.messages.plan import RestoreOutcome
 from flinkish.messages.requests import LeftOut
-from flinkish.restore.plan.left_out import check_left_out
+from flinkish.restore.plan.non_restored_state import check_left_out
 
 PENDING = LeftOut("q", "it has committed no batch yet", pending=True)
 ENDED = LeftOut("q", "it ended before it committed a batch")

@@ -1,4 +1,4 @@
-"""What ``check`` starts from: a job or a savepoint, and which words name it."""
+"""The job or the savepoint that a word means, and the queries that a job would be resumed with."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from flinkish import Client
-from flinkish.client.check_origin import find_origin, split_words
-from flinkish.config import Config
 from flinkish.errors import (
     AmbiguousJob,
     JobNotFound,
@@ -23,43 +21,6 @@ from flinkish.messages.queries import QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
-
-CONFIGURED = {"execution.state-recovery.path": "/sp"}
-
-
-@pytest.mark.parametrize(
-    ("words", "settings", "named", "has_program", "origin"),
-    [
-        (("j", "app.py", "x"), {}, False, False, "j"),
-        (("j", "other.py"), {}, False, False, "j"),
-        (("app.py", "x"), {}, True, False, None),
-        (("app.py", "x"), CONFIGURED, False, False, None),
-        (("missing.py",), CONFIGURED, False, False, None),
-        (("j", "app.py"), CONFIGURED, False, False, "j"),
-        (("j",), {}, False, True, "j"),
-        (("app.py", "x"), CONFIGURED, False, True, None),
-        (("sp/_metadata", "app.py"), {}, False, False, "sp/_metadata"),
-    ],
-)
-def test_the_words(
-    cli: Command,
-    words: tuple[str, ...],
-    settings: dict[str, str],
-    named: bool,
-    has_program: bool,
-    origin: str | None,
-) -> None:
-    (cli.directory / "sp").mkdir()
-    (cli.directory / "sp/_metadata").touch()
-    config = Config.load(flags=settings)
-    found = split_words(words, config, named=named, has_program=has_program)
-    assert found == (origin, words if origin is None else words[1:])
-
-
-@pytest.mark.parametrize("words", [(), ("j",), ("app.py",), ("app.py", "x")])
-def test_without_an_origin(cli: Command, words: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="no savepoint or job, and no program"):
-        split_words(words, Config.load(), named=False, has_program=False)
 
 
 def add(cli: Command, digit: str, name: str, *queries: QueryStatus) -> JobRecord:
@@ -80,25 +41,25 @@ def test_a_job_or_a_savepoint(cli: Command, client: Client, tmp_path: Path) -> N
     add(cli, "c", "twice")
     context = client._context
     for word in ("rides", "aaaa", "a" * 32):
-        assert find_origin(context, word) == job
+        assert context.find_origin(word) == job
     for word in ("s3://b/sp", "file:/sp", str(tmp_path), "app.py"):
-        assert find_origin(context, word) == word
+        assert context.find_origin(word) == word
     with pytest.raises(AmbiguousJob):
-        find_origin(context, "twice")
+        context.find_origin("twice")
     with pytest.raises(JobNotFound, match="nor a savepoint at that path"):
-        find_origin(context, "nobody")
+        context.find_origin("nobody")
     with pytest.raises(SavepointNotFound, match=r"\./rides"):
-        find_origin(context, "./rides")
+        context.find_origin("./rides")
     (tmp_path / "rides").mkdir()
     (tmp_path / "twice").mkdir()
     with pytest.raises(
         UsageError, match=r"'rides' is ambiguous: it means job rides \(a{32}\), and"
     ):
-        find_origin(context, "rides")
+        context.find_origin("rides")
     with pytest.raises(UsageError, match="'twice' is ambiguous: it means several jobs, and"):
-        find_origin(context, "twice")
-    assert find_origin(context, "./rides") == "./rides"
-    assert find_origin(context, "aaaa") == job
+        context.find_origin("twice")
+    assert context.find_origin("./rides") == "./rides"
+    assert context.find_origin("aaaa") == job
 
 
 def test_the_queries_that_a_savepoint_would_have(

@@ -1,13 +1,32 @@
-"""Bounded concurrency: limits on the number of concurrent calls and on the bytes held in memory."""
+"""How many requests to remote stores are in flight at once, and how many bytes are in memory."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_DEFAULT = 64
+_connections = _DEFAULT
+
+
+def set_connections(number: int) -> None:
+    """Set how many requests to remote stores may be in flight at once in this process.
+
+    Applies to stores opened after the call (``execution.savepoint.transfers``).
+    """
+    global _connections
+    _connections = max(1, number)
+
+
+def connections() -> int:
+    """Return how many requests to remote stores may be in flight at once."""
+    return _connections
 
 
 class Room:
@@ -40,6 +59,8 @@ def in_flight(function: Callable[[Any], Any], items: Iterable[Any], workers: int
 
     Memory is bounded. When a call fails, the running calls are waited for, and the error is raised.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting: deque[Future[Any]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="flinkish-transfer") as pool:
         try:
@@ -53,3 +74,16 @@ def in_flight(function: Callable[[Any], Any], items: Iterable[Any], workers: int
             for future in waiting:
                 future.cancel()
             raise
+
+
+def requests_in_flight(
+    function: Callable[[Any], Any], items: Iterable[Any], batch: int = 1
+) -> Iterator[Any]:
+    """Yield as :func:`in_flight` the results of calls that send requests to a remote store.
+
+    ``batch`` is the number of requests that one call has in flight. With batches there are fewer
+    concurrent calls, but enough to use the connections while some batches wait for their last
+    request.
+    """
+    workers = connections() if batch == 1 else max(2, 2 * connections() // batch)
+    yield from in_flight(function, items, workers)

@@ -1,4 +1,4 @@
-"""What a job's driver tells of its queries, and holds for them, while the program starts one."""
+"""What a driver reports of its queries, and holds for them, while the program starts one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from flinkish.driver.plan.writer_settings import WriterFacts
-from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.job_session import JobSession
+from flinkish.driver.runtime.program_gate import ProgramGate
+from flinkish.driver.runtime.query_reports import QueryReports
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Launch
@@ -59,14 +61,20 @@ class Run:
         return SimpleNamespace(isEmpty=lambda: True)
 
 
-def runtime(registry: Registry, root: Path) -> Runtime:
-    for letter in "ab":
-        job = JobRecord(letter * 32, letter, JobState.CREATED, 1.0, Launch("/a.py"))
-        registry.add_job(job)
-    return Runtime(registry, registry.job(A), str(root))
+class Job:
+    """The queries of job A and what reports them; job B is another one."""
+
+    def __init__(self, registry: Registry) -> None:
+        for letter in "ab":
+            job = JobRecord(letter * 32, letter, JobState.CREATED, 1.0, Launch("/a.py"))
+            registry.add_job(job)
+        self.gate = ProgramGate()
+        queries = self.gate.queries
+        session = JobSession(registry, A, queries)
+        self.reports = QueryReports(registry, A, session, queries, frozenset, self.gate.fail)
 
 
-def started(runtime: Runtime, name: str, root: Path) -> Run:
+def started(job: Job, name: str, root: Path) -> Run:
     run = Run()
     query = ManagedQuery(
         name=name,
@@ -80,7 +88,7 @@ def started(runtime: Runtime, name: str, root: Path) -> Run:
         query_id=f"id-{name}",
         run_id="r",
     )
-    runtime._gate.add(query)
+    job.gate.add(query)
     return run
 
 
@@ -91,29 +99,29 @@ def held(registry: Registry, job: str = B, query: str = "q") -> list[str]:
 def test_a_report_voids_no_claim_of_a_query_that_starts_again(
     registry: Registry, tmp_path: Path
 ) -> None:
-    job = runtime(registry, tmp_path)
+    job = Job(registry)
     run = started(job, "q", tmp_path)
-    job.report()
+    job.reports.send()
     run.is_active = False
-    with job._taking("q", HERE) as handles:
+    with job.reports.starting("q", HERE) as handles:
         assert registry.claim_resources(A, "q", [OUT]) == []
-        job.report()
+        job.reports.send()
         assert held(registry) == ["q"]
         handles.append(started(job, "q", tmp_path))
-    job.report()
+    job.reports.send()
     assert held(registry) == ["q"]
 
 
 def test_what_has_ended_is_reported_before_the_next_start(
     registry: Registry, tmp_path: Path
 ) -> None:
-    job = runtime(registry, tmp_path)
+    job = Job(registry)
     assert registry.claim_resources(A, "q1", [OUT]) == []
     run = started(job, "q1", tmp_path)
-    job.report()
+    job.reports.send()
     assert held(registry, A, "q2") == ["q1"]
     run.is_active = False
-    with job._taking("q2", HERE):
+    with job.reports.starting("q2", HERE):
         assert held(registry, A, "q2") == []
 
 
@@ -121,28 +129,28 @@ def test_what_has_ended_is_reported_before_the_next_start(
 def test_a_query_that_spark_does_not_start_holds_nothing(
     registry: Registry, tmp_path: Path, is_begun: bool
 ) -> None:
-    job = runtime(registry, tmp_path)
+    job = Job(registry)
     started(job, "other", tmp_path)
 
     def start() -> None:
-        with job._taking("q", HERE) as handles:
+        with job.reports.starting("q", HERE) as handles:
             assert registry.claim_resources(A, "q", [OUT]) == []
             handles += [Run()] * is_begun
             raise ValueError("refused")
 
     with pytest.raises(ValueError, match="refused"):
         start()
-    job.report()
+    job.reports.send()
     assert held(registry) == ["q"] * is_begun
 
 
 def test_a_second_start_that_spark_refuses_takes_nothing_from_the_first(
     registry: Registry, tmp_path: Path
 ) -> None:
-    job = runtime(registry, tmp_path)
+    job = Job(registry)
     assert registry.claim_resources(A, "q", [OUT]) == []
     started(job, "q", tmp_path)
-    with pytest.raises(ValueError, match="runs already"), job._taking("q", HERE):
+    with pytest.raises(ValueError, match="runs already"), job.reports.starting("q", HERE):
         raise ValueError("runs already")
     assert held(registry) == ["q"]
 
@@ -151,17 +159,21 @@ def test_a_name_is_that_of_one_query_also_in_two_sessions(
     registry: Registry, tmp_path: Path
 ) -> None:
     """Spark starts both; one of them would be in no savepoint, and never be stopped."""
-    job = runtime(registry, tmp_path)
+    job = Job(registry)
     started(job, "q", tmp_path)
-    with job._taking("q", HERE):
+    with job.reports.starting("q", HERE):
         pass  # Spark's to judge
-    with pytest.raises(UsageError, match="are named 'q'"), job._taking("q", session()):
+    with pytest.raises(UsageError, match="are named 'q'"), job.reports.starting("q", session()):
         pass
-    assert "are named 'q'" in str(job.fatal)
+    assert "are named 'q'" in str(job.gate.fatal)
 
 
 def test_a_name_that_is_free_again(registry: Registry, tmp_path: Path) -> None:
-    job = runtime(registry, tmp_path)
+    job = Job(registry)
     started(job, "q", tmp_path).is_active = False
-    with job._taking("q", session()), pytest.raises(UsageError), job._taking("q", HERE):
+    with (
+        job.reports.starting("q", session()),
+        pytest.raises(UsageError),
+        job.reports.starting("q", HERE),
+    ):
         pass  # two threads at once

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.driver.bootstrap import arrive
 from flinkish.driver.carried import ORIGIN_VARIABLE, SETTINGS_VARIABLE
-from flinkish.driver.spark.carried_settings import arrive
 
 pytestmark = pytest.mark.spark
 
