@@ -86,6 +86,8 @@ class MigratedOperator:
         Its size in bytes and its number of rows.
     keys, content
         Digests in hexadecimal: of the keys, and of keys and values.
+    shuffle
+        Why its rows went through a shuffle of Spark; None if they did not.
     """
 
     query: str
@@ -95,6 +97,7 @@ class MigratedOperator:
     rows: int
     keys: str
     content: str
+    shuffle: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The rewrite of state as a Spark job: one task for each partition of a store.
 
-Where rows keep their partition, a task reads and writes. Where they do not, tasks read, Spark
-shuffles batches of rows, and one task for each new partition writes. Output stays in a directory of
+Where rows keep their partition, a task reads and writes. Where they do not, but keep their order,
+tasks write sorted files, and one task for each new partition collects its own
+(:mod:`.direct_tasks`). Else tasks read, Spark shuffles batches of rows, and one task for each new
+partition writes. Output stays in a directory of
 attempts until all of it is complete and its digests equal those of what was read; then the driver
 moves it into its final place. The source is never changed.
 
@@ -13,6 +15,7 @@ reading the tens of thousands of rows of a block.
 from __future__ import annotations
 
 import contextlib
+import enum
 import gc
 import pickle
 import threading
@@ -23,6 +26,7 @@ from typing import Any, Final
 
 from flinkish.checkpoint.format.names import STATE
 from flinkish.engine.errors import PERMANENT, EngineError, LostRows
+from flinkish.engine.migration.direct_tasks import SortedRun, gather_store, write_sorted
 from flinkish.engine.migration.migration_plan import (
     OperatorMigration,
     StoreMigration,
@@ -50,13 +54,15 @@ class WrittenOperator:
     """An operator's new state, in its final place.
 
     ``digests`` are by store, and equal to those of the rows read. ``unique_ids`` are the stores'
-    ids by partition; None in checkpoint format 1. ``size`` is in bytes.
+    ids by partition; None in checkpoint format 1. ``size`` is in bytes. ``shuffle`` is why the rows
+    went through a shuffle of Spark; None if they did not.
     """
 
     ordinal: int
     digests: Mapping[str, RowsDigest]
     unique_ids: tuple[tuple[str, ...], ...] | None
     size: int
+    shuffle: str | None = None
 
     @property
     def digest(self) -> RowsDigest:
@@ -66,11 +72,21 @@ class WrittenOperator:
 
 @dataclass(frozen=True)
 class _Read:
-    """A task: a partition of one store of the source."""
+    """A task: some partitions of one store of the source, more than one only if they are merged."""
 
     move: int
     store: StoreMigration
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Gather:
+    """A task: a partition of a new store, and the files with its rows."""
+
+    move: int
+    store: str
     partition: int
+    runs: tuple[SortedRun, ...]
 
 
 @dataclass(frozen=True)
@@ -128,41 +144,82 @@ def _numbers(moves: Sequence[OperatorMigration]) -> tuple[dict[tuple[int, str], 
     firsts: dict[tuple[int, str], int] = {}
     count = 0
     for index, move in enumerate(moves):
-        for store in move.targets if move.shuffled else ():
+        for store in move.targets if _way(move) is _Way.SHUFFLE else ():
             firsts[index, store] = count
             count += move.partitions
     return firsts, count
+
+
+class _Way(enum.Enum):
+    """How the rows of an operator get into their new partitions; see the module."""
+
+    IN_PLACE = enum.auto()
+    SORTED = enum.auto()
+    SHUFFLE = enum.auto()
+
+
+def _way(move: OperatorMigration) -> _Way:
+    if not move.moved:
+        return _Way.IN_PLACE
+    return _Way.SORTED if move.shuffle is None else _Way.SHUFFLE
 
 
 def _run(context: Any, job: _Job, counters: _Counters) -> tuple[list[ReadRows], list[WrittenStore]]:
     results: list[Any] = []
     context.setJobDescription("flinkish: rewrite state")
     try:
-        direct = _reads(job, shuffled=False)
-        if direct:
-            tasks = context.parallelize(direct, len(direct))
-            results += tasks.mapPartitions(_Direct(job, counters)).collect()
-        shuffled = _reads(job, shuffled=True)
-        if shuffled:
-            tasks = context.parallelize(shuffled, len(shuffled)).mapPartitions(_Reading(job))
-            arranged = tasks.partitionBy(job.count + 1, _itself)
-            results += arranged.mapPartitionsWithIndex(_Writing(job, counters)).collect()
+        if tasks := _reads(job, _Way.IN_PLACE):
+            results += _collected(context, tasks, _InPlace(job, counters))
+        if tasks := _reads(job, _Way.SORTED):
+            runs = _collected(context, tasks, _Sorting(job))
+            results += runs
+            results += _collected(context, _gathers(job, runs), _Gathering(job, counters))
+        if tasks := _reads(job, _Way.SHUFFLE):
+            reading = context.parallelize(tasks, len(tasks)).mapPartitions(_Reading(job))
+            arranged = reading.partitionBy(job.count + 1, _itself)
+            results += _checked(arranged.mapPartitionsWithIndex(_Writing(job, counters)).collect())
     finally:
         context.setJobDescription(None)
-    for result in results:
-        if isinstance(result, PERMANENT):
-            raise result
     read = [result for result in results if isinstance(result, ReadRows)]
     return read, [result for result in results if isinstance(result, WrittenStore)]
 
 
-def _reads(job: _Job, *, shuffled: bool) -> list[_Read]:
+def _collected(context: Any, tasks: Sequence[Any], run: Any) -> list[Any]:
+    return _checked(context.parallelize(tasks, len(tasks)).mapPartitions(run).collect())
+
+
+def _checked(results: list[Any]) -> list[Any]:
+    for result in results:
+        if isinstance(result, PERMANENT):
+            raise result
+    return results
+
+
+def _reads(job: _Job, way: _Way) -> list[_Read]:
     return [
-        _Read(index, store, partition)
+        _Read(index, store, partitions)
         for index, move in enumerate(job.moves)
-        if move.shuffled == shuffled
-        for partition in range(move.operator.partitions)
+        if _way(move) is way
+        for partitions in (move.groups if way is _Way.SORTED else _single(move))
         for store in move.stores
+    ]
+
+
+def _single(move: OperatorMigration) -> list[tuple[int, ...]]:
+    return [(partition,) for partition in range(move.operator.partitions)]
+
+
+def _gathers(job: _Job, results: Iterable[Any]) -> list[_Gather]:
+    runs: dict[tuple[int, str, int], list[SortedRun]] = {}
+    for run in results:
+        if isinstance(run, SortedRun):
+            runs.setdefault((run.move, run.store, run.partition), []).append(run)
+    return [
+        _Gather(index, store, partition, tuple(runs.get((index, store, partition), ())))
+        for index, move in enumerate(job.moves)
+        if _way(move) is _Way.SORTED
+        for partition in range(move.partitions)
+        for store in move.targets
     ]
 
 
@@ -170,40 +227,90 @@ def _itself(number: int) -> int:
     return number
 
 
+def _each(tasks: Iterable[Any], run: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
+    """Yield what each task returns, or its error if a retry would fail again."""
+    with seldom_collecting():
+        for task in tasks:
+            try:
+                yield from run(task)
+            except PERMANENT as error:
+                yield error
+
+
 @dataclass(frozen=True)
-class _Direct:
+class _InPlace:
     """A task that reads and writes, where rows keep their partition."""
 
     job: _Job
     counters: _Counters
 
     def __call__(self, tasks: Iterable[_Read]) -> Iterator[Any]:
-        with seldom_collecting():
-            for task in tasks:
-                try:
-                    yield from self._run(task)
-                except PERMANENT as error:  # a retry would fail again
-                    yield error
+        return _each(tasks, self._run)
 
     def _run(self, task: _Read) -> Iterator[Any]:
         job = self.job
         move = job.moves[task.move]
+        (partition,) = task.partitions
+        if move.reordered is None:
+            items = list(_Sorting(job)._run(task))
+            runs = tuple(item for item in items if isinstance(item, SortedRun))
+            gather = _Gather(task.move, task.store.target, partition, runs)
+            yield from _Gathering(job, self.counters)._run(gather)
+            yield from (item for item in items if isinstance(item, ReadRows))
+            return
         names = target_families(move, task.store.target)
         digests: list[RowsDigest] = []
 
         def rows() -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-            for place, keys, values, _ in moved_rows(job.source, move, task.store, task.partition):
+            for place, keys, values, _ in moved_rows(job.source, move, task.store, partition):
                 family = task.store.families[place].target
                 salt = family_salt(task.store.target, family)
                 digests.append(digest_rows(keys, values, salt))
                 yield names.index(family), keys, values
 
         written = write_store(
-            job.target, job.attempts, task.move, move, task.store.target, task.partition, rows()
+            job.target, job.attempts, task.move, move, task.store.target, partition, rows()
         )
         self.counters.add(written)
         yield written
         yield ReadRows(task.move, task.store.target, sum_digests(digests))
+
+
+@dataclass(frozen=True)
+class _Sorting:
+    """A task that reads, and writes sorted files for the new partitions."""
+
+    job: _Job
+
+    def __call__(self, tasks: Iterable[_Read]) -> Iterator[Any]:
+        return _each(tasks, self._run)
+
+    def _run(self, task: _Read) -> Iterator[Any]:
+        job = self.job
+        move = job.moves[task.move]
+        return write_sorted(
+            job.source, job.target, job.attempts, task.move, move, task.store, task.partitions
+        )
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    """A task that makes a new store of sorted files."""
+
+    job: _Job
+    counters: _Counters
+
+    def __call__(self, tasks: Iterable[_Gather]) -> Iterator[Any]:
+        return _each(tasks, self._run)
+
+    def _run(self, task: _Gather) -> Iterator[Any]:
+        job = self.job
+        move = job.moves[task.move]
+        written = gather_store(
+            job.target, job.attempts, task.move, move, task.store, task.partition, task.runs
+        )
+        self.counters.add(written)
+        yield written
 
 
 @dataclass(frozen=True)
@@ -223,8 +330,9 @@ class _Reading:
     def _run(self, task: _Read) -> Iterator[tuple[int, bytes]]:
         job = self.job
         first = job.firsts[task.move, task.store.target]
+        (partition,) = task.partitions
         move = job.moves[task.move]
-        for item in read_pieces(job.source, task.move, move, task.store, task.partition, first):
+        for item in read_pieces(job.source, task.move, move, task.store, partition, first):
             if isinstance(item, ReadRows):
                 yield job.count, pickle.dumps(item)
             else:
@@ -334,7 +442,7 @@ def _written(job: _Job, index: int, written: Sequence[WrittenStore]) -> WrittenO
             tuple(by_place[partition, store] for store in move.targets)
             for partition in range(move.partitions)
         )
-    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in mine))
+    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in mine), move.shuffle)
 
 
 #: The number of new objects before a collection, more than a few blocks of rows have.

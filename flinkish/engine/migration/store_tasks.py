@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.checkpoint.format.names import CANONICAL, HDFS
-from flinkish.engine.errors import EngineError
+from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.migration.join_regrouping import regrouped
 from flinkish.engine.migration.migration_plan import (
     FamilyMigration,
@@ -35,9 +37,9 @@ from flinkish.engine.stores.canonical import read_canonical, read_rows, write_ca
 from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
 from flinkish.engine.stores.files import StateSource, StateTarget, StoreFiles
-from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
+from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES, family_prefix
 from flinkish.engine.stores.rocksdb_writer import write_pieces as write_snapshot_pieces
-from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, read_store
+from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock, read_store
 from flinkish.engine.stores.writers import write_records
 
 
@@ -69,17 +71,78 @@ class ReadRows:
     digest: RowsDigest
 
 
-class _Counting:
-    """Creates files in a directory and records their names."""
+class Attempt:
+    """The files of a store of one partition, in a directory of their own until all are verified.
 
-    def __init__(self, target: StateTarget, directory: str) -> None:
-        self._target = target
-        self._directory = directory
-        self.paths: list[str] = []
+    A retried task writes into another directory: files that a failed attempt has left, or still
+    writes, are never read. ``attempts`` is the directory of all.
+    """
 
-    def __call__(self, name: str) -> BinaryIO:
-        self.paths.append(name)
-        return self._target.create(f"{self._directory}/{name}")
+    def __init__(self, target: StateTarget, attempts: str, move: OperatorMigration) -> None:
+        self.target = target
+        self.directory = f"{attempts}/{uuid.uuid4()}"
+        self.unique_id = str(uuid.uuid4()) if move.unique_ids else None
+        version = move.operator.version
+        #: That of the main file, without its ending.
+        self.name = f"{version}_{self.unique_id}" if self.unique_id else str(version)
+        self._paths: list[str] = []
+
+    def create(self, name: str) -> BinaryIO:
+        """Create a file."""
+        self._paths.append(name)
+        return self.target.create(f"{self.directory}/{name}")
+
+    def adopt(self, path: str, name: str) -> bool:
+        """Move a local file here if the target is on the same file system; return whether it is."""
+        local = self.target.local_path(f"{self.directory}/{name}")
+        if local is None:
+            return False
+        os.makedirs(os.path.dirname(local), exist_ok=True)
+        try:
+            os.rename(path, local)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            return False
+        self._paths.append(name)
+        return True
+
+    def read_back(self, index: int, move: OperatorMigration, store: str, partition: int, rows:
+                  int | None = None) -> WrittenStore:  # fmt: skip
+        """Read what was written, all of it, and return its digest.
+
+        ``index`` is the operator's among the migrations, ``rows`` how many were written, where that
+        is known. Raises LostRows if there are others.
+        """
+        names = target_families(move, store)
+        families = move.families.get(store, NO_FAMILIES)
+        canonical = canonical_families(move, store) if move.backend == CANONICAL else []
+        written = self._files(move)
+        digest = RowsDigest()
+        for block in read_canonical(written, canonical) if canonical else read_store(written):
+            # The one family of a store without families may have any name in one that has some.
+            alone = block.family == DEFAULT_FAMILY and not families.ids
+            values = delimited(block.values) if move.delimiter else block.values
+            salt = family_salt(store, names[0] if alone else block.family)
+            digest += digest_rows(block.keys, values, salt)
+        if rows is not None and rows != digest.rows:
+            raise LostRows(
+                f"the partition {partition} of the operator {move.ordinal} ({store}) has "
+                f"{digest.rows:,} rows, where {rows:,} were written: a key is there twice"
+            )
+        size = sum(_size(self.target, f"{self.directory}/{path}") for path in self._paths)
+        return WrittenStore(index, store, partition, self.directory, self.unique_id, digest, size)
+
+    def _files(self, move: OperatorMigration) -> StoreFiles:
+        return StoreFiles(
+            names=tuple(self.target.names(self.directory)),
+            version=move.operator.version,
+            open=functools.partial(_open_in, self.target, self.directory),
+            backend=move.backend,
+            unique_id=self.unique_id,
+            compression=move.compression,
+            local_path=functools.partial(_local_in, self.target, self.directory),
+        )
 
 
 def moved_rows(
@@ -91,12 +154,20 @@ def moved_rows(
     """
     state = store_of(move.operator, store.source)
     files = store_files(source, move.operator, partition, state)
+    yield from transformed(read_rows(files, move.operator, state), move, store, partition)
+
+
+def transformed(
+    blocks: Iterable[RowBlock], move: OperatorMigration, store: StoreMigration, partition: int
+) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
+    """Yield rows in their new form; see :func:`moved_rows`. ``partition`` is for errors."""
+    state = store_of(move.operator, store.source)
     name = f"{move.operator.directory}/{partition}/{state.directory}"
     moves = store.by_family
     transforms: dict[str, BlockTransform] = {}
-    partitions = move.partitions if move.shuffled else None
+    partitions = move.partitions if move.moved else None
     lists = list_families(move.operator, state)
-    wanted = (b for b in read_rows(files, move.operator, state) if b.family in moves)
+    wanted = (block for block in blocks if block.family in moves)
     for block in regrouped(wanted, store, name):
         place, family = moves[block.family]
         if block.family not in transforms:
@@ -165,48 +236,39 @@ def write_store(
 ) -> WrittenStore:  # fmt: skip
     """Write a partition of a new store into its own directory, and read it back.
 
-    A retried task writes into another directory: files that a failed attempt has left, or still
-    writes, are never read.
-
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
     operator's among the migrations. The indexes of families in ``rows`` are those in
     :func:`target_families`.
     """
-    directory = f"{attempts}/{uuid.uuid4()}"
-    unique = str(uuid.uuid4()) if move.unique_ids else None
-    version = move.operator.version
-    named = f"{version}_{unique}" if unique else str(version)
-    create = _Counting(target, directory)
-    names = target_families(move, store)
+    attempt = Attempt(target, attempts, move)
     families = move.families.get(store, NO_FAMILIES)
-    canonical = _canonical_families(move, store) if move.backend == CANONICAL else []
-    if canonical:
-        write_canonical(in_lists(rows), create, canonical, version, codec=move.compression)
+    if move.backend == CANONICAL:
+        canonical = canonical_families(move, store)
+        version = move.operator.version
+        write_canonical(in_lists(rows), attempt.create, canonical, version, codec=move.compression)
     elif move.backend == HDFS:
-        with create(f"{named}.snapshot") as file:
+        with attempt.create(f"{attempt.name}.snapshot") as file:
             write_records(file, _plain(rows), move.compression)
     else:
-        numbers = [families.ids.get(name) if families.ids else None for name in names]
         write_snapshot_pieces(
-            _prefixed(_delimited(rows, move.delimiter), numbers),
-            create,
-            f"{named}.zip",
+            _prefixed(_delimited(rows, move.delimiter), family_numbers(move, store)),
+            attempt.create,
+            f"{attempt.name}.zip",
             families=families,
             with_families=bool(families.ids),
             version=move.archive,
         )
-    written = _written_files(target, directory, move, unique)
-    digest = RowsDigest()
-    for block in read_canonical(written, canonical) if canonical else read_store(written):
-        # The one family of a store without families may have any name in a store that has some.
-        family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
-        values = delimited(block.values) if move.delimiter else block.values
-        digest += digest_rows(block.keys, values, family_salt(store, family))
-    size = sum(_size(target, f"{directory}/{path}") for path in create.paths)
-    return WrittenStore(index, store, partition, directory, unique, digest, size)
+    return attempt.read_back(index, move, store, partition)
 
 
-def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
+def family_numbers(move: OperatorMigration, store: str) -> list[int | None]:
+    """Return the ids of a new store's families, in the order of :func:`target_families`."""
+    families = move.families.get(store, NO_FAMILIES)
+    names = target_families(move, store)
+    return [families.ids.get(name) if families.ids else None for name in names]
+
+
+def canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
     """Return the families of a new canonical store, in the order of :func:`target_families`."""
     families = move.families.get(store, NO_FAMILIES)
     by_name: dict[str, CanonicalFamily] = {}
@@ -239,7 +301,7 @@ def _prefixed(
     for place, keys, values in rows:
         number = numbers[place]
         if number is not None:
-            prefix = pa.scalar(number.to_bytes(2, "little", signed=True), pa.large_binary())
+            prefix = pa.scalar(family_prefix(number), pa.large_binary())
             array = pa.array(keys, pa.large_binary()) if isinstance(keys, list) else keys
             yield number, pc.binary_join_element_wise(prefix, array, nothing), values
         else:
@@ -251,20 +313,6 @@ def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
     if not delimiter:
         return rows
     return ((place, keys, delimited(values, delimiter)) for place, keys, values in in_lists(rows))
-
-
-def _written_files(
-    target: StateTarget, directory: str, move: OperatorMigration, unique: str | None
-) -> StoreFiles:
-    return StoreFiles(
-        names=tuple(target.names(directory)),
-        version=move.operator.version,
-        open=functools.partial(_open_in, target, directory),
-        backend=move.backend,
-        unique_id=unique,
-        compression=move.compression,
-        local_path=functools.partial(_local_in, target, directory),
-    )
 
 
 def _open_in(target: StateTarget, directory: str, name: str) -> BinaryIO:

@@ -31,6 +31,7 @@ from flinkish.checkpoint.format.archives import (
 )
 from flinkish.checkpoint.format.chains import Chain, Lineage
 from flinkish.engine.errors import StateFormatError
+from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.stores.codecs import decompressed
 from flinkish.engine.stores.files import StoreFiles, find_chain, open_checked, open_state_file
 from flinkish.engine.stores.records import MERGE, PUT, Change, Changelog, Content, read_changelog
@@ -60,10 +61,10 @@ class RocksDBRows:
         """Yield the key and value of every row; raise StateFormatError if RocksDB finds damage."""
         return itertools.chain.from_iterable(self.pieces())
 
-    def pieces(self) -> Iterator[list[tuple[bytes, bytes]]]:
+    def pieces(self, most: int = MAX_ROWS) -> Iterator[list[tuple[bytes, bytes]]]:
         """Yield the rows in lists of bounded number and size; errors are those of :meth:`rows`."""
         with _errors(self.chain):
-            yield from pieces_of(self.database)
+            yield from pieces_of(self.database, most)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """Writing of RocksDB snapshots: ``<version>.zip`` and its SSTs, as Spark's ``RocksDBFileManager``.
 
 The rows are sorted, a bounded number at a time, and written as SSTs that a new database ingests
-unchanged. This is several times faster than putting unsorted rows into the database. The database
-has the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
+unchanged. This is several times faster than putting unsorted rows into the database. Rows that come
+in key order are written as they come (:class:`SortedRows`), possibly elsewhere. The database has
+the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
 10 bits. The snapshot consists of its SSTs and its small files. They are not the same bytes as
 Spark's own: database ids, file numbers and times differ, and possibly the version of RocksDB. The
 (empty) log file and blobs are not written.
@@ -17,7 +18,7 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
@@ -113,42 +114,116 @@ def write_pieces(
     """
     directory = make_scratch(parent=scratch)
     try:
-        counts = _fill(directory, pieces)
-        internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
-        total = sum(counts.values())
-        shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
-        metadata = write_archive_metadata(
-            shared,
-            total - internal,
-            internal,
-            families.ids,
-            families.internal,
+        runs, counts = _sorted_runs(directory, pieces)
+        _ingest(directory, runs)
+        return _complete(
+            directory,
+            counts,
+            create,
+            name,
+            families=families,
             with_families=with_families,
             version=version,
         )
-        archive = io.BytesIO()
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-            for file in sorted(os.listdir(directory)):
-                if file.startswith(_SMALL_FILES):
-                    target.write(os.path.join(directory, file), file)
-            target.writestr(METADATA_MEMBER, metadata)
-        with create(name) as output:
-            output.write(archive.getbuffer())
-        return total
     finally:
         remove_scratch(directory)
+
+
+def write_runs(
+    runs: Sequence[Sequence[str]],
+    counts: Mapping[int | None, int],
+    bring: Callable[[str, str], None],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families = NO_FAMILIES,
+    with_families: bool = True,
+    version: int = 1,
+    adopt: Callable[[str, str], bool] | None = None,
+) -> int:
+    """Write a snapshot from the files of :class:`SortedRows`, which stay as they are.
+
+    ``runs`` are the files of each writer; ``bring(file, path)`` puts one of them at a local path,
+    as a link or a copy. ``counts`` are the rows in them by family id. ``adopt(path, name)`` moves a
+    local file to a place in the store and returns True, or returns False for a file that must be
+    copied by ``create``. The others are as in :func:`write_pieces`.
+    """
+    directory = make_scratch()
+    try:
+        local = [
+            [os.path.join(directory, f"{number}-{place}.run") for place in range(len(files))]
+            for number, files in enumerate(runs)
+        ]
+        for files, paths in zip(runs, local, strict=True):
+            for file, path in zip(files, paths, strict=True):
+                bring(file, path)
+        _ingest(directory, local)
+        return _complete(
+            directory,
+            counts,
+            create,
+            name,
+            families=families,
+            with_families=with_families,
+            version=version,
+            adopt=adopt,
+        )
+    finally:
+        remove_scratch(directory)
+
+
+def _complete(
+    directory: str,
+    counts: Mapping[int | None, int],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families,
+    with_families: bool,
+    version: int,
+    adopt: Callable[[str, str], bool] | None = None,
+) -> int:
+    """Write the files of a closed database into a store; return the number of its rows."""
+    internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
+    total = sum(counts.values())
+    shared = [_share(directory, file, create, adopt) for file in _named(directory, (".sst",))]
+    metadata = write_archive_metadata(
+        shared,
+        total - internal,
+        internal,
+        families.ids,
+        families.internal,
+        with_families=with_families,
+        version=version,
+    )
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for file in sorted(os.listdir(directory)):
+            if file.startswith(_SMALL_FILES):
+                target.write(os.path.join(directory, file), file)
+        target.writestr(METADATA_MEMBER, metadata)
+    with create(name) as output:
+        output.write(archive.getbuffer())
+    return total
 
 
 def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
     return sorted(file for file in os.listdir(directory) if file.endswith(endings))
 
 
-def _share(directory: str, file: str, create: Callable[[str], BinaryIO]) -> SharedFile:
+def _share(
+    directory: str,
+    file: str,
+    create: Callable[[str], BinaryIO],
+    adopt: Callable[[str, str], bool] | None,
+) -> SharedFile:
     path = os.path.join(directory, file)
+    size = os.path.getsize(path)
     shared = f"{SST_DIRECTORY}/{file.removesuffix('.sst')}-{uuid.uuid4()}.sst"
-    with open(path, "rb") as source, create(shared) as target:
-        shutil.copyfileobj(source, target, 1 << 20)
-    return SharedFile(file, shared, os.path.getsize(path))
+    if adopt is None or not adopt(path, shared):
+        with open(path, "rb") as source, create(shared) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+    return SharedFile(file, shared, size)
 
 
 def _options() -> Any:
@@ -164,28 +239,75 @@ def _options() -> Any:
     return options
 
 
-def _fill(directory: str, pieces: Iterable[FamilyRows]) -> dict[int | None, int]:
-    """Write the rows into a new database; return the number of rows by family id."""
+def _sorted_runs(
+    directory: str, pieces: Iterable[FamilyRows]
+) -> tuple[list[list[str]], dict[int | None, int]]:
+    """Sort rows into SSTs below a directory; return them, and the number of rows by family id."""
     counts: dict[int | None, int] = {}
-    runs = _Runs(os.path.join(directory, "runs"))
+    runs = _Runs(directory)
     for family, keys, values in pieces:
         counts[family] = counts.get(family, 0) + len(keys)
         runs.add(keys, values)
     runs.finish()
+    return [[path] for path in runs.paths], counts
+
+
+def _ingest(directory: str, runs: Sequence[Sequence[str]]) -> None:
+    """Make a database of SSTs, which are moved into it; files of one run do not overlap."""
     with rocksdb_errors(make=_error):
         database: Any = rocksdict.Rdict(directory, options=_options())
         try:
             ingest = rocksdict.IngestExternalFileOptions()
             ingest.set_move_files(True)
             # Files of one call may not overlap, and the runs do: one call each.
-            for path in runs.paths:
-                database.ingest_external_file([path], ingest)
-            if len(runs.paths) > MAX_RUNS:
+            for paths in runs:
+                database.ingest_external_file(list(paths), ingest)
+            if len(runs) > MAX_RUNS:
                 database.compact_range(None, None)
         finally:
             database.close()
-    remove_scratch(runs.directory)
-    return counts
+
+
+class SortedRows:
+    """A writer of rows that come in key order: SSTs of bounded size that do not overlap.
+
+    ``path`` is that of its files without their numbers and endings. Families may come in any order,
+    each one once. At the end ``counts`` has the number of rows by family id, ``files`` the paths.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._writer: Any = None
+        self._prefix = b""
+        self.counts: dict[int | None, int] = {}
+        self.files: list[str] = []
+
+    def add(self, family: int | None, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add rows; LostRows for a key that is not above the one before it."""
+        prefix = b"" if family is None else family_prefix(family)
+        with rocksdb_errors(make=_error):
+            writer = self._writer
+            if writer is None or prefix < self._prefix or writer.file_size() >= MAX_RUN_BYTES:
+                writer = self._open()
+            self._prefix = prefix
+            # A Python loop over the rows would take as long as RocksDB.
+            collections.deque(map(writer.__setitem__, keys, values), maxlen=0)
+        self.counts[family] = self.counts.get(family, 0) + len(keys)
+
+    def _open(self) -> Any:
+        self.finish()
+        path = f"{self._path}-{len(self.files)}.sst"
+        self._writer = rocksdict.SstFileWriter(_options())
+        self._writer.open(path)
+        self.files.append(path)
+        return self._writer
+
+    def finish(self) -> None:
+        """Complete the files."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with rocksdb_errors(make=_error):
+                writer.finish()
 
 
 class _Runs:
@@ -197,7 +319,6 @@ class _Runs:
         self._keys: list[Any] = []
         self._values: list[Any] = []
         self._bytes = 0
-        os.mkdir(directory)
 
     def add(self, keys: Any, values: Any) -> None:
         """Add rows, and write the collected ones if there are enough of them."""
@@ -220,7 +341,7 @@ class _Runs:
         rows = pa.RecordBatch.from_arrays(columns, names=["key", "value"])
         rows = rows.take(pc.sort_indices(columns[0]))
         del columns
-        path = os.path.join(self.directory, f"{len(self.paths)}.sst")
+        path = os.path.join(self.directory, f"{len(self.paths)}.run")
         self.paths.append(path)
         with rocksdb_errors(make=_error):
             writer: Any = rocksdict.SstFileWriter(_options())
@@ -230,6 +351,11 @@ class _Runs:
                 # A Python loop over the rows would take as long as RocksDB.
                 collections.deque(map(writer.__setitem__, *part), maxlen=0)
             writer.finish()
+
+
+def family_prefix(number: int) -> bytes:
+    """Return the bytes of a family's id, with which its keys begin."""
+    return number.to_bytes(_FAMILY_ID_BYTES, "little", signed=True)
 
 
 def _family(key: bytes, numbers: set[int]) -> int | None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.rows.arrow_parts import in_pieces
+from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
 from flinkish.engine.rows.encodings import FamilyShape, check_block
 from flinkish.engine.stores.files import UNSAFE_ROW, StoreFiles
 from flinkish.engine.stores.hdfs_store import read_hdfs_store
+from flinkish.engine.stores.rocksdb import merged
 from flinkish.engine.stores.rocksdb_store import RocksDBRows, family_of, open_rocksdb_store
 
 #: The name of the only column family of a store without column families.
 DEFAULT_FAMILY = "default"
 _FAMILY_ID_BYTES = 2
+#: Rows that are read at once from each of many stores.
+_FEWEST_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,28 @@ def read_store(
         yield from _rocksdb_blocks(store, shapes)
 
 
+@contextlib.contextmanager
+def open_merged(stores: Sequence[StoreFiles]) -> Iterator[list[Iterator[RowBlock]]]:
+    """Open RocksDB stores, and return their blocks merged in key order, family by family.
+
+    There is one iterator for all stores whose column families have the same ids, which is usually
+    all of them. Errors are those of :func:`read_store`.
+    """
+    with contextlib.ExitStack() as stack:
+        opened: dict[tuple[tuple[int, str], ...], list[RocksDBRows]] = {}
+        for files in stores:
+            _check_supported(files)
+            store = stack.enter_context(open_rocksdb_store(files))
+            families = tuple(sorted(store.metadata.families.items()))
+            opened.setdefault(families, []).append(store)
+        yield [_merged_blocks(group) for group in opened.values()]
+
+
+def _merged_blocks(stores: Sequence[RocksDBRows]) -> Iterator[RowBlock]:
+    most = max(_FEWEST_ROWS, MAX_ROWS // len(stores))
+    return _blocks_of(merged([store.pieces(most) for store in stores]), stores[0])
+
+
 def count_rows(files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = None) -> RowCounts:
     """Read all rows of a store, as :func:`read_store` does, and count them.
 
@@ -108,8 +134,16 @@ def _check_supported(files: StoreFiles) -> None:
 def _rocksdb_blocks(
     store: RocksDBRows, shapes: Mapping[str, FamilyShape] | None
 ) -> Iterator[RowBlock]:
+    for block in _blocks_of(store.pieces(), store):
+        _check(block, shapes, store.chain.name)
+        yield block
+
+
+def _blocks_of(
+    pieces: Iterable[list[tuple[bytes, bytes]]], store: RocksDBRows
+) -> Iterator[RowBlock]:
     families = bool(store.metadata.families)
-    for piece in store.pieces():
+    for piece in pieces:
         # Keys are in order and begin with their family's id: most batches have one family.
         for rows in _by_family(piece) if families else (piece,):
             keys, values = _columns(rows)
@@ -117,9 +151,7 @@ def _rocksdb_blocks(
             if families:
                 family = family_of(keys[0], store.metadata, store.chain)
                 keys = [key[_FAMILY_ID_BYTES:] for key in keys]
-            block = RowBlock(family, keys, values, framed=True)
-            _check(block, shapes, store.chain.name)
-            yield block
+            yield RowBlock(family, keys, values, framed=True)
 
 
 def _by_family(piece: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -282,4 +282,5 @@ def _summary(job: Bootstrap, written: list[WrittenStore]) -> WrittenOperator:
     if move.unique_ids:
         unique_ids = {(w.partition, w.store): w.unique_id or "" for w in written}
         ids = tuple(tuple(unique_ids[p, s] for s in move.targets) for p in range(move.partitions))
-    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in written))
+    size = sum(w.size for w in written)
+    return WrittenOperator(move.ordinal, digests, ids, size, "the rows are those of a DataFrame")
