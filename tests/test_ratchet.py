@@ -18,7 +18,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 506,
+    "modules": 507,
     "modules above 350 lines": 37,
     "modules above 500 lines": 4,
     "docstrings, lines in a thousand": 182,

@@ -33,6 +33,7 @@ from flinkish.engine.migration.store_tasks import (
     target_families,
     transformed,
 )
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import delimited
 from flinkish.engine.stores.checkpoints import store_files
 from flinkish.engine.stores.files import StateSource, StateTarget
@@ -84,8 +85,10 @@ def write_sorted(
                 writers: dict[int, SortedRows] = {}
                 for place, keys, values, new in transformed(blocks, move, store, partitions[0]):
                     family = store.families[place].target
-                    total += digest_rows(keys, values, family_salt(store.target, family))
-                    _put(local, writers, move, store, place, keys, values, new, partitions[0])
+                    parts = _Parts(keys, values, new, partitions[0])
+                    salt = family_salt(store.target, family)
+                    total += digest_rows(parts.keys, parts.values, salt)
+                    _put(local, writers, move, store.target, family, parts)
                 for partition, writer in writers.items():
                     writer.finish()
                     files = tuple(local.placed(os.path.basename(path)) for path in writer.files)
@@ -93,47 +96,45 @@ def write_sorted(
     yield ReadRows(index, store.target, total)
 
 
+class _Parts:
+    """A block's rows in the order of their new partitions, and else as they were."""
+
+    def __init__(self, keys: Binaries, values: Binaries, new: Any, old: int) -> None:
+        if new is None or not len(keys):  # all rows keep their partition
+            self.keys, self.values = keys.rows(), values.rows()
+            self.partitions, self.starts = [old], [0]
+            return
+        # Radix sort, for numbers of 16 bits.
+        narrow = np.uint16 if int(new.max()) < 1 << 16 else np.int32
+        order = np.argsort(new.astype(narrow), kind="stable")
+        present, starts = np.unique(new[order], return_index=True)
+        places = order.tolist()
+        self.keys, self.values = keys.take(places), values.take(places)
+        self.partitions, self.starts = present.tolist(), starts.tolist()
+
+
 def _put(
     local: _Local,
     writers: dict[int, SortedRows],
     move: OperatorMigration,
-    store: StoreMigration,
-    place: int,
-    keys: list[bytes],
-    values: list[bytes],
-    new: Any,
-    old: int,
+    store: str,
+    family: str,
+    parts: _Parts,
 ) -> None:
-    """Give the rows of a block to the writers of their new partitions, in their order."""
-    name = store.families[place].target
-    number = family_numbers(move, store.target)[target_families(move, store.target).index(name)]
+    """Give the rows of a block to the writers of their new partitions."""
+    number = family_numbers(move, store)[target_families(move, store).index(family)]
+    keys, values = parts.keys, parts.values
     if number is not None:
         prefix = family_prefix(number)
         keys = [prefix + key for key in keys]
     if move.delimiter:
-        values = delimited(values, move.delimiter)
-    for partition, some_keys, some_values in _parts(keys, values, new, old):
+        values = delimited(values, move.delimiter).rows()
+    ends = [*parts.starts[1:], len(keys)]
+    for partition, start, end in zip(parts.partitions, parts.starts, ends, strict=True):
         writer = writers.get(partition)
         if writer is None:
             writer = writers[partition] = SortedRows(local.path(str(partition)))
-        writer.add(number, some_keys, some_values)
-
-
-def _parts(
-    keys: list[bytes], values: list[bytes], new: Any, old: int
-) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-    """Split rows by their partitions; without partitions all keep their ``old`` one."""
-    if new is None:
-        yield old, keys, values
-        return
-    order = np.argsort(new.astype(np.int32), kind="stable")
-    present, starts = np.unique(np.asarray(new)[order], return_index=True)
-    places = order.tolist()
-    keys = [keys[place] for place in places]
-    values = [values[place] for place in places]
-    ends = [*starts[1:].tolist(), len(keys)]
-    for partition, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
-        yield partition, keys[start:end], values[start:end]
+        writer.add(number, keys[start:end], values[start:end])
 
 
 class _Local:

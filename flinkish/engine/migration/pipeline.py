@@ -32,7 +32,13 @@ from flinkish.engine.migration.migration_plan import (
     StoreMigration,
     store_directory,
 )
-from flinkish.engine.migration.row_blocks import RowsDigest, digest_rows, family_salt, sum_digests
+from flinkish.engine.migration.row_blocks import (
+    Rows,
+    RowsDigest,
+    digest_rows,
+    family_salt,
+    sum_digests,
+)
 from flinkish.engine.migration.store_tasks import (
     ReadRows,
     WrittenStore,
@@ -261,7 +267,7 @@ class _InPlace:
         names = target_families(move, task.store.target)
         digests: list[RowsDigest] = []
 
-        def rows() -> Iterator[tuple[int, list[bytes], list[bytes]]]:
+        def rows() -> Iterator[Rows]:
             for place, keys, values, _ in moved_rows(job.source, move, task.store, partition):
                 family = task.store.families[place].target
                 salt = family_salt(task.store.target, family)

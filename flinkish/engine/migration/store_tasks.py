@@ -32,6 +32,7 @@ from flinkish.engine.migration.row_blocks import (
     unpack,
 )
 from flinkish.engine.migration.row_transforms import BlockTransform
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import delimited
 from flinkish.engine.stores.canonical import read_canonical, read_rows, write_canonical
 from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
@@ -147,7 +148,7 @@ class Attempt:
 
 def moved_rows(
     source: StateSource, move: OperatorMigration, store: StoreMigration, partition: int
-) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
+) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
     """Yield the rows of a partition of a store in their new form.
 
     A block is (index of the family's migration, keys, values, the partition of each row or None).
@@ -159,7 +160,7 @@ def moved_rows(
 
 def transformed(
     blocks: Iterable[RowBlock], move: OperatorMigration, store: StoreMigration, partition: int
-) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
+) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
     """Yield rows in their new form; see :func:`moved_rows`. ``partition`` is for errors."""
     state = store_of(move.operator, store.source)
     name = f"{move.operator.directory}/{partition}/{state.directory}"
@@ -302,8 +303,8 @@ def _prefixed(
         number = numbers[place]
         if number is not None:
             prefix = pa.scalar(family_prefix(number), pa.large_binary())
-            array = pa.array(keys, pa.large_binary()) if isinstance(keys, list) else keys
-            yield number, pc.binary_join_element_wise(prefix, array, nothing), values
+            joined = pc.binary_join_element_wise(prefix, Binaries.of(keys).to_arrow(), nothing)
+            yield number, Binaries.from_arrow(joined), values
         else:
             yield number, keys, values
 
@@ -312,7 +313,10 @@ def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
     """Return rows with the delimiter Spark expects between records of lists; the input has none."""
     if not delimiter:
         return rows
-    return ((place, keys, delimited(values, delimiter)) for place, keys, values in in_lists(rows))
+    return (
+        (place, Binaries.of(keys), delimited(values, delimiter))
+        for place, keys, values in in_lists(rows)
+    )
 
 
 def _open_in(target: StateTarget, directory: str, name: str) -> BinaryIO:

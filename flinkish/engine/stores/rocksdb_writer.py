@@ -30,10 +30,11 @@ from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, wri
 from flinkish.checkpoint.format.names import SST_DIRECTORY
 from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch, rocksdb_errors
 
-#: (id of the column family, keys, values): sequences of bytes, or Arrow arrays of large binaries.
-FamilyRows = tuple[int | None, Any, Any]
+#: Id of the column family, keys, values.
+FamilyRows = tuple[int | None, Sequence[bytes], Sequence[bytes]]
 #: Bytes of rows that are sorted at a time; each such run is one SST.
 MAX_RUN_BYTES: Final = 64 << 20
 #: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
@@ -320,10 +321,10 @@ class _Runs:
         self._values: list[Any] = []
         self._bytes = 0
 
-    def add(self, keys: Any, values: Any) -> None:
+    def add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add rows, and write the collected ones if there are enough of them."""
         for held, column in ((self._keys, keys), (self._values, values)):
-            array = column if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
+            array = Binaries.of(column).to_arrow()
             held.append(array)
             self._bytes += array.nbytes
         self._bytes += _ROW_OVERHEAD * len(keys)

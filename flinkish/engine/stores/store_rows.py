@@ -26,7 +26,7 @@ _FEWEST_ROWS = 1_000
 
 @dataclass(frozen=True)
 class RowBlock:
-    """A block of rows of one column family.
+    """A block of rows of one column family; its keys and values may be :class:`.Binaries`.
 
     ``family`` is ``default`` in stores without column families. ``keys`` are without the family's
     id. ``framed`` rows are encoded as in RocksDB (:mod:`flinkish.engine.rows.encodings` decodes
@@ -34,8 +34,8 @@ class RowBlock:
     """
 
     family: str
-    keys: list[bytes]
-    values: list[bytes]
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
     framed: bool
 
 
