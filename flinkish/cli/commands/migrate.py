@@ -172,8 +172,13 @@ def _show_plan(out: Output, plan: migration.MigrationPlan) -> None:
         name = f"'{each.uid}'" if each.uid else f"operator {each.ordinal}"
         out.line(f"{name} of {each.query} ({each.kind or 'unknown kind'}):")
         out.line(f"  partitions: {_change(each.partitions)}, backend: {_change(each.backend)}")
+        out.line(f"  rows: {_way(each.shuffle)}")
         for line in each.changes:
             out.line(f"  {line}")
+
+
+def _way(shuffle: str | None) -> str:
+    return "without a shuffle" if shuffle is None else f"shuffled: {shuffle}"
 
 
 def _change(both: tuple[object, object]) -> str:
@@ -193,6 +198,7 @@ def _show(out: Output, result: MigrationResult) -> None:
             name = operator.uid or f"operator {operator.ordinal}"
             out.line(
                 f"{name} of {operator.query}: {operator.rows:,} rows, "
-                f"{size_text(operator.bytes)}, digest {operator.content}"
+                f"{size_text(operator.bytes)}, digest {operator.content}, "
+                f"{_way(operator.shuffle)}{', native' if operator.native else ''}"
             )
         out.line(completed(savepoint))

@@ -31,8 +31,9 @@ from flinkish.savepoint.state.state_directories import saved_directory
 class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
-    ``partitions`` and ``backend`` are the values before and after. ``shuffled`` rows move to
-    another partition or store. ``changes`` of values have one line per field.
+    ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows
+    go through a shuffle of Spark, None if they do not. ``changes`` of values have one line per
+    field.
     """
 
     query: str
@@ -41,7 +42,7 @@ class PlannedRewrite:
     kind: str | None
     partitions: tuple[int, int]
     backend: tuple[str, str]
-    shuffled: bool
+    shuffle: str | None
     changes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class PlannedRewrite:
             "kind": self.kind,
             "partitions": {"before": self.partitions[0], "after": self.partitions[1]},
             "backend": {"before": self.backend[0], "after": self.backend[1]},
-            "shuffled": self.shuffled,
+            "shuffle": self.shuffle,
             "changes": list(self.changes),
         }
 
@@ -93,7 +94,7 @@ def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
         kind=record.state.kind if record is not None else move.operator.name,
         partitions=(move.operator.partitions, move.partitions),
         backend=(move.operator.backend, move.backend),
-        shuffled=move.shuffled,
+        shuffle=move.shuffle,
         changes=tuple(changes),
     )
 
