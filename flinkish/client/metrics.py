@@ -277,17 +277,18 @@ def _gauge(
 
 def _age(moment: str | None, now: float) -> float | None:
     """Return the seconds since a moment in ISO 8601; None where it is unknown."""
-    seconds = _seconds(moment)
+    seconds = seconds_of(moment)
     return None if seconds is None else max(0.0, now - seconds)
 
 
 def _watermark_age(watermark: str | None, now: float) -> float | None:
     """Return the seconds by which a watermark is behind the clock; negative if it is ahead."""
-    seconds = _seconds(watermark)
+    seconds = seconds_of(watermark)
     return None if seconds is None or seconds <= _NO_WATERMARK else now - seconds
 
 
-def _seconds(moment: str | None) -> float | None:
+def seconds_of(moment: str | None) -> float | None:
+    """Return a moment in ISO 8601 in seconds since the epoch; None where it is unknown."""
     try:
         return None if moment is None else datetime.fromisoformat(_offset(moment)).timestamp()
     except ValueError:  # a watermark is text that a driver has reported

@@ -238,6 +238,13 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("restart-strategy.failure-rate.delay", "1 s", "delay before each restart", (), "duration"),
     Key(
+        "execution.stuck.timeout",
+        "15 min",
+        "how long a query that has input may commit nothing before `list --stuck` shows its job",
+        (),
+        "duration",
+    ),
+    Key(
         "execution.heartbeat.interval",
         "2 s",
         "how often a driver reports to the registry",
