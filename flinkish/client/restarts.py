@@ -22,6 +22,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.launch import launcher, spark_submit
+from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.launch.termination import wait_until_gone
@@ -352,7 +353,8 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
     """
     registry = context.registry
     wait_until_gone(registry, restart.job)
-    launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, os.environ)
+    environ = supervisor_environment(context.config, os.environ)
+    launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, environ)
     return registry.job(restart.job.job_id)
 
 
@@ -448,7 +450,8 @@ def launch_in_place_of(
         job_id=job_id,
     )
     url = context.config.registry_url()
-    launcher.launch_job(registry, url, new, os.environ, unique_name=unique_name)
+    environ = supervisor_environment(context.config, os.environ)
+    launcher.launch_job(registry, url, new, environ, unique_name=unique_name)
     return new
 
 
