@@ -163,7 +163,7 @@ def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None
     restore = job.launch.restore
     origin = None if restore is None else restore.path
     own = [saved.path for saved in context.registry.savepoints(job.job_id)][::-1]
-    for path in (*own[:_TRIES], *(() if origin is None else (origin,))):
+    for path in (*own[:_TRIES], *((origin,) if origin else ())):
         try:
             created = open_savepoint(path).header.created
         except FlinkishError:  # damaged, gone, or a plain checkpoint
