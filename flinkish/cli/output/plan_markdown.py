@@ -131,11 +131,13 @@ def _losses(plan: RestorePlan) -> list[str]:
         for source in plan.sources
         if source.lost_rows
     ]
-    return lost + [
-        f"the state of {_code(op.label)}: {_state(op)}"
-        for op in plan.operators
-        if op.verdict == "dropped"
-    ]
+    for op in plan.operators:
+        if op.verdict == "dropped":
+            lost.append(f"the state of {_code(op.label)}: {_state(op)}")
+    for source in plan.sources:
+        if source.verdict == "dropped":
+            lost.append(f"the position of {_code(source.label)}")
+    return lost
 
 
 def _query(plan: RestorePlan, query: QueryRow) -> list[str]:
