@@ -189,8 +189,8 @@ def gitlab(
     cli: Command, savepoint: str, shell: str = "bash", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the job as the runner does: all lines as one script, which ends at the first error."""
-    given = {f"FLINKISH_CHECK_{name.upper()}": value for name, value in variables.items()}
-    assert given.keys() <= {*GITLAB["variables"], "FLINKISH_CHECK_API"}
+    given = {f"RESTORE_CHECK_{name.upper()}": value for name, value in variables.items()}
+    assert given.keys() <= {*GITLAB["variables"], "RESTORE_CHECK_API"}
     script = "\n".join(["set -e", *GITLAB["before_script"], *GITLAB["script"]])
     return subprocess.run(
         [shell, "-c", script],
@@ -198,11 +198,11 @@ def gitlab(
             cli.directory,
             {
                 **GITLAB["variables"],
-                "FLINKISH_CHECK_SAVEPOINT": savepoint,
-                "FLINKISH_CHECK_PROGRAM": "app.py",
-                "FLINKISH_CHECK_REQUIREMENT": "",
+                "RESTORE_CHECK_SAVEPOINT": savepoint,
+                "RESTORE_CHECK_PROGRAM": "app.py",
+                "RESTORE_CHECK_REQUIREMENT": "",
                 **given,
-                "FLINKISH_CHECK_OPTIONS": f"--spark-home\n{cli.spark_home}\n"
+                "RESTORE_CHECK_OPTIONS": f"--spark-home\n{cli.spark_home}\n"
                 + variables.get("options", ""),
                 "CI_API_V4_URL": variables.get("api", ""),
                 "CI_PROJECT_ID": "7",
