@@ -230,7 +230,6 @@ COVERED_BY = {
     "storage/listing": "storage/test_backends",
     "storage/remote": "storage/test_backends",
     "storage/s3": "storage/test_backends",
-    "testing/jobs": "testing/test_plugin",
     "upgrade/execution": "upgrade/test_takeover",
     "upgrade/preparation": "upgrade/test_takeover",
 }

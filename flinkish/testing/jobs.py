@@ -20,6 +20,7 @@ from flinkish.client.savepoints import Savepoint
 from flinkish.errors import SavepointNotFound, WrongState
 from flinkish.messages.launch import Program
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
 
 #: Settings of jobs in tests, unless the test has others.
@@ -59,11 +60,13 @@ class Jobs:
         *,
         root: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = Path(directory).absolute()
         self.directory.mkdir(parents=True, exist_ok=True)
         self._root = root
+        registry = f"sqlite:///{self.directory / 'registry.db'}"
+        Registry.open(registry).close()  # one that is named must exist, also for a check
         self.client = Client(
-            f"sqlite:///{self.directory / 'registry.db'}",
+            registry,
             options={
                 **_SETTINGS,
                 "execution.checkpointing.dir": str(self.directory / "checkpoints"),
