@@ -73,8 +73,8 @@ def _serve(call: Call, host: str, port: int) -> int:
             return measure(session)
 
     with served(read, host, port) as bound:
-        shown = f"[{host}]" if ":" in host else host
-        call.out.complain(f"Serving metrics at http://{shown}:{bound}/metrics")
+        name = f"[{host}]" if ":" in host else host  # an address of IPv6
+        call.out.complain(f"Serving metrics at http://{name}:{bound}/metrics")
         threading.Event().wait()
     return 0
 
