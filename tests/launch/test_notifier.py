@@ -119,14 +119,14 @@ def test_an_addressee_that_hangs_or_fails_is_a_line_in_the_log(
 def test_a_command_gets_the_notice_and_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FLINKISH_REGISTRY", "postgresql://me:secret@host/db")
-    monkeypatch.setenv("FLINKISH_SECRET_CONF", "secret")
+    monkeypatch.setenv("FLINKISH_REGISTRY", "postgresql://me:hunter2@host/db")
+    monkeypatch.setenv("FLINKISH_SECRET_CONF", "hunter2")
     monkeypatch.setenv("PAGER", "mine")
     run_command(f"cat > {tmp_path}/in; env > {tmp_path}/env", DOCUMENT, 10)
     assert json.loads((tmp_path / "in").read_text()) == DOCUMENT
     lines = (tmp_path / "env").read_text().splitlines()
     assert {f"FLINKISH_JOB_ID={'a' * 32}", "FLINKISH_MESSAGE=why", "PAGER=mine"} <= set(lines)
-    assert not any("secret" in line for line in lines)
+    assert not any("hunter2" in line for line in lines)
     monkeypatch.setenv("FLINKISH_REGISTRY", "sqlite:////srv/registry.db")
     run_command(f"echo $FLINKISH_REGISTRY > {tmp_path}/env", DOCUMENT, 10)
     assert (tmp_path / "env").read_text() == "sqlite:////srv/registry.db\n"

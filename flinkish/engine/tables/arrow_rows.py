@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import decimal
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,9 +57,12 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
         ]
     if pa.types.is_list(kind):
         return [_from_plain(element, kind.value_type, path) for element in value]
-    if not isinstance(value, str):
-        return value
-    return _from_text(value, kind)
+    if pa.types.is_integer(kind):
+        # pyarrow would take 1 of 1.5.
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise ValueError(f"{path} is {value!r}, which is no integer")
+        return int(value)
+    return _from_text(value, kind) if isinstance(value, str) else value
 
 
 def _from_text(text: str, kind: Any) -> Any:

@@ -6,11 +6,12 @@ import re
 import signal
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from flinkish.client.metrics import Metric, served
+from flinkish.errors import RegistryError
 from tests.cli.conftest import PATIENCE, Command, line_with
 
 
@@ -56,14 +57,23 @@ def test_served_as_they_are_at_each_request(cli: Command) -> None:
         assert families(text) == families(cli.ok("metrics").out)
         assert (f'job_id="{job}"' in text) is (job is not None)
         job = job or cli.start()
-    (Path("state/flinkish/registry.db")).write_bytes(b"no database" * 1000)
-    with pytest.raises(urllib.error.HTTPError, match="500"):
-        urllib.request.urlopen(found[0], timeout=PATIENCE)
     taken = cli("metrics", "--listen", found[0].split(":")[2].partition("/")[0])
     assert taken.code == 1
     assert "Address already in use" in taken.err
     server.send_signal(signal.SIGINT)
     assert server.wait(PATIENCE) == 130
+
+
+def test_a_registry_that_cannot_be_read_is_a_status(capfd: pytest.CaptureFixture[str]) -> None:
+    def read() -> list[Metric]:
+        raise RegistryError("it is damaged")
+
+    with (
+        served(read, "127.0.0.1", 0) as port,
+        pytest.raises(urllib.error.HTTPError, match="500"),
+    ):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE)
+    assert "it is damaged" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["x"], ["1:x"], ["70000"], ["0", "-o", "f"], ["0", "--json"]])
