@@ -19,10 +19,11 @@ def rows(path: str, state: str) -> list[dict[str, Any]]:
     return [{"key": row["key"], "value": row["value"]} for row in shown]
 
 
-def files_of(path: str, query: str) -> dict[str, str]:
+def files_of(path: str, query: str) -> dict[str, bytes]:
     opened = open_savepoint(path)
-    number = [each.name for each in opened.queries].index(query)
-    return {f.path: f.digest for f in opened.iter_files() if f.query == number}
+    (record,) = (each for each in opened.queries if each.name == query)
+    root, number = Path(opened.query_root(record)), opened.queries.index(record)
+    return {f.path: (root / f.path).read_bytes() for f in opened.iter_files() if f.query == number}
 
 
 def test_other_rows_and_the_rest_as_it_was(tmp_path: Path) -> None:
