@@ -68,6 +68,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "storage": "errors config",
         "engine": f"{FORMAT} avro storage errors",
         "state": "avro errors units",
+        "testing": "client registry savepoint messages errors",
         "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
         "operators state errors config",
     }.items()

@@ -18,6 +18,7 @@ from flinkish.client.restart_plan import (
 from flinkish.client.waiting import wait_until_started
 from flinkish.errors import ConsentNeeded, WrongState
 from flinkish.launch import launcher, spark_submit
+from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restoring import checked
 from flinkish.launch.termination import wait_until_gone
 from flinkish.messages.launch import Launch, Program, RestoreSpec
@@ -95,7 +96,8 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
     """
     registry = context.registry
     wait_until_gone(registry, restart.job)
-    launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, os.environ)
+    environ = supervisor_environment(context.config, os.environ)
+    launcher.restart_job(registry, context.config.registry_url(), restart.job, reason, environ)
     return registry.job(restart.job.job_id)
 
 
@@ -191,7 +193,8 @@ def launch_in_place_of(
         job_id=job_id,
     )
     url = context.config.registry_url()
-    launcher.launch_job(registry, url, new, os.environ, unique_name=unique_name)
+    environ = supervisor_environment(context.config, os.environ)
+    launcher.launch_job(registry, url, new, environ, unique_name=unique_name)
     return new
 
 

@@ -25,6 +25,7 @@ from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
 from flinkish.launch.job_logs import state_directory
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.restoring import RECOVERY_PATH, given, restore_spec, settings
 from flinkish.launch.secret_settings import without_secrets
@@ -217,9 +218,10 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         now=registry.now(),
     )
     url, unique = context.config.registry_url(), submission.unique_name
+    environ = supervisor_environment(context.config, os.environ)
     while True:
         try:
-            launcher.launch_job(registry, url, job, os.environ, unique_name=unique)
+            launcher.launch_job(registry, url, job, environ, unique_name=unique)
         except NameTaken:
             _drop_log(job)
             _check_name(context, job.name)  # no error: its holder turned out to be dead

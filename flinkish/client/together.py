@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
-from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, all_answers, ended, why_skip
+from flinkish.client.all_jobs import (
+    AllJobs,
+    AllSaved,
+    JobOutcome,
+    all_answers,
+    ended,
+    why_skip,
+    with_newest,
+)
 from flinkish.client.context import Context, interruptible
 from flinkish.client.requests import Removal
 from flinkish.client.restart_plan import NO_CHANGES
@@ -87,8 +95,9 @@ def stop_all(
         lambda job: _begin_stop(context, job, asked.target, together, format_),
         timeout=timeout,
         on_outcome=on_outcome,
+        complete=lambda outcome: with_newest(context, outcome),
     )
-    return AllSaved(outcomes, asked.troubles, Removal())
+    return AllSaved(outcomes, asked.troubles, Removal(), asked.newest)
 
 
 def _begin_stop(

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from flinkish.cli.base import Session
 from flinkish.cli.commands.request_result import summary_document
 from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import iso_time
 from flinkish.client import all_jobs
-from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome
-from flinkish.client.listing import Troubles
+from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, NewestSavepoint
 from flinkish.client.prune import not_pruned
 from flinkish.client.requests import Removal
 from flinkish.errors import Locked
 from flinkish.messages.codec import encode_fields
 from flinkish.storage import to_uri
+from flinkish.units import age_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,7 +40,11 @@ def save_all(
     if not begin(session, asked, pattern, "savepoint", dry_run=dry_run):
         return 0
     saved = all_jobs.save_all(
-        session, asked, keep=keep, on_outcome=lambda outcome: tell(out, outcome), **options
+        session,
+        asked,
+        keep=keep,
+        on_outcome=lambda outcome: tell(out, outcome),
+        **options,
     )
     _tell_removal(out, asked.target, saved.removal)
     if out.json:
@@ -58,7 +63,7 @@ def begin(
     if dry_run:
         _would(session.out, asked, verb)
     else:
-        _tell_troubles(session.out, asked.troubles)
+        _tell_troubles(session.out, asked)
     return not dry_run
 
 
@@ -81,15 +86,22 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
             if each.savepoint is not None
         ],
         "failed": [
-            {**entry(each), "error": each.error.to_record()}
+            {**entry(each), "error": each.error.to_record(), **_newest(each.newest)}
             for each in outcomes
             if each.error is not None
         ],
         "skipped": [
-            {**entry(each), "reason": each.skipped} for each in outcomes if each.skipped is not None
+            {**entry(each), "reason": each.skipped, **_newest(each.newest)}
+            for each in outcomes
+            if each.skipped is not None
         ],
         "unacknowledged": [
-            {"job_id": job.job_id, "name": job.name, "error": dict(job.failure or {})}
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "error": dict(job.failure or {}),
+                **_newest(saved.newest.get(job.job_id)),
+            }
             for job in saved.troubles.failed
         ],
         "missing": list(saved.troubles.missing),
@@ -100,15 +112,31 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
     return fields
 
 
-def _tell_troubles(out: Output, troubles: Troubles) -> None:
-    for job in troubles.failed:
+def _newest(newest: NewestSavepoint | None) -> dict[str, Any]:
+    """Return the newest good savepoint of a job that has no new one, as JSON data. Pure."""
+    if newest is None:
+        return {"newest_savepoint": None}
+    created, age = iso_time(newest.created), round(newest.age, 3)
+    return {"newest_savepoint": {"path": newest.path, "created": created, "age": age}}
+
+
+def _since(newest: NewestSavepoint | None) -> str:
+    """Return how old the newest good savepoint of a job is, as a clause. Pure."""
+    if newest is None:
+        return "it has no good savepoint"
+    return f"its newest good savepoint is {age_text(newest.age)} old"
+
+
+def _tell_troubles(out: Output, asked: AllJobs) -> None:
+    for job in asked.troubles.failed:
         why = (job.failure or {}).get("message") or "it has failed"
         complain(
             out,
             f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
+            f"{_since(asked.newest.get(job.job_id))}; "
             f"acknowledge it with: flinkish ack {job.job_id}",
         )
-    for name in troubles.missing:
+    for name in asked.troubles.missing:
         complain(out, f"error: no job named {name} is running")
 
 
@@ -116,10 +144,11 @@ def tell(out: Output, outcome: JobOutcome) -> None:
     """Show the outcome for one job as soon as it is known."""
     for warning in outcome.warnings:
         out.warning(f"job {outcome.who}: {warning}")
+    newest = _since(outcome.newest)
     if outcome.error is not None:
-        complain(out, f"error: job {outcome.who}: {outcome.error.message}")
+        complain(out, f"error: job {outcome.who}: {outcome.error.message}; {newest}")
     elif outcome.skipped is not None:
-        complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
+        complain(out, f"skipped: job {outcome.who}: {outcome.skipped}; {newest}")
     elif outcome.savepoint is not None and not (out.json or out.quiet):
         path = to_uri(outcome.savepoint.path)
         out.line(f"{outcome.who}: Savepoint completed. Path: {path}")

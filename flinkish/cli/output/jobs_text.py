@@ -23,7 +23,7 @@ def show(
     """Return the text for stdout, with line ends; empty if there is nothing to show. Pure.
 
     A row has job_id, name, state, start_time and end_time (seconds since the epoch), queries (name
-    to newest committed batch) and last_savepoint (path or None).
+    to newest committed batch) and last_savepoint (path or None); with ``--stuck`` also stuck.
     """
     if json:
         return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
@@ -98,6 +98,7 @@ def _document(row: dict[str, Any]) -> dict[str, Any]:
         "queries": [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()],
         "last_batch": _last_batch(row),
         "last_savepoint": row["last_savepoint"],
+        **({"stuck": row["stuck"]} if "stuck" in row else {}),  # of list --stuck
     }
 
 
