@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flinkish.client.client import Client, prune
     from flinkish.client.job import Job
     from flinkish.client.migration import Changes
-    from flinkish.client.prune import PruneResult
+    from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
     from flinkish.client.reporter import Progress, Reporter, SilentReporter
     from flinkish.client.savepoints import Savepoint
@@ -59,7 +59,7 @@ _HOMES = {
     "Plan": "client.checking",
     "Program": "messages.launch",
     "Progress": "client.reporter",
-    "PruneResult": "client.prune",
+    "PruneResult": "client.pruning",
     "PurgeResult": "client.purge",
     "Reporter": "client.reporter",
     "RestoreOptions": "messages.restore_options",

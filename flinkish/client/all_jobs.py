@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
 from flinkish.client.listing import Troubles, find_troubles
-from flinkish.client.prune import remove_old
+from flinkish.client.pruning import remove_old
 from flinkish.client.requests import Removal, warnings_of
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary

@@ -19,7 +19,7 @@ from flinkish.registry.liveness import reconcile
 
 if TYPE_CHECKING:
     from flinkish.client.metrics import Metric
-    from flinkish.client.prune import PruneResult
+    from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
     from flinkish.savepoint.write.copying import SavepointCopy
 
@@ -323,7 +323,7 @@ class Client(ProgramRunner):
         Locked
             Another operation holds the directory.
         """
-        from flinkish.client.prune import prune_savepoints
+        from flinkish.client.pruning import prune_savepoints
         from flinkish.savepoint.manage.retention import Policy
 
         policy = Policy(keep_last, keep_within, keep_hourly, keep_daily, keep_weekly)

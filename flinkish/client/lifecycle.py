@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
-from flinkish.client.prune import with_removal
+from flinkish.client.pruning import with_removal
 from flinkish.client.reporter import Progress
 from flinkish.client.requests import Outcome, reported
 from flinkish.errors import (

@@ -22,7 +22,7 @@ from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import lifecycle
 from flinkish.client.context import accept
-from flinkish.client.prune import not_pruned
+from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Outcome
 from flinkish.errors import UsageError, quoted_path
 

@@ -11,7 +11,7 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time
 from flinkish.client import all_jobs
 from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, NewestSavepoint
-from flinkish.client.prune import not_pruned
+from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Removal
 from flinkish.errors import Locked
 from flinkish.messages.codec import encode_fields

@@ -13,7 +13,7 @@ from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time, utc_time
-from flinkish.client.prune import PruneResult, prune_savepoints
+from flinkish.client.pruning import PruneResult, prune_savepoints
 from flinkish.units import counted, size_text, table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from flinkish import Client, Savepoint
 from flinkish.client import prune
-from flinkish.client.prune import remove_old
+from flinkish.client.pruning import remove_old
 from flinkish.errors import ConsentNeeded, NotSavepointable, SavepointNotFound, UsageError
 from flinkish.messages.launch import Program
 from flinkish.messages.requests import SavepointSummary
