@@ -18,8 +18,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 507,
-    "modules above 350 lines": 37,
+    "modules": 511,
+    "modules above 350 lines": 35,
     "modules above 500 lines": 4,
     "docstrings, lines in a thousand": 182,
     "pairs of dataclasses that share fields": 32,

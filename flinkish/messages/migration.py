@@ -88,6 +88,8 @@ class MigratedOperator:
         Digests in hexadecimal: of the keys, and of keys and values.
     shuffle
         Why its rows went through a shuffle of Spark; None if they did not.
+    native
+        Whether the optional package ``flinkish-rocksdb`` did the work.
     """
 
     query: str
@@ -98,6 +100,7 @@ class MigratedOperator:
     keys: str
     content: str
     shuffle: str | None = None
+    native: bool = False
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=1_000_000_000, help="increment: of the state")
     parser.add_argument("--rows", type=int, default=5_000_000, help="engine: of the state")
     parser.add_argument("--repeat", type=int, default=3, help="engine: runs of each way")
+    parser.add_argument("--partitions", default="8:12", help="engine: before and after, 8:12")
     parser.add_argument("--switches", type=int, default=5, help="handover: runs of each way")
     options = parser.parse_args()
     files = {name: options.files or FILES[name] for name in FILES}
@@ -58,7 +59,14 @@ def main() -> int:
             elif what == "increment":
                 increment.measure(directory, memory.other_disk(directory), options.bytes)
             elif what == "engine":
-                engine.measure(directory, rows=options.rows, runs=options.repeat)
+                before, _, after = options.partitions.partition(":")
+                engine.measure(
+                    directory,
+                    rows=options.rows,
+                    runs=options.repeat,
+                    before=int(before),
+                    after=int(after),
+                )
             elif what == "handover":
                 handover.measure(directory, options.switches)
     return 0

@@ -199,6 +199,6 @@ def _show(out: Output, result: MigrationResult) -> None:
             out.line(
                 f"{name} of {operator.query}: {operator.rows:,} rows, "
                 f"{size_text(operator.bytes)}, digest {operator.content}, "
-                f"{_way(operator.shuffle)}"
+                f"{_way(operator.shuffle)}{', native' if operator.native else ''}"
             )
         out.line(completed(savepoint))

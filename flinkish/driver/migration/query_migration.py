@@ -67,6 +67,7 @@ def rewrite_query(
             keys=f"{written.digest.keys:016x}",
             content=f"{written.digest.content:016x}",
             shuffle=written.shuffle,
+            native=written.native,
         )
         for written in result.operators
     ]

@@ -12,38 +12,35 @@ different machines. They stay until the end, so that a task can be repeated.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from flinkish.engine.migration.migration_plan import OperatorMigration, StoreMigration
-from flinkish.engine.migration.row_blocks import RowsDigest, digest_rows, family_salt
-from flinkish.engine.migration.store_tasks import (
+from flinkish.engine.migration.attempts import (
     Attempt,
-    ReadRows,
     WrittenStore,
-    family_numbers,
+    native_functions,
     store_of,
     target_families,
-    transformed,
 )
+from flinkish.engine.migration.migration_plan import OperatorMigration, StoreMigration
+from flinkish.engine.migration.row_blocks import RowsDigest, digest_rows, family_salt
+from flinkish.engine.migration.store_tasks import ReadRows, family_numbers, transformed
 from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import delimited
 from flinkish.engine.stores.checkpoints import store_files
 from flinkish.engine.stores.files import StateSource, StateTarget
+from flinkish.engine.stores.native import Files, NativeError, digest
 from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch
-from flinkish.engine.stores.rocksdb_writer import (
-    NO_FAMILIES,
-    SortedRows,
-    family_prefix,
-    write_runs,
-)
+from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES, write_runs
+from flinkish.engine.stores.sst_files import MAX_RUN_BYTES, SortedRows, family_prefix
 from flinkish.engine.stores.store_rows import open_merged
 
 
@@ -52,7 +49,8 @@ class SortedRun:
     """Rows of one store for one new partition, in key order.
 
     ``move`` is the index of the operator among the migrations. ``files`` are relative to the
-    target, and do not overlap. ``counts`` are the rows by family id.
+    target, and do not overlap. ``counts`` are the rows by family id. ``native`` files were written
+    by :mod:`~flinkish.engine.stores.native`.
     """
 
     move: int
@@ -60,6 +58,7 @@ class SortedRun:
     partition: int
     files: tuple[str, ...]
     counts: dict[int | None, int]
+    native: bool
 
 
 def write_sorted(
@@ -76,65 +75,166 @@ def write_sorted(
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
     operator's among the migrations. The last item reports what was read.
     """
+    rewrite = (source, target, attempts, index, move, store, partitions)
+    functions = native_functions(move, store.target)
+    if functions is not None:
+        # The binding reads what the native functions cannot, and says what is damaged.
+        with contextlib.suppress(NativeError):
+            yield from list(_written(functions, *rewrite))
+            return
+    yield from _written(None, *rewrite)
+
+
+def _written(
+    functions: Any,
+    source: StateSource,
+    target: StateTarget,
+    attempts: str,
+    index: int,
+    move: OperatorMigration,
+    store: StoreMigration,
+    partitions: Sequence[int],
+) -> Iterator[SortedRun | ReadRows]:
     state = store_of(move.operator, store.source)
     stores = [store_files(source, move.operator, number, state) for number in partitions]
+    numbers = dict(
+        zip(target_families(move, store.target), family_numbers(move, store.target), strict=True)
+    )
     total = RowsDigest()
-    with open_merged(stores) as opened:
+    with open_merged(stores, functions) as opened:
         for blocks in opened:
-            with _Local(target, f"{attempts}/{uuid.uuid4()}") as local:
-                writers: dict[int, SortedRows] = {}
+            with contextlib.ExitStack() as stack:
+                local = stack.enter_context(_Local(target, f"{attempts}/{uuid.uuid4()}"))
+                sorter: _Sorter | _NativeSorter
+                if functions is None:
+                    sorter = _Sorter(local)
+                else:
+                    sorter = _NativeSorter(local, functions, move)
+                stack.callback(sorter.close)
                 for place, keys, values, new in transformed(blocks, move, store, partitions[0]):
                     family = store.families[place].target
-                    parts = _Parts(keys, values, new, partitions[0])
+                    if new is None:  # all rows keep their partition
+                        new = np.full(len(keys), partitions[0], np.int32)
                     salt = family_salt(store.target, family)
-                    total += digest_rows(parts.keys, parts.values, salt)
-                    _put(local, writers, move, store.target, family, parts)
-                for partition, writer in writers.items():
-                    writer.finish()
-                    files = tuple(local.placed(os.path.basename(path)) for path in writer.files)
-                    yield SortedRun(index, store.target, partition, files, writer.counts)
+                    block = _Block(numbers[family], keys, values, move.delimiter, new)
+                    total += sorter.put(block, salt)
+                for partition, run in sorter.finished():
+                    files = tuple(local.placed(os.path.basename(path)) for path in run.files)
+                    yield SortedRun(
+                        index, store.target, partition, files, run.counts, functions is not None
+                    )
     yield ReadRows(index, store.target, total)
 
 
-class _Parts:
-    """A block's rows in the order of their new partitions, and else as they were."""
+@dataclass(frozen=True)
+class _Block:
+    """Rows of a family: its id, keys without it, values without delimiters in lists, partitions."""
 
-    def __init__(self, keys: Binaries, values: Binaries, new: Any, old: int) -> None:
-        if new is None or not len(keys):  # all rows keep their partition
-            self.keys, self.values = keys.rows(), values.rows()
-            self.partitions, self.starts = [old], [0]
-            return
-        # Radix sort, for numbers of 16 bits.
-        narrow = np.uint16 if int(new.max()) < 1 << 16 else np.int32
-        order = np.argsort(new.astype(narrow), kind="stable")
-        present, starts = np.unique(new[order], return_index=True)
-        places = order.tolist()
-        self.keys, self.values = keys.take(places), values.take(places)
-        self.partitions, self.starts = present.tolist(), starts.tolist()
+    family: int | None
+    keys: Binaries
+    values: Binaries
+    delimiter: bytes
+    partitions: Any
+
+    @property
+    def prefix(self) -> bytes:
+        return b"" if self.family is None else family_prefix(self.family)
 
 
-def _put(
-    local: _Local,
-    writers: dict[int, SortedRows],
-    move: OperatorMigration,
-    store: str,
-    family: str,
-    parts: _Parts,
-) -> None:
-    """Give the rows of a block to the writers of their new partitions."""
-    number = family_numbers(move, store)[target_families(move, store).index(family)]
-    keys, values = parts.keys, parts.values
-    if number is not None:
-        prefix = family_prefix(number)
-        keys = [prefix + key for key in keys]
-    if move.delimiter:
-        values = delimited(values, move.delimiter).rows()
-    ends = [*parts.starts[1:], len(keys)]
-    for partition, start, end in zip(parts.partitions, parts.starts, ends, strict=True):
-        writer = writers.get(partition)
-        if writer is None:
-            writer = writers[partition] = SortedRows(local.path(str(partition)))
-        writer.add(number, keys[start:end], values[start:end])
+class _Sorter:
+    """Writes the rows of blocks into files of their partitions, by RocksDB's binding."""
+
+    def __init__(self, local: _Local) -> None:
+        self._local = local
+        self._writers: dict[int, SortedRows] = {}
+
+    def put(self, block: _Block, salt: int) -> RowsDigest:
+        """Write a block, and return the digest of its rows."""
+        present, starts, keys, values = _by_partition(block)
+        digest = digest_rows(keys, values, salt)
+        prefix = block.prefix
+        if prefix:
+            keys = [prefix + key for key in keys]
+        if block.delimiter:
+            values = delimited(values, block.delimiter).rows()
+        ends = [*starts[1:], len(keys)]
+        for partition, start, end in zip(present, starts, ends, strict=True):
+            writer = self._writers.get(partition)
+            if writer is None:
+                writer = self._writers[partition] = SortedRows(self._local.path(str(partition)))
+            writer.add(block.family, keys[start:end], values[start:end])
+        return digest
+
+    def finished(self) -> Iterator[tuple[int, SortedRows]]:
+        """Complete the files, and yield those of each partition."""
+        for partition, writer in self._writers.items():
+            writer.finish()
+            yield partition, writer
+
+    def close(self) -> None:
+        """Leave incomplete files: they are removed with their directory."""
+
+
+def _by_partition(block: _Block) -> tuple[list[int], list[int], list[bytes], list[bytes]]:
+    """Return the partitions, where the rows of each begin, and the rows in that order."""
+    new = block.partitions
+    if not len(new):
+        return [], [], [], []
+    # NumPy has a radix sort for numbers of 16 bits.
+    narrow = np.uint16 if int(new.max()) < 1 << 16 else np.int32
+    order = np.argsort(new.astype(narrow), kind="stable")
+    present, starts = np.unique(new[order], return_index=True)
+    if len(present) == 1:
+        return present.tolist(), [0], block.keys.rows(), block.values.rows()
+    places = order.tolist()
+    return present.tolist(), starts.tolist(), block.keys.take(places), block.values.take(places)
+
+
+class _NativeSorter:
+    """As :class:`_Sorter`, by native functions."""
+
+    def __init__(self, local: _Local, functions: Any, move: OperatorMigration) -> None:
+        self._local = local
+        self._functions = functions
+        self._files = Files(functions, move.partitions)
+        self._runs: dict[int, _NativeRun] = {}
+
+    def put(self, block: _Block, salt: int) -> RowsDigest:
+        """Write a block, and return the digest of its rows."""
+        sums = digest(self._functions, block.keys, block.values, salt)
+        counts = np.bincount(block.partitions)
+        prefix = block.prefix
+        for partition in np.flatnonzero(counts).tolist():
+            run = self._runs.setdefault(partition, _NativeRun())
+            full = self._files.size(partition) >= MAX_RUN_BYTES
+            if not run.files or prefix < run.prefix or full:
+                path = self._local.path(f"{partition}-{len(run.files)}.sst")
+                self._files.open(partition, path)
+                run.files.append(path)
+            run.prefix = prefix
+            run.counts[block.family] = run.counts.get(block.family, 0) + int(counts[partition])
+        values = delimited(block.values, block.delimiter) if block.delimiter else block.values
+        self._files.put(block.keys.prefixed(prefix), values, block.partitions)
+        return RowsDigest(len(block.keys), *sums)
+
+    def finished(self) -> Iterator[tuple[int, _NativeRun]]:
+        """Complete the files, and yield those of each partition."""
+        for partition, run in self._runs.items():
+            self._files.finish(partition)
+            yield partition, run
+
+    def close(self) -> None:
+        """Abandon incomplete files."""
+        self._files.close()
+
+
+@dataclass
+class _NativeRun:
+    """The files of a partition, the rows in them by family id, and the newest family's prefix."""
+
+    files: list[str] = field(default_factory=list)
+    counts: dict[int | None, int] = field(default_factory=dict)
+    prefix: bytes = b""
 
 
 class _Local:
@@ -213,4 +313,5 @@ def gather_store(
         version=move.archive,
         adopt=attempt.adopt,
     )
-    return attempt.read_back(index, move, store, partition, rows)
+    written = attempt.read_back(index, move, store, partition, rows)
+    return replace(written, native=written.native and all(run.native for run in runs))

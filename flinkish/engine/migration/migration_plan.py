@@ -21,9 +21,8 @@ from flinkish.engine.stores.checkpoints import OperatorState
 from flinkish.engine.stores.partitioning import Path
 from flinkish.engine.stores.rocksdb_writer import MAX_RUNS, Families
 
-#: More old partitions than this are not merged into one new partition without a shuffle: each task
-#: has up to a quarter of them open at once.
-MAX_SOURCES: Final = 16 * MAX_RUNS
+#: A new partition gets the rows of no more old ones without a shuffle: a task merges up to as many.
+MAX_SOURCES: Final = 64
 #: A task writes for no more new partitions at once; each takes an open file.
 MAX_TARGETS: Final = 256
 
@@ -197,12 +196,14 @@ class OperatorMigration:
             return f"too many files would go from {before} to {after} partitions"
         return None
 
-    @property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The old partitions that a task reads together, so that few files go into a new one."""
+    def groups(self, tasks: int) -> tuple[tuple[int, ...], ...]:
+        """Return the old partitions that each task reads, for at least so many tasks if possible.
+
+        The fewer, the fewer files go into each new partition: at most ``MAX_RUNS``.
+        """
         before = self.operator.partitions
         divisor = math.gcd(before, self.partitions)
-        count = min(MAX_RUNS, before // divisor)
+        count = min(MAX_RUNS, before // divisor, max(1, math.ceil(tasks / divisor)))
         return tuple(
             tuple(range(first + divisor * group, before, divisor * count))
             for first in range(divisor)

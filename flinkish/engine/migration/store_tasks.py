@@ -1,23 +1,25 @@
-"""The work of one task: read or write a partition of a store, and verify what was written."""
+"""The work of one task: read a partition of a store, or write one from rows in any order."""
 
 from __future__ import annotations
 
-import errno
-import functools
-import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.checkpoint.format.names import CANONICAL, HDFS
-from flinkish.engine.errors import EngineError, LostRows
+from flinkish.engine.migration.attempts import (
+    Attempt,
+    WrittenStore,
+    canonical_families,
+    is_list,
+    store_of,
+    target_families,
+)
 from flinkish.engine.migration.join_regrouping import regrouped
 from flinkish.engine.migration.migration_plan import (
-    FamilyMigration,
     OperatorMigration,
     StoreMigration,
 )
@@ -34,33 +36,15 @@ from flinkish.engine.migration.row_blocks import (
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import delimited
-from flinkish.engine.stores.canonical import read_canonical, read_rows, write_canonical
-from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
-from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.files import StateSource, StateTarget, StoreFiles
-from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES, family_prefix
+from flinkish.engine.stores.canonical import read_rows, write_canonical
+from flinkish.engine.stores.canonical_families import list_families
+from flinkish.engine.stores.checkpoints import store_files
+from flinkish.engine.stores.files import StateSource, StateTarget
+from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
 from flinkish.engine.stores.rocksdb_writer import write_pieces as write_snapshot_pieces
-from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, RowBlock, read_store
+from flinkish.engine.stores.sst_files import family_prefix
+from flinkish.engine.stores.store_rows import RowBlock
 from flinkish.engine.stores.writers import write_records
-
-
-@dataclass(frozen=True)
-class WrittenStore:
-    """One store of one partition of the new state, not yet in its final place.
-
-    ``move`` is the index of its operator among the migrations. ``attempt`` is the directory that it
-    was written to, relative to the target. ``unique_id`` is the id in its file's name; None in
-    checkpoint format 1. ``digest`` is of its rows, as read back from the files. ``size`` is in
-    bytes.
-    """
-
-    move: int
-    store: str
-    partition: int
-    attempt: str
-    unique_id: str | None
-    digest: RowsDigest
-    size: int
 
 
 @dataclass(frozen=True)
@@ -70,80 +54,6 @@ class ReadRows:
     move: int
     store: str
     digest: RowsDigest
-
-
-class Attempt:
-    """The files of a store of one partition, in a directory of their own until all are verified.
-
-    A retried task writes into another directory: files that a failed attempt has left, or still
-    writes, are never read. ``attempts`` is the directory of all.
-    """
-
-    def __init__(self, target: StateTarget, attempts: str, move: OperatorMigration) -> None:
-        self.target = target
-        self.directory = f"{attempts}/{uuid.uuid4()}"
-        self.unique_id = str(uuid.uuid4()) if move.unique_ids else None
-        version = move.operator.version
-        #: That of the main file, without its ending.
-        self.name = f"{version}_{self.unique_id}" if self.unique_id else str(version)
-        self._paths: list[str] = []
-
-    def create(self, name: str) -> BinaryIO:
-        """Create a file."""
-        self._paths.append(name)
-        return self.target.create(f"{self.directory}/{name}")
-
-    def adopt(self, path: str, name: str) -> bool:
-        """Move a local file here if the target is on the same file system; return whether it is."""
-        local = self.target.local_path(f"{self.directory}/{name}")
-        if local is None:
-            return False
-        os.makedirs(os.path.dirname(local), exist_ok=True)
-        try:
-            os.rename(path, local)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            return False
-        self._paths.append(name)
-        return True
-
-    def read_back(self, index: int, move: OperatorMigration, store: str, partition: int, rows:
-                  int | None = None) -> WrittenStore:  # fmt: skip
-        """Read what was written, all of it, and return its digest.
-
-        ``index`` is the operator's among the migrations, ``rows`` how many were written, where that
-        is known. Raises LostRows if there are others.
-        """
-        names = target_families(move, store)
-        families = move.families.get(store, NO_FAMILIES)
-        canonical = canonical_families(move, store) if move.backend == CANONICAL else []
-        written = self._files(move)
-        digest = RowsDigest()
-        for block in read_canonical(written, canonical) if canonical else read_store(written):
-            # The one family of a store without families may have any name in one that has some.
-            alone = block.family == DEFAULT_FAMILY and not families.ids
-            values = delimited(block.values) if move.delimiter else block.values
-            salt = family_salt(store, names[0] if alone else block.family)
-            digest += digest_rows(block.keys, values, salt)
-        if rows is not None and rows != digest.rows:
-            raise LostRows(
-                f"the partition {partition} of the operator {move.ordinal} ({store}) has "
-                f"{digest.rows:,} rows, where {rows:,} were written: a key is there twice"
-            )
-        size = sum(_size(self.target, f"{self.directory}/{path}") for path in self._paths)
-        return WrittenStore(index, store, partition, self.directory, self.unique_id, digest, size)
-
-    def _files(self, move: OperatorMigration) -> StoreFiles:
-        return StoreFiles(
-            names=tuple(self.target.names(self.directory)),
-            version=move.operator.version,
-            open=functools.partial(_open_in, self.target, self.directory),
-            backend=move.backend,
-            unique_id=self.unique_id,
-            compression=move.compression,
-            local_path=functools.partial(_local_in, self.target, self.directory),
-        )
 
 
 def moved_rows(
@@ -177,16 +87,11 @@ def transformed(
                 partitions,
                 name,
                 interval_days=move.interval_days,
-                lists=_is_list(family, lists),
+                lists=is_list(family, lists),
                 canonical=move.backend == CANONICAL,
             )
         moved = transforms[block.family](block)
         yield place, moved.keys, moved.values, moved.partitions
-
-
-def _is_list(family: FamilyMigration, lists: frozenset[str]) -> bool:
-    """Return whether a family's new values are lists; ``lists`` are the old families with lists."""
-    return family.source in lists if family.regroup is None else family.regroup.lists
 
 
 def read_pieces(
@@ -214,12 +119,6 @@ def read_pieces(
 def _place_in_target(move: OperatorMigration, store: StoreMigration, place: int) -> int:
     names = target_families(move, store.target)
     return names.index(store.families[place].target)
-
-
-def target_families(move: OperatorMigration, store: str) -> list[str]:
-    """Return the families of a new store that get rows, in the same order for all tasks."""
-    names = [f.target for s in move.stores if s.target == store for f in s.families]
-    return list(dict.fromkeys(names))
 
 
 def write_pieces(
@@ -259,7 +158,7 @@ def write_store(
             with_families=bool(families.ids),
             version=move.archive,
         )
-    return attempt.read_back(index, move, store, partition)
+    return replace(attempt.read_back(index, move, store, partition), native=False)
 
 
 def family_numbers(move: OperatorMigration, store: str) -> list[int | None]:
@@ -267,26 +166,6 @@ def family_numbers(move: OperatorMigration, store: str) -> list[int | None]:
     families = move.families.get(store, NO_FAMILIES)
     names = target_families(move, store)
     return [families.ids.get(name) if families.ids else None for name in names]
-
-
-def canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
-    """Return the families of a new canonical store, in the order of :func:`target_families`."""
-    families = move.families.get(store, NO_FAMILIES)
-    by_name: dict[str, CanonicalFamily] = {}
-    for source in move.stores:
-        lists = list_families(move.operator, store_of(move.operator, source.source))
-        for family in source.families if source.target == store else ():
-            canonical = CanonicalFamily(
-                store=store,
-                name=family.target if families.ids else DEFAULT_FAMILY,
-                key=family.after.key,
-                value=family.after.value,
-                encoder=family.after.encoder,
-                lists=_is_list(family, lists),
-                internal=family.target in families.internal,
-            )
-            by_name.setdefault(family.target, canonical)
-    return list(by_name.values())
 
 
 def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
@@ -317,24 +196,3 @@ def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
         (place, Binaries.of(keys), delimited(values, delimiter))
         for place, keys, values in in_lists(rows)
     )
-
-
-def _open_in(target: StateTarget, directory: str, name: str) -> BinaryIO:
-    return target.open(f"{directory}/{name}")
-
-
-def _local_in(target: StateTarget, directory: str, name: str) -> str | None:
-    return target.local_path(f"{directory}/{name}")
-
-
-def _size(target: StateTarget, path: str) -> int:
-    with target.open(path) as file:
-        return file.seek(0, 2)
-
-
-def store_of(operator: OperatorState, name: str) -> StoreState:
-    """Return an operator's store by its name; EngineError when it has none of that name."""
-    for store in operator.stores:
-        if store.name == name:
-            return store
-    raise EngineError(f"the operator {operator.ordinal} has no store {name!r}")

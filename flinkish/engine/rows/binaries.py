@@ -78,6 +78,27 @@ class Binaries(Sequence[bytes]):
         rows = self.rows()
         return [rows[place] for place in places]
 
+    def placed(self) -> tuple[Any, Any, Any]:
+        """Return a buffer, and the starts and lengths of the strings in it, as NumPy arrays."""
+        if self._data is None:
+            lengths = self.lengths
+            self._data = np.frombuffer(b"".join(self.rows()), np.uint8)
+            self._starts = np.cumsum(lengths) - lengths
+        return self._data, self._starts, self._lengths
+
+    def without(self, count: int) -> Binaries:
+        """Return the strings without their first bytes, of which each one has so many."""
+        data, starts, lengths = self.placed()
+        return Binaries(data, starts + count, lengths - count, None)
+
+    def prefixed(self, prefix: bytes) -> Binaries:
+        """Return the strings after a prefix; no copy is made if it is before each of them."""
+        if self._rows is None and len(self) and int(self._starts.min()) >= len(prefix):
+            starts = self._starts - len(prefix)
+            if all((self._data[starts + at] == byte).all() for at, byte in enumerate(prefix)):
+                return Binaries(self._data, starts, self._lengths + len(prefix), None)
+        return Binaries.of([prefix + row for row in self.rows()])
+
     def words(self, skip: int) -> tuple[Any, Any, Any]:
         """Return a buffer, and the starts and lengths of the strings without ``skip`` first bytes.
 
@@ -128,11 +149,9 @@ class Binaries(Sequence[bytes]):
         if isinstance(index, slice):
             return Binaries(self._data, self._starts[index], self._lengths[index], None)
         start = int(self._starts[index])
-        return self._data[start : start + int(self._lengths[index])].tobytes()
+        return bytes(self._data[start : start + int(self._lengths[index])])
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (Binaries, list, tuple)):
             return self.rows() == list(other)
         return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]

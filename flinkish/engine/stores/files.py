@@ -191,7 +191,11 @@ class StateSource(Protocol):
 
 
 class StateTarget(StateSource, Protocol):
-    """A source that can be written to."""
+    """A source that can be written to.
+
+    The local path of a file that does not exist yet, if it has one, is where the file may be put
+    without ``create``.
+    """
 
     def create(self, path: str) -> BinaryIO:
         """Create or replace a file, and create its directories. Closing the file completes it."""

@@ -2,7 +2,7 @@
 
 The rows are sorted, a bounded number at a time, and written as SSTs that a new database ingests
 unchanged. This is several times faster than putting unsorted rows into the database. Rows that come
-in key order are written as they come (:class:`SortedRows`), possibly elsewhere. The database has
+in key order are written as they come (:class:`.SortedRows`), possibly elsewhere. The database has
 the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
 10 bits. The snapshot consists of its SSTs and its small files. They are not the same bytes as
 Spark's own: database ids, file numbers and times differ, and possibly the version of RocksDB. The
@@ -11,7 +11,6 @@ Spark's own: database ids, file numbers and times differ, and possibly the versi
 
 from __future__ import annotations
 
-import collections
 import io
 import itertools
 import os
@@ -22,27 +21,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import rocksdict
 
 from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata
 from flinkish.checkpoint.format.names import SST_DIRECTORY
-from flinkish.engine.errors import EngineError, LostRows
-from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
-from flinkish.engine.rows.binaries import Binaries
+from flinkish.engine.errors import EngineError
+from flinkish.engine.rows.arrow_parts import in_pieces
 from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch, rocksdb_errors
+from flinkish.engine.stores.sst_files import FAMILY_ID_BYTES, Runs, sst_error, sst_options
 
 #: Id of the column family, keys, values.
 FamilyRows = tuple[int | None, Sequence[bytes], Sequence[bytes]]
-#: Bytes of rows that are sorted at a time; each such run is one SST.
-MAX_RUN_BYTES: Final = 64 << 20
 #: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
 #: overlap. Otherwise readers would have to search every one, and Spark's own RocksDB would start
 #: with the same compaction.
 MAX_RUNS: Final = 4
-_ROW_OVERHEAD: Final = 16
-_FAMILY_ID_BYTES: Final = 2
 _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 
 
@@ -142,7 +135,7 @@ def write_runs(
     version: int = 1,
     adopt: Callable[[str, str], bool] | None = None,
 ) -> int:
-    """Write a snapshot from the files of :class:`SortedRows`, which stay as they are.
+    """Write a snapshot from the files of :class:`~.sst_files.SortedRows`, which stay as they are.
 
     ``runs`` are the files of each writer; ``bring(file, path)`` puts one of them at a local path,
     as a link or a copy. ``counts`` are the rows in them by family id. ``adopt(path, name)`` moves a
@@ -227,25 +220,12 @@ def _share(
     return SharedFile(file, shared, size)
 
 
-def _options() -> Any:
-    blocks: Any = rocksdict.BlockBasedOptions()
-    blocks.set_format_version(5)
-    blocks.set_bloom_filter(10, False)
-    options: Any = rocksdict.Options(True)
-    options.create_if_missing(True)
-    options.set_block_based_table_factory(blocks)
-    options.set_compression_type(rocksdict.DBCompressionType.lz4())
-    # Spark compacts later if needed; here it would only take time.
-    options.set_disable_auto_compactions(True)
-    return options
-
-
 def _sorted_runs(
     directory: str, pieces: Iterable[FamilyRows]
 ) -> tuple[list[list[str]], dict[int | None, int]]:
     """Sort rows into SSTs below a directory; return them, and the number of rows by family id."""
     counts: dict[int | None, int] = {}
-    runs = _Runs(directory)
+    runs = Runs(directory)
     for family, keys, values in pieces:
         counts[family] = counts.get(family, 0) + len(keys)
         runs.add(keys, values)
@@ -255,8 +235,8 @@ def _sorted_runs(
 
 def _ingest(directory: str, runs: Sequence[Sequence[str]]) -> None:
     """Make a database of SSTs, which are moved into it; files of one run do not overlap."""
-    with rocksdb_errors(make=_error):
-        database: Any = rocksdict.Rdict(directory, options=_options())
+    with rocksdb_errors(make=sst_error):
+        database: Any = rocksdict.Rdict(directory, options=sst_options())
         try:
             ingest = rocksdict.IngestExternalFileOptions()
             ingest.set_move_files(True)
@@ -269,106 +249,10 @@ def _ingest(directory: str, runs: Sequence[Sequence[str]]) -> None:
             database.close()
 
 
-class SortedRows:
-    """A writer of rows that come in key order: SSTs of bounded size that do not overlap.
-
-    ``path`` is that of its files without their numbers and endings. Families may come in any order,
-    each one once. At the end ``counts`` has the number of rows by family id, ``files`` the paths.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._writer: Any = None
-        self._prefix = b""
-        self.counts: dict[int | None, int] = {}
-        self.files: list[str] = []
-
-    def add(self, family: int | None, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows; LostRows for a key that is not above the one before it."""
-        prefix = b"" if family is None else family_prefix(family)
-        with rocksdb_errors(make=_error):
-            writer = self._writer
-            if writer is None or prefix < self._prefix or writer.file_size() >= MAX_RUN_BYTES:
-                writer = self._open()
-            self._prefix = prefix
-            # A Python loop over the rows would take as long as RocksDB.
-            collections.deque(map(writer.__setitem__, keys, values), maxlen=0)
-        self.counts[family] = self.counts.get(family, 0) + len(keys)
-
-    def _open(self) -> Any:
-        self.finish()
-        path = f"{self._path}-{len(self.files)}.sst"
-        self._writer = rocksdict.SstFileWriter(_options())
-        self._writer.open(path)
-        self.files.append(path)
-        return self._writer
-
-    def finish(self) -> None:
-        """Complete the files."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with rocksdb_errors(make=_error):
-                writer.finish()
-
-
-class _Runs:
-    """A sorter of rows: it writes every ``MAX_RUN_BYTES`` of rows as an SST."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.paths: list[str] = []
-        self._keys: list[Any] = []
-        self._values: list[Any] = []
-        self._bytes = 0
-
-    def add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add rows, and write the collected ones if there are enough of them."""
-        for held, column in ((self._keys, keys), (self._values, values)):
-            array = Binaries.of(column).to_arrow()
-            held.append(array)
-            self._bytes += array.nbytes
-        self._bytes += _ROW_OVERHEAD * len(keys)
-        if self._bytes >= MAX_RUN_BYTES:
-            self.finish()
-
-    def finish(self) -> None:
-        """Write the collected rows."""
-        keys, values = self._keys, self._values
-        self._keys, self._values, self._bytes = [], [], 0
-        if not sum(map(len, keys)):
-            return
-        columns = [pa.concat_arrays(keys), pa.concat_arrays(values)]
-        del keys, values
-        rows = pa.RecordBatch.from_arrays(columns, names=["key", "value"])
-        rows = rows.take(pc.sort_indices(columns[0]))
-        del columns
-        path = os.path.join(self.directory, f"{len(self.paths)}.run")
-        self.paths.append(path)
-        with rocksdb_errors(make=_error):
-            writer: Any = rocksdict.SstFileWriter(_options())
-            writer.open(path)
-            for start in range(0, rows.num_rows, MAX_ROWS):
-                part = [column.to_pylist() for column in rows.slice(start, MAX_ROWS).columns]
-                # A Python loop over the rows would take as long as RocksDB.
-                collections.deque(map(writer.__setitem__, *part), maxlen=0)
-            writer.finish()
-
-
-def family_prefix(number: int) -> bytes:
-    """Return the bytes of a family's id, with which its keys begin."""
-    return number.to_bytes(_FAMILY_ID_BYTES, "little", signed=True)
-
-
 def _family(key: bytes, numbers: set[int]) -> int | None:
     if not numbers:
         return None
-    number = int.from_bytes(key[:_FAMILY_ID_BYTES], "little", signed=True)
-    if len(key) < _FAMILY_ID_BYTES or number not in numbers:
+    number = int.from_bytes(key[:FAMILY_ID_BYTES], "little", signed=True)
+    if len(key) < FAMILY_ID_BYTES or number not in numbers:
         raise EngineError(f"a key of the unknown column family {number}")
     return number
-
-
-def _error(text: str) -> EngineError:
-    if "ascending order" in text:
-        return LostRows("keys of the new state repeat: each key has one row")
-    return EngineError(text)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.engine.errors import StateFormatError, UnsupportedState
@@ -14,12 +16,19 @@ from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
 from flinkish.engine.rows.encodings import FamilyShape, check_block
 from flinkish.engine.stores.files import UNSAFE_ROW, StoreFiles
 from flinkish.engine.stores.hdfs_store import read_hdfs_store
+from flinkish.engine.stores.native import NativeError, Reader
 from flinkish.engine.stores.rocksdb import merged
-from flinkish.engine.stores.rocksdb_store import RocksDBRows, family_of, open_rocksdb_store
+from flinkish.engine.stores.rocksdb_store import (
+    RocksDBRows,
+    closed_database,
+    family_of,
+    open_rocksdb_store,
+)
 
 #: The name of the only column family of a store without column families.
 DEFAULT_FAMILY = "default"
 _FAMILY_ID_BYTES = 2
+_key, _value = operator.itemgetter(0), operator.itemgetter(1)
 #: Rows that are read at once from each of many stores.
 _FEWEST_ROWS = 1_000
 
@@ -81,12 +90,19 @@ def read_store(
 
 
 @contextlib.contextmanager
-def open_merged(stores: Sequence[StoreFiles]) -> Iterator[list[Iterator[RowBlock]]]:
+def open_merged(
+    stores: Sequence[StoreFiles], functions: Any = None
+) -> Iterator[list[Iterator[RowBlock]]]:
     """Open RocksDB stores, and return their blocks merged in key order, family by family.
 
     There is one iterator for all stores whose column families have the same ids, which is usually
-    all of them. Errors are those of :func:`read_store`.
+    all of them. With ``functions`` of :func:`.native.library` a block is valid until the next one.
+    Errors are those of :func:`read_store`, and NativeError.
     """
+    if functions is not None:
+        with _open_natively(stores, functions) as blocks:
+            yield blocks
+        return
     with contextlib.ExitStack() as stack:
         opened: dict[tuple[tuple[int, str], ...], list[RocksDBRows]] = {}
         for files in stores:
@@ -95,6 +111,40 @@ def open_merged(stores: Sequence[StoreFiles]) -> Iterator[list[Iterator[RowBlock
             families = tuple(sorted(store.metadata.families.items()))
             opened.setdefault(families, []).append(store)
         yield [_merged_blocks(group) for group in opened.values()]
+
+
+@contextlib.contextmanager
+def _open_natively(
+    stores: Sequence[StoreFiles], functions: Any
+) -> Iterator[list[Iterator[RowBlock]]]:
+    with contextlib.ExitStack() as stack:
+        groups: dict[tuple[tuple[int, str], ...], list[str]] = {}
+        for files in stores:
+            _check_supported(files)
+            directory, metadata = stack.enter_context(closed_database(files))
+            groups.setdefault(tuple(sorted(metadata.families.items())), []).append(directory)
+        readers = [
+            (dict(names), stack.enter_context(Reader(functions, directories, family_bytes(names))))
+            for names, directories in groups.items()
+        ]
+        yield [_native_blocks(reader, names) for names, reader in readers]
+
+
+def family_bytes(families: Collection[object]) -> int:
+    """Return the number of bytes of a family's id at the start of a store's keys."""
+    return _FAMILY_ID_BYTES if families else 0
+
+
+def _native_blocks(reader: Reader, families: Mapping[int, str]) -> Iterator[RowBlock]:
+    skip = family_bytes(families)
+    for keys, values in reader.blocks():
+        name = DEFAULT_FAMILY
+        if skip:
+            number = int.from_bytes(keys[0][:skip], "little", signed=True)
+            if number not in families:
+                raise NativeError(f"a key of the unknown column family {number}")
+            name = families[number]
+        yield RowBlock(name, keys.without(skip), values, framed=True)
 
 
 def _merged_blocks(stores: Sequence[RocksDBRows]) -> Iterator[RowBlock]:
@@ -163,8 +213,7 @@ def _by_family(piece: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, b
 
 
 def _columns(rows: list[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
-    keys, values = zip(*rows, strict=True)
-    return list(keys), list(values)
+    return list(map(_key, rows)), list(map(_value, rows))
 
 
 def _check(block: RowBlock, shapes: Mapping[str, FamilyShape] | None, name: str) -> None:

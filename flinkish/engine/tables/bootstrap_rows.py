@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.errors import EngineError
+from flinkish.engine.migration.attempts import target_families
 from flinkish.engine.migration.migration_plan import FamilyMigration, OperatorMigration
 from flinkish.engine.migration.row_blocks import Packer, RowsDigest, digest_rows, family_salt
 from flinkish.engine.migration.row_transforms import BlockTransform
-from flinkish.engine.migration.store_tasks import ReadRows, target_families
+from flinkish.engine.migration.store_tasks import ReadRows
 from flinkish.engine.rows.arrow_parts import list_parts
 from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import join_list

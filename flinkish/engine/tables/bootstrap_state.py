@@ -20,12 +20,13 @@ import xxhash
 from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.errors import PERMANENT, CannotMigrate, LostRows
+from flinkish.engine.migration.attempts import WrittenStore
 from flinkish.engine.migration.migration_plan import store_directory
 from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
 from flinkish.engine.migration.pipeline import WrittenOperator
 from flinkish.engine.migration.row_blocks import Rows, in_lists, sum_digests, unpack
 from flinkish.engine.migration.state_files import operator_files
-from flinkish.engine.migration.store_tasks import ReadRows, WrittenStore, write_store
+from flinkish.engine.migration.store_tasks import ReadRows, write_store
 from flinkish.engine.rows.spark_hash import check_hashable
 from flinkish.engine.stores.checkpoints import OperatorState
 from flinkish.engine.stores.files import StateSource, StateTarget
