@@ -86,7 +86,8 @@ def unpack(piece: bytes) -> Iterator[Rows]:
     with pa.ipc.open_stream(piece) as stream:
         family = int(stream.schema.metadata[b"family"])
         for batch in stream:
-            yield family, *(Binaries.from_arrow(batch.column(place)) for place in range(2))
+            keys, values = (Binaries.from_arrow(batch.column(place)) for place in range(2))
+            yield family, keys, values
 
 
 def in_lists(rows: Iterable[Rows]) -> Iterator[tuple[int, list[bytes], list[bytes]]]:

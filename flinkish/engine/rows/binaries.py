@@ -149,7 +149,7 @@ class Binaries(Sequence[bytes]):
         if isinstance(index, slice):
             return Binaries(self._data, self._starts[index], self._lengths[index], None)
         start = int(self._starts[index])
-        return self._data[start : start + int(self._lengths[index])].tobytes()
+        return bytes(self._data[start : start + int(self._lengths[index])])
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (Binaries, list, tuple)):

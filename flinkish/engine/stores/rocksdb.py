@@ -90,8 +90,7 @@ def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
         for number, piece in list(heads.items()):
             end = bisect.bisect_right(piece, bound, key=_key)
             rows += piece[:end]
-            rest = piece[end:] or next(sources[number], None)
-            if rest:
+            if rest := piece[end:] or next(sources[number], []):
                 heads[number] = rest
             else:
                 del heads[number]
