@@ -18,9 +18,9 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 511,
-    "modules above 350 lines": 35,
-    "modules above 500 lines": 4,
+    "modules": 519,
+    "modules above 350 lines": 34,
+    "modules above 500 lines": 0,
     "docstrings, lines in a thousand": 182,
     "pairs of dataclasses that share fields": 32,
     "local names that name an act": 18,
