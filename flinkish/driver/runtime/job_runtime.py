@@ -37,6 +37,7 @@ from flinkish.driver.runtime.running_query import (
     lasting_facts,
     set_identity,
     status_of,
+    what_lasts,
 )
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
@@ -247,12 +248,11 @@ class Runtime:
             state = self.registry.heartbeat(self.job_id, statuses)
             reported = {status.name for status in statuses}
             for query in self.queries():
-                if query.name not in reported:
-                    continue
-                facts = lasting_facts(query)
-                if facts != query.recorded:
+                described = what_lasts(query)
+                if query.name in reported and described != query.recorded:
+                    facts = lasting_facts(query)
                     self.registry.record_facts(self.job_id, query.name, query.query_id, facts)
-                    query.recorded = facts
+                    query.recorded = described
         return state, statuses
 
     @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection
 
 from flinkish import uid
 from flinkish.driver.attached import attachment
@@ -79,6 +81,11 @@ def test_a_notebook_attaches_to_what_runs(spark: Any, tmp_path: Path, notebook: 
     later = counts.writeStream.queryName("later").outputMode("complete").format("noop").start()
     with Registry.open(url) as registry:
         job_id = str(job.job_id)
+        wait_for(lambda: registry.job(job_id).state is JobState.RUNNING)
+        runtime = job._runtime
+        runtime.report()  # what each run is looked at through is kept
+        assert calls_of(runtime.report) <= 5 * len(runtime.queries()), "a heartbeat costs little"
+        assert list(spark._jsparkSession.streams().listListeners()) == [], "a batch costs nothing"
         saved = finished(registry, job_id, RequestKind.SAVEPOINT, tmp_path / "sp")
         assert saved.state is RequestState.COMPLETED, saved.error
         assert saved.result is not None
@@ -100,6 +107,22 @@ def test_a_notebook_attaches_to_what_runs(spark: Any, tmp_path: Path, notebook: 
         assert job.has_ended
     assert [query.name for query in spark.streams.active] == ["shown"], "the kernel runs on"
     spark.streams.active[0].stop()
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """How many calls to the JVM an action makes in this thread."""
+    this, calls = threading.get_ident(), 0
+    send = ClientServerConnection.send_command
+
+    def counted(connection: Any, command: str) -> Any:
+        nonlocal calls
+        calls += threading.get_ident() == this
+        return send(connection, command)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClientServerConnection, "send_command", counted)
+        action()
+    return calls
 
 
 def finished(
