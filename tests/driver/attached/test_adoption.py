@@ -15,6 +15,7 @@ from flinkish import uid
 from flinkish.driver.attached import attachment
 from flinkish.driver.attached.adoption import trigger_of
 from flinkish.driver.attached.attachment import attach
+from flinkish.errors import SavepointNotFound
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobState,
@@ -131,6 +132,14 @@ def finished(
     request_id = registry.submit(job_id, kind, arguments_for(kind, str(target), **more)).request_id
     wait_for(lambda: registry.request(request_id).state.is_final)
     return registry.request(request_id)
+
+
+@pytest.mark.spark
+def test_a_refused_restore_is_asked_for_again(spark: Any, tmp_path: Path, notebook: None) -> None:
+    url = f"sqlite:///{tmp_path}/registry.db"
+    with pytest.raises(SavepointNotFound):
+        attach("again", savepoint=str(tmp_path / "nothing"), registry=url)
+    assert attach("again", registry=url).job_id is not None, "not the refused one"
 
 
 @pytest.mark.spark
