@@ -54,6 +54,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "state storage errors config messages history",
         "upgrade": "connectors client launch registry restore savepoint compat checkpoint "
         "operators messages engine storage errors config",
+        "airflow": "upgrade client messages errors config",
         "log_lines": "",
         "launch": "connectors registry compat checkpoint operators storage errors config messages "
         "log_lines",
@@ -69,8 +70,8 @@ ALLOWED: dict[str, frozenset[str]] = {
         "engine": f"{FORMAT} avro storage errors",
         "state": "avro errors units",
         "testing": "client registry savepoint messages errors",
-        "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
-        "operators state errors config",
+        "examples": "airflow cli upgrade client launch registry restore savepoint compat "
+        "checkpoint operators state errors config",
     }.items()
 }
 #: Rooms that import no module of the package itself either.

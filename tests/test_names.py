@@ -16,6 +16,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 #: Module -> the test module that proves it, where none has its name.
 COVERED_BY = {
+    "airflow/access": "airflow/test_operators",
+    "airflow/sensors": "airflow/test_operators",
+    "airflow/triggers": "airflow/test_operators",
     "checkpoint/discovery": "restore/origin/test_plain_checkpoints",
     "checkpoint/errors": "checkpoint/test_cut",
     "checkpoint/fileset": "checkpoint/test_cut",
@@ -161,6 +164,7 @@ COVERED_BY = {
     "engine/tables/spark_frames": "engine/tables/test_frames",
     "engine/tables/table_files": "engine/tables/test_frames",
     "errors": "cli/test_usage",
+    "examples/airflow_dag": "airflow/test_operators",
     "examples/flights/aircraft_v1": "e2e/test_typed_state",
     "examples/flights/aircraft_v2": "e2e/test_typed_state",
     "examples/flights/check": "examples/test_check",

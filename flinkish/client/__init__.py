@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from flinkish.client.all_jobs import JobOutcome
     from flinkish.client.checking import OperatorPlan, Plan
     from flinkish.client.client import Client, prune
-    from flinkish.client.job import Job
+    from flinkish.client.job import Job, PendingSavepoint
     from flinkish.client.migration import Changes
     from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
     from flinkish.client.reporter import Progress, Reporter, SilentReporter
     from flinkish.client.savepoints import Savepoint
+    from flinkish.client.together import StartedAgain
     from flinkish.client.waiting import Start
     from flinkish.messages.launch import Program
     from flinkish.messages.restore_options import RestoreOptions
@@ -37,6 +38,7 @@ __all__ = [
     "Job",
     "JobOutcome",
     "OperatorPlan",
+    "PendingSavepoint",
     "Plan",
     "Program",
     "Progress",
@@ -47,6 +49,7 @@ __all__ = [
     "Savepoint",
     "SilentReporter",
     "Start",
+    "StartedAgain",
     "prune",
 ]
 
@@ -56,6 +59,7 @@ _HOMES = {
     "Job": "client.job",
     "OperatorPlan": "client.checking",
     "JobOutcome": "client.all_jobs",
+    "PendingSavepoint": "client.job",
     "Plan": "client.checking",
     "Program": "messages.launch",
     "Progress": "client.reporter",
@@ -66,6 +70,7 @@ _HOMES = {
     "Savepoint": "client.savepoints",
     "SilentReporter": "client.reporter",
     "Start": "client.waiting",
+    "StartedAgain": "client.together",
     "prune": "client.client",
 }
 

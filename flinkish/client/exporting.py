@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flinkish import storage
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.file_ends import checksum_file_of
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
@@ -19,13 +22,16 @@ from flinkish.client.export_checkpoints import (
     in_place_of,
     new_directory,
 )
-from flinkish.errors import UsageError, WrongState
+from flinkish.connectors.path_map import PathMap
+from flinkish.errors import Corrupt, UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
 from flinkish.messages.plan import KeptQueryId
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
+from flinkish.restore.check.file_sinks import FILE_LOG, batch_of
+from flinkish.restore.materialize.source_logs import with_other_files
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,12 @@ def export(
             else build_planned(context, launch, spec, origin, place, query)
         )
         exported = tuple(_checkpoint(place, each) for each in checkpoints.queries)
+        paths = PathMap(options.path_map)
+        if paths:
+            exported = tuple(
+                replace(each, notes=(*each.notes, *_map_sink_log(query, paths)))
+                for each, query in zip(exported, checkpoints.queries, strict=True)
+            )
         replaced = place.publish([each.directory for each in checkpoints.queries])
     return ExportResult(
         exported,
@@ -166,6 +178,39 @@ def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
         pins=cut.pins,
         notes=query.notes,
     )
+
+
+def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
+    """Map the files that the log of a query's file sink names; return a sentence about it.
+
+    Files below the sink's own path stay, so an export that failed can be repeated.
+
+    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written.
+    """
+    if query.file_sink is None:
+        return ()
+    where = storage.locate(query.file_sink)
+    log = storage.join(where, FILE_LOG)
+    changed: dict[str, bytes] = {}
+    for name in storage.list_names(log):
+        if batch_of(name) is None:
+            continue
+        entry = storage.join(log, name)
+        data = storage.read_bytes(entry)
+        try:
+            mapped = with_other_files(data, name, partial(paths.url_from_outside, place=where))
+        except CheckpointFormatError as error:
+            raise Corrupt(f"{entry} is damaged: {error.detail}", path=entry) from error
+        if mapped != data:
+            changed[entry] = mapped
+    for entry, mapped in changed.items():
+        # Hadoop reads a file without checksums, but none that they contradict.
+        storage.remove_file(*storage.split(checksum_file_of(entry)))
+        storage.write_atomically(entry, mapped)
+    if not changed:
+        return ()
+    entries = f"{len(changed)} entr{'y' if len(changed) == 1 else 'ies'}"
+    return (f"{entries} of the log of the file sink {query.file_sink} now name the new paths",)
 
 
 def _check(options: RestoreOptions, job: JobRecord | None) -> None:

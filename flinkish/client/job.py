@@ -16,7 +16,7 @@ from flinkish.messages.launch import Program
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,32 @@ class Job:
         )
         return opened(self._context, outcome)
 
+    def begin_savepoint(
+        self, directory: str | None = None, *, format: str = "native", full: bool = False
+    ) -> PendingSavepoint:
+        """Request a savepoint and return at once; parameters are those of :meth:`savepoint`.
+
+        Raises UsageError for a job that has ended, which only this process could save.
+        """
+        outcome = lifecycle.save_job(
+            self._context,
+            self.refresh().record,
+            directory,
+            full=full,
+            format_=format,
+            detached=True,
+        )
+        return PendingSavepoint(str(outcome.request_id), self.job_id, self._context)
+
+    def begin_stop(
+        self, directory: str | None = None, *, format: str = "native", drain: bool = False
+    ) -> PendingSavepoint:
+        """Request that the job is stopped, and return at once; see :meth:`stop`."""
+        outcome = lifecycle.stop(
+            self._context, self.record, directory, format_=format, drain=drain, detached=True
+        )
+        return PendingSavepoint(str(outcome.request_id), self.job_id, self._context)
+
     def cancel(self, *, timeout: float | None = None) -> Job:
         """Cancel the job without a savepoint, and wait until it has ended.
 
@@ -264,6 +290,52 @@ class Job:
             wait=wait,
         )
         return Job.of(self._context, begun.job)
+
+
+@dataclass(frozen=True)
+class PendingSavepoint:
+    """A savepoint that was requested from a job's driver, whoever waits for it.
+
+    Parameters
+    ----------
+    request_id : str
+        For :meth:`.Client.pending`, also in another process.
+    job_id : str
+        The job.
+    """
+
+    request_id: str
+    job_id: str
+    _context: Context = field(repr=False, compare=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has a result, and a job that it stops has ended."""
+        registry = self._context.registry
+        request = registry.request(self.request_id)
+        if not request.state.is_final or request.kind is RequestKind.SAVEPOINT:
+            return request.state.is_final
+        job = look(self._context, registry.job(request.job_id))
+        return request.state is RequestState.FAILED or job.state.is_final
+
+    def result(self, timeout: float | None = None) -> Savepoint:
+        """Wait for the savepoint, and for the end of a job that it stops.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait. Default: ``client.timeout``.
+
+        Raises
+        ------
+        WaitTimeout
+            It is not complete in time; the work continues.
+        FlinkishError
+            The savepoint could not be taken.
+        """
+        context = self._context
+        request = context.registry.request(self.request_id)
+        return opened(context, lifecycle.wait_for_request(context, request, timeout))
 
 
 def opened(context: Context, outcome: Outcome) -> Savepoint:

@@ -76,6 +76,27 @@ def test_of_every_running_job(cli: Command, client: Client) -> None:
     assert client.save_all("sp") == []
 
 
+def test_all_are_stopped_and_started_again(cli: Command, client: Client) -> None:
+    spark = str(cli.spark_home)
+    ran = [
+        client.run(Program(str(cli.program), ("saving",), spark_home=spark), name=name)
+        for name in ("one", "two")
+    ]
+    stopped = {outcome.job.name: outcome.savepoint for outcome in client.stop_all("sp")}
+    assert [job.refresh().state.value for job in ran] == ["FINISHED", "FINISHED"]
+    would = client.restart_all(name="o*", dry_run=True)
+    assert [(each.job.job_id, each.started) for each in would] == [(ran[0].job_id, None)]
+    started = client.restart_all(master="local[1]")
+    for job, outcome in zip(ran, started, strict=True):
+        saved = stopped[job.name]
+        assert saved is not None
+        assert (outcome.job.job_id, outcome.savepoint) == (job.job_id, saved.path)
+        assert outcome.started is not None
+        assert client.job(job.name).job_id == outcome.started.job_id
+        assert outcome.started.launch.master == "local[1]"
+    assert [each.skipped is None for each in client.restart_all()] == [False, False]
+
+
 def test_of_a_foreign_checkpoint(client: Client, told: Told, private: Path) -> None:
     root = unpack("spark43-rocksdb-dedup", private)
     (root / "commits" / "0").touch()

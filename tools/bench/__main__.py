@@ -13,9 +13,12 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tools.bench import check, engine, handover, increment, local, memory, s3, startup
+from tools.bench import agent, check, engine, handover, increment, local, memory, s3, startup
 
-NAMES = ("startup", "savepoint", "check", "s3", "memory", "increment", "engine", "handover")
+NAMES = (
+    *("startup", "savepoint", "check", "s3", "memory", "increment", "engine", "handover"),
+    "agent",
+)
 #: Files of a checkpoint where the command line does not say.
 FILES = {"savepoint": 20_000, "s3": 20_000, "memory": 1_000_000}
 
@@ -35,6 +38,8 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3, help="engine: runs of each way")
     parser.add_argument("--partitions", default="8:12", help="engine: before and after, 8:12")
     parser.add_argument("--switches", type=int, default=5, help="handover: runs of each way")
+    parser.add_argument("--pairs", type=int, default=20, help="agent: with and without it")
+    parser.add_argument("--batches", type=int, default=50, help="agent: in each of them")
     options = parser.parse_args()
     files = {name: options.files or FILES[name] for name in FILES}
     for what in options.what or ("startup", "savepoint"):
@@ -69,6 +74,8 @@ def main() -> int:
                 )
             elif what == "handover":
                 handover.measure(directory, options.switches)
+            elif what == "agent":
+                agent.measure(directory, pairs=options.pairs, batches=options.batches)
     return 0
 
 

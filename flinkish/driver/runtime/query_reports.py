@@ -14,7 +14,12 @@ from typing import Any
 
 from flinkish.driver.log import log
 from flinkish.driver.runtime.job_session import JobSession
-from flinkish.driver.runtime.running_query import ManagedQuery, lasting_facts, status_of
+from flinkish.driver.runtime.running_query import (
+    ManagedQuery,
+    lasting_facts,
+    status_of,
+    what_lasts,
+)
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.queries import QueryStatus
@@ -71,12 +76,11 @@ class QueryReports:
             state = self._registry.heartbeat(self._job_id, statuses)
             reported = {status.name for status in statuses}
             for query in self._queries():
-                if query.name not in reported:
-                    continue
-                facts = lasting_facts(query)
-                if facts != query.recorded:
+                described = what_lasts(query)
+                if query.name in reported and described != query.recorded:
+                    facts = lasting_facts(query)
                     self._registry.record_facts(self._job_id, query.name, query.query_id, facts)
-                    query.recorded = facts
+                    query.recorded = described
         return state, statuses
 
     @contextmanager
