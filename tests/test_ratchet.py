@@ -21,7 +21,7 @@ RECORD = {
     "modules": 525,
     "modules above 350 lines": 34,
     "modules above 500 lines": 0,
-    "docstrings, lines in a thousand": 182,
+    "docstrings, lines in a thousand": 183,
     "pairs of dataclasses that share fields": 32,
     "local names that name an act": 18,
 }
