@@ -187,8 +187,8 @@ def test_the_age_of_the_newest_good_savepoint_is_told(cli: Command, save: Saving
         newest = Path(registry.savepoints(job)[-1].path)
     (newest / "_metadata").write_bytes(b"torn")
     document = cli("savepoint", "--all", "sp", "--json").json()
-    ages = {each["job_id"]: each["newest_savepoint"]["age"] for each in document["failed"]}
-    assert ages == {job: pytest.approx(3_600, abs=60), dead.job_id: pytest.approx(180_000, abs=60)}
+    told = {each["job_id"]: each["newest_savepoint"]["age"] for each in document["failed"]}
+    assert told == {job: pytest.approx(3_600, abs=60), dead.job_id: pytest.approx(180_000, abs=60)}
     shown = cli("savepoint", "--all", "sp", "-q").err
     assert "memory sink; its newest good savepoint is 60 min old\n" in shown
     assert "is gone; its newest good savepoint is 2 d old; acknowledge it" in shown
