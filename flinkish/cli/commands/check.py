@@ -14,6 +14,7 @@ from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import checking
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import verdict_line
 
 
@@ -27,6 +28,7 @@ class CheckOptions(OriginOptions):
 @command(
     "check",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(RestorePlan,),
     cls=OriginFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.jobs import MetricsDocument
 from flinkish.cli.options.arguments import complete_file
 from flinkish.cli.output.printer import copy_log
 from flinkish.client.metrics import Metric, measure, prometheus_text, write_text
 
 
-@command("metrics", exit_codes=())
+@command("metrics", exit_codes=(), documents=(MetricsDocument,))
 @click.option(
     "-o",
     "--output",
@@ -40,7 +40,7 @@ def metrics(call: Call, output: str | None) -> int:
     return 0
 
 
-def document(metrics: list[Metric]) -> dict[str, Any]:
+def document(metrics: list[Metric]) -> MetricsDocument:
     """Return metrics as JSON data. Pure."""
     return {
         "metrics": [

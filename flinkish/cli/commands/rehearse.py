@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.programs import RehearseDocument
 from flinkish.cli.options.arguments import parse_seconds, words_of
 from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
@@ -31,6 +32,7 @@ class RehearseOptions(OriginOptions):
 @command(
     "rehearse",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(RehearseDocument,),
     cls=OriginFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",

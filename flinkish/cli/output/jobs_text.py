@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from flinkish.cli.documents.jobs import ListDocument, ListedJob
+
 _HEAD = ("START", "JOB ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST SAVEPOINT")
 _NUMBERS = "45"
 #: What becomes shorter on a narrow terminal (name, savepoint), and what is left out then.
@@ -26,7 +28,8 @@ def show(
     to newest committed batch) and last_savepoint (path or None).
     """
     if json:
-        return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
+        document: ListDocument = {"jobs": [_document(row) for row in rows]}
+        return json_document(document) + "\n"
     if quiet:
         lines = [visible(row["job_id"]) for row in rows]
     else:
@@ -88,7 +91,7 @@ def _last_batch(row: dict[str, Any]) -> int | None:
     return max(batches) if batches else None
 
 
-def _document(row: dict[str, Any]) -> dict[str, Any]:
+def _document(row: dict[str, Any]) -> ListedJob:
     return {
         "job_id": row["job_id"],
         "name": row["name"],

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from flinkish.cli.documents.programs import RehearseDocument, RehearsedQueryRecord
+from flinkish.cli.documents.upgrades import UpgradeDocument
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time, local_time
 from flinkish.client.rehearsal import RehearsalResult
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.rehearsals import RehearsedQuery
 from flinkish.messages.upgrades import Upgrade
 from flinkish.units import table
 
 
-def document(upgrade: Upgrade) -> dict[str, Any]:
+def document(upgrade: Upgrade) -> UpgradeDocument:
     """Return an upgrade as JSON data. Pure."""
     return {
         "upgrade_id": upgrade.upgrade_id,
-        "kind": upgrade.kind.value,
-        "state": upgrade.state.value,
+        "kind": upgrade.kind,
+        "state": upgrade.state,
         "job_id": upgrade.job_id,
         "name": upgrade.name,
         "created": iso_time(upgrade.created),
@@ -42,8 +42,11 @@ def upgrade_row(upgrade: Upgrade) -> tuple[str, str, str, str]:
 def show(out: Output, done: RehearsalResult) -> None:
     """Show what became of a rehearsal: a row for each query."""
     if out.json:
-        documents = [_document(query, done) for query in done.queries]
-        out.document({"queries": documents, "warnings": list(done.warnings)})
+        rehearsed: RehearseDocument = {
+            "queries": [_document(query, done) for query in done.queries],
+            "warnings": list(done.warnings),
+        }
+        out.document(rehearsed)
         return
     if out.quiet:
         return
@@ -68,9 +71,14 @@ def _row(query: RehearsedQuery, done: RehearsalResult) -> Iterator[str]:
     yield "-" if before is None else f"{before:,.0f}"
 
 
-def _document(query: RehearsedQuery, done: RehearsalResult) -> dict[str, Any]:
+def _document(query: RehearsedQuery, done: RehearsalResult) -> RehearsedQueryRecord:
     return {
-        **encode_fields(query),
+        "name": query.name,
+        "restored_batch": query.restored_batch,
+        "batches": list(query.batches),
+        "error": query.error,
+        "failed_batch": query.failed_batch,
+        "late": query.late,
         "rows_per_second": query.rows_per_second,
         "job_rows_per_second": done.before.get(query.name),
     }
