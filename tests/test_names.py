@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 #: Module -> the test module that proves it, where none has its name.
 COVERED_BY = {
+    "annotations": "test_compatibility",
     "avro/errors": "avro/test_decoding",
     "checkpoint/discovery": "restore/origin/test_plain_checkpoints",
     "checkpoint/errors": "checkpoint/test_cut",

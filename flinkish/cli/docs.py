@@ -5,6 +5,7 @@ A table is between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; that text 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -97,9 +98,24 @@ def document_table() -> str:
     return _table(rows)
 
 
+def api_table() -> str:
+    """Return the table of exported names, from the record that ``make api-check`` compares."""
+    path = os.path.join(checkout(), "tools", "apicheck", "record.json")
+    with open(path, encoding="utf-8") as file:
+        recorded = json.load(file)["python"]
+    names: dict[tuple[str, str], list[str]] = {}
+    for exported, record in recorded.items():
+        place, _, name = exported.rpartition(".")
+        names.setdefault((place, record["annotation"]), []).append(f"`{name}`")
+    rows = [("Package", "Annotation", "Names")]
+    rows += [(f"`{place}`", f"`{what}`", ", ".join(some)) for (place, what), some in names.items()]
+    return _table([rows[0], *sorted(rows[1:])])
+
+
 #: The pages with tables, relative to the checkout, and the tables of each.
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"exit codes": exit_code_table},
+    "docs/compatibility.md": {"api": api_table},
     "docs/reference.md": {
         "commands": command_table,
         "documents": document_table,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flinkish.annotations import public_evolving
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
 from flinkish.client.listing import Troubles, find_troubles
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
 
 
+@public_evolving
 @dataclass(frozen=True)
 class JobOutcome:
     """The outcome for one job: a savepoint, an error, or the reason why none was attempted.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
@@ -28,6 +29,7 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ExportedCheckpoint:
     """A plain Spark checkpoint.
@@ -65,6 +67,7 @@ class ExportedCheckpoint:
     notes: tuple[str, ...] = ()
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ExportResult:
     """The checkpoints of an export.

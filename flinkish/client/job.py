@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flinkish.annotations import public
 from flinkish.client import lifecycle
 from flinkish.client.context import Context
 from flinkish.client.requests import Outcome
@@ -17,6 +18,7 @@ from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState
 
 
+@public
 @dataclass(frozen=True)
 class Job:
     """A job as it was when it was looked up; :meth:`refresh` looks it up again.

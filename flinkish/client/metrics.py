@@ -15,6 +15,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Literal
 
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context
 from flinkish.errors import UsageError
 from flinkish.messages.queries import QueryStatus
@@ -26,6 +27,7 @@ from flinkish.registry.liveness import reconcile
 _NO_WATERMARK = 0.0
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Sample:
     """One number of a metric, for one job, query or state.
@@ -37,6 +39,7 @@ class Sample:
     value: float
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Metric:
     """A metric with its numbers.
