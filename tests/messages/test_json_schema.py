@@ -141,7 +141,7 @@ def test_what_a_docstring_says_of_a_field_is_its_description() -> None:
 
 def test_a_document_is_one_of_several_and_no_mixture() -> None:
     accepts = judge(Simple, Other).is_valid
-    simple = {"schema_version": 1, "when": None, "parts": []}
+    simple: dict[str, Any] = {"schema_version": 1, "when": None, "parts": []}
     other = {"schema_version": 1, "size": 1}
     assert accepts(simple)
     assert accepts(other)

@@ -190,7 +190,8 @@ def _set(value: Any, *path: str) -> Callable[[Any], None]:
 
 @pytest.fixture(scope="module")
 def now() -> dict[str, Any]:
-    return json.loads(json.dumps(interface.interface()))
+    plain: dict[str, Any] = json.loads(json.dumps(interface.interface()))
+    return plain
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from flinkish.cli.documents.jobs import PurgedJob, PurgedLeftover, PurgeDocument
 from flinkish.cli.documents.parts import error_record
 from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time
+from flinkish.cli.output.text import iso_time, known_time, local_time
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
 from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError
@@ -98,7 +98,7 @@ def _document(outcome: PurgeOutcome) -> PurgedJob:
         "job_id": job.job_id,
         "name": job.name,
         "state": job.state,
-        "end_time": iso_time(job.end_time),
+        "end_time": known_time(job.end_time),
         "keep": plan.keep,
         "reasons": list(plan.reasons),
         "removed": outcome.removed,
@@ -122,7 +122,7 @@ def _leftover_document(leftover: Leftover) -> PurgedLeftover:
     return {
         "what": _LEFT,
         "path": leftover.location,
-        "written": iso_time(leftover.written or None),
+        "written": known_time(leftover.written or None),
         "bytes": leftover.bytes,
         "keep": leftover.stays is not None,
         "reason": leftover.stays,

@@ -10,7 +10,7 @@ import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.documents.savepoints import ListedSavepoint, SavepointListDocument
-from flinkish.cli.output.text import fitting_time, iso_time, terminal_width, utc_time
+from flinkish.cli.output.text import fitting_time, known_time, terminal_width, utc_time
 from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, UsageError, quoted_path
@@ -153,7 +153,7 @@ def _found(entry: CatalogEntry, damage: FlinkishError | None) -> dict[str, Any]:
 
 def _document(row: Mapping[str, Any]) -> ListedSavepoint:
     queries = [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()]
-    document = {**row, "created": iso_time(row["created"]), "queries": queries}
+    document = {**row, "created": known_time(row["created"]), "queries": queries}
     return cast(ListedSavepoint, document)
 
 

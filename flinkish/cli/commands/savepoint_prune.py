@@ -14,7 +14,7 @@ from flinkish.cli.documents.savepoints import Garbage, PruneDocument, PrunedSave
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, utc_time
+from flinkish.cli.output.text import iso_time, known_time, utc_time
 from flinkish.client.retention import PruneResult, prune_savepoints
 from flinkish.units import counted, size_text, table
 
@@ -140,7 +140,7 @@ def _garbage_document(outcome: GarbageOutcome) -> Garbage:
     directory = outcome.found
     return {
         "path": directory.path,
-        "modified": iso_time(directory.modified),
+        "modified": known_time(directory.modified),
         "files": directory.files,
         "bytes": directory.bytes,
         "keep": outcome.reason is not None,

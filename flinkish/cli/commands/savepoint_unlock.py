@@ -12,7 +12,7 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.documents.savepoints import Lock, UnlockDocument
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time
+from flinkish.cli.output.text import iso_time, known_time, local_time
 from flinkish.client import locks
 from flinkish.errors import ConsentNeeded
 from flinkish.units import counted, table
@@ -83,7 +83,7 @@ def _document(
         "host": None if record is None else record.host,
         "pid": None if record is None else record.pid,
         "created": None if record is None else iso_time(record.created),
-        "refreshed": iso_time(lease.modified if record is None else record.refreshed),
+        "refreshed": known_time(lease.modified if record is None else record.refreshed),
         "path": None if record is None else record.path,
         "damage": lease.damage,
         "stale": lease.name in stale,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +35,7 @@ def schema(call: Call, words: tuple[str, ...]) -> int:
         if out.json:
             out.document(document)
         else:
-            sys.stdout.write(json.dumps(contents, indent=2) + "\n")
+            out.text(json.dumps(contents, indent=2) + "\n")
         return 0
     all_documents = every_document()
     if out.json:

@@ -21,7 +21,7 @@ from flinkish.cli.documents.jobs import (
 from flinkish.cli.documents.requests import RequestRecord
 from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
-from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
+from flinkish.cli.output.text import folded, iso_time, known_time, local_time, terminal_width
 from flinkish.cli.output.upgrades_text import document, upgrade_row
 from flinkish.client.listing import JobDescription, describe_job
 from flinkish.config import mask_secrets
@@ -80,7 +80,7 @@ def job_document(description: JobDescription) -> JobDescriptionRecord:
         "name": job.name,
         "state": job.state,
         "start_time": iso_time(job.start_time),
-        "end_time": iso_time(job.end_time),
+        "end_time": known_time(job.end_time),
         "state_history": [_change(change) for change in description.history],
         "restart_strategy": name_of(job.launch.options),
         "restarts": [
@@ -97,7 +97,7 @@ def job_document(description: JobDescription) -> JobDescriptionRecord:
         "restored_from": (job.launch.restore.path or None) if job.launch.restore else None,
         "checkpoint_dir": job.checkpoint_dir,
         "log_path": job.log_path,
-        "heartbeat": iso_time(job.heartbeat),
+        "heartbeat": known_time(job.heartbeat),
         "supervisor": _process(job.supervisor),
         "driver": _process(job.driver),
         "exit_status": job.exit_status,
@@ -139,8 +139,8 @@ def request_document(request: Request) -> RequestRecord:
         "kind": request.kind,
         "state": request.state,
         "created": iso_time(request.created),
-        "started": iso_time(request.started),
-        "finished": iso_time(request.finished),
+        "started": known_time(request.started),
+        "finished": known_time(request.finished),
         "requester": request.requester,
         "arguments": request.arguments,
         "progress": request.progress,

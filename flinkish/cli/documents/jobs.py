@@ -11,9 +11,11 @@ from flinkish.cli.documents.parts import (
     FailedJob,
     JobName,
     QueryBatch,
+    SavepointFormat,
     Seconds,
     SkippedJob,
     Time,
+    Trigger,
 )
 from flinkish.cli.documents.requests import RequestRecord
 from flinkish.cli.documents.upgrades import UpgradeDocument
@@ -95,8 +97,8 @@ class RecordedSavepoint(TypedDict):
 
     path: str
     created: Time
-    format: Literal["native", "canonical"]
-    trigger: Literal["savepoint", "stop", "cancel", "offline", "migrate"]
+    format: SavepointFormat
+    trigger: Trigger
     bytes: Bytes
     files: int
     duration: Seconds

@@ -73,11 +73,17 @@ class QueryBatch(TypedDict):
     batch_id: int | None
 
 
+#: The format of a savepoint.
+SavepointFormat = Annotated[str, "native or canonical"]
+#: What a savepoint was taken for.
+Trigger = Annotated[str, "savepoint, stop, cancel, offline or migrate"]
+
+
 class SavepointResult(TypedDict):
     """A savepoint that was taken."""
 
     path: str
-    format: Literal["native", "canonical"]
+    format: SavepointFormat
     bytes: Bytes
     files: int
     shared_files: Annotated[int | None, "those of its files that an earlier savepoint holds"]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from flinkish.cli.documents.parts import Bytes, ErrorRecord, QueryBatch, StoreSchema, Time
+from flinkish.cli.documents.parts import (
+    Bytes,
+    ErrorRecord,
+    QueryBatch,
+    SavepointFormat,
+    StoreSchema,
+    Time,
+    Trigger,
+)
 from flinkish.client.kafka_offsets import PartitionOffset
 from flinkish.messages.requests import LeftOut
 from flinkish.savepoint.write.copying import SavepointCopy
@@ -64,16 +72,16 @@ class SavepointContents(TypedDict):
     job_id: str
     job_name: str
     created: Time
-    trigger: str
+    trigger: Trigger
     spark_version: str | None
     python_version: str | None
-    flinkish_version: str
+    flinkish_version: str | None
     host: str | None
     program: str | None
     restored_from: str | None
     relocatable: Annotated[bool, "whether it uses no file of another savepoint"]
     holders: Annotated[list[str], "the savepoints whose files it uses"]
-    format: Literal["native", "canonical"]
+    format: SavepointFormat
     format_version: int
     queries: list[SavedQueryRecord]
     left_out: list[LeftOut]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import iso_time, json_document, table_time
+from flinkish.cli.output.text import iso_time, json_document, known_time, table_time
 from flinkish.units import counted, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
@@ -97,7 +97,7 @@ def _document(row: dict[str, Any]) -> ListedJob:
         "name": row["name"],
         "state": row["state"],
         "start_time": iso_time(row["start_time"]),
-        "end_time": iso_time(row["end_time"]),
+        "end_time": known_time(row["end_time"]),
         "queries": [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()],
         "last_batch": _last_batch(row),
         "last_savepoint": row["last_savepoint"],

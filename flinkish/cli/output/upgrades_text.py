@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flinkish.cli.documents.programs import RehearseDocument, RehearsedQueryRecord
 from flinkish.cli.documents.upgrades import UpgradeDocument
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time
+from flinkish.cli.output.text import iso_time, known_time, local_time
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.messages.rehearsals import RehearsedQuery
 from flinkish.messages.upgrades import Upgrade
@@ -23,7 +23,7 @@ def document(upgrade: Upgrade) -> UpgradeDocument:
         "job_id": upgrade.job_id,
         "name": upgrade.name,
         "created": iso_time(upgrade.created),
-        "ended": iso_time(upgrade.ended),
+        "ended": known_time(upgrade.ended),
         "savepoint": upgrade.savepoint,
         "old_savepoint": upgrade.old_savepoint,
         "new_job_id": upgrade.new_job_id,

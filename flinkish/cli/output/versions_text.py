@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flinkish.units import table
 
@@ -200,7 +200,7 @@ def table_document(
 
     ``only``: the version from which all of them are, if it is one row of the table.
     """
-    document: TableDocument = {
+    document: dict[str, object] = {
         "framework": matrix.framework,
         "versions": list(matrix.lines),
         "pairs": [
@@ -215,7 +215,7 @@ def table_document(
     }
     if only is not None:
         document["from"] = str(only)
-    return document
+    return cast("TableDocument", document)
 
 
 def _cell_record(cell: Cell) -> MatrixCell:
