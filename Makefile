@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine native compat-matrix faults completions docs docs-run clean java moved
+.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine native compat-matrix faults completions man api-check docs docs-run clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -86,6 +86,13 @@ faults: java $(INSTALLED) ## only the tests that break things: kill -9, full dis
 
 completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the commands
 	$(PYTHON) -m flinkish.cli.commands.completion
+
+man: $(INSTALLED) ## write man/*.1 from the commands
+	rm -f man/*.1
+	$(PYTHON) -m flinkish.cli.man
+
+api-check: $(INSTALLED) ## does a change break what its annotation promises? ARGS=--record: record what is new
+	$(PYTHON) -m tools.apicheck $(ARGS)
 
 docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from the code
 	$(PYTHON) -m flinkish.cli.docs

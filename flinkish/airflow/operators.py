@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator
 
 from flinkish.airflow.access import Access, stopped_with
 from flinkish.airflow.triggers import JobTrigger, SavepointTrigger, answer_of, is_deferrable
+from flinkish.annotations import public_evolving
 from flinkish.client import PendingSavepoint, Program, RestoreOptions
 from flinkish.client.program import absolute
 from flinkish.config import working_directory
@@ -24,6 +25,7 @@ from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.target import NO_PROGRAM, Changes, NewVersion
 
 
+@public_evolving
 class FlinkishOperator(BaseOperator):
     """What all operators have in common.
 
@@ -71,6 +73,7 @@ class FlinkishOperator(BaseOperator):
         }
 
 
+@public_evolving
 class FlinkishRunOperator(FlinkishOperator):
     """Starts a job, as ``flinkish run -d``; its XCom is the job's id.
 
@@ -148,6 +151,7 @@ class FlinkishRunOperator(FlinkishOperator):
         return str(answer_of(event)["job_id"])
 
 
+@public_evolving
 class FlinkishSavepointOperator(FlinkishOperator):
     """Takes a savepoint of a job, which goes on; its XCom is the savepoint's path.
 
@@ -207,6 +211,7 @@ class FlinkishSavepointOperator(FlinkishOperator):
         return pending.request_id
 
 
+@public_evolving
 class FlinkishStopOperator(FlinkishSavepointOperator):
     """Stops a job with a savepoint; its XCom is the savepoint's path.
 
@@ -242,6 +247,7 @@ class FlinkishStopOperator(FlinkishSavepointOperator):
         return self._awaited(pending, access)
 
 
+@public_evolving
 class FlinkishUpgradeOperator(FlinkishOperator):
     """Upgrades a running job, as ``flinkish upgrade in-place``; its XCom is the new job's id.
 

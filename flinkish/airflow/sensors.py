@@ -10,10 +10,12 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from flinkish.airflow.access import Access
 from flinkish.airflow.triggers import JobTrigger, answer_of, is_deferrable
+from flinkish.annotations import public_evolving
 from flinkish.client.wait_goals import parse_goal
 from flinkish.errors import UsageError
 
 
+@public_evolving
 class FlinkishJobSensor(BaseSensorOperator):
     """Waits until a job has reached a goal; fails when the job does.
 

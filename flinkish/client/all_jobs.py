@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from flinkish.annotations import public_evolving
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
 from flinkish.client.listing import Troubles, find_troubles
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _TRIES = 5
 
 
+@public_evolving
 @dataclass(frozen=True)
 class NewestSavepoint:
     """The newest good savepoint of a job: one whose metadata can be read.
@@ -39,6 +41,7 @@ class NewestSavepoint:
     age: float
 
 
+@public_evolving
 @dataclass(frozen=True)
 class JobOutcome:
     """The outcome for one job: a savepoint, an error, or the reason why none was attempted.

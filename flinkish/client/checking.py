@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client.context import Context
 from flinkish.client.program import asked_partitions, find_spark, launch_of, note_old_hasher
 from flinkish.config import working_directory
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
 
 
+@public
 @dataclass(frozen=True)
 class OperatorPlan:
     """What a restore does with the state of one operator.
@@ -54,6 +56,7 @@ class OperatorPlan:
     advice: str | None
 
 
+@public
 @dataclass(frozen=True)
 class Plan:
     """The plan of restoring a savepoint with a program.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client import all_jobs, migration, offline
 from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import accept, refuse
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.write.copying import SavepointCopy
 
 
+@public
 class Client(ProgramRunner):
     """The functions of the command line, for Python programs. A context manager.
 
@@ -466,6 +468,7 @@ class Client(ProgramRunner):
         return purge_jobs(self._context, ended_before, failed=failed, dry_run=dry_run)
 
 
+@public
 def prune(
     directory: str,
     *,

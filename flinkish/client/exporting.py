@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format.errors import CheckpointFormatError
 from flinkish.checkpoint.format.file_ends import checksum_file_of
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
@@ -34,6 +35,7 @@ from flinkish.restore.check.file_sinks import FILE_LOG, batch_of
 from flinkish.restore.materialize.source_logs import with_other_files
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ExportedCheckpoint:
     """A plain Spark checkpoint.
@@ -71,6 +73,7 @@ class ExportedCheckpoint:
     notes: tuple[str, ...] = ()
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ExportResult:
     """The checkpoints of an export.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flinkish.annotations import public, public_evolving
 from flinkish.client import lifecycle
 from flinkish.client.context import Context
 from flinkish.client.requests import Outcome
@@ -19,6 +20,7 @@ from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 
 
+@public
 @dataclass(frozen=True)
 class Job:
     """A job as it was when it was looked up; :meth:`refresh` looks it up again.
@@ -292,6 +294,7 @@ class Job:
         return Job.of(self._context, begun.job)
 
 
+@public_evolving
 @dataclass(frozen=True)
 class PendingSavepoint:
     """A savepoint that was requested from a job's driver, whoever waits for it.

@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context
 from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.queries import QueryStatus
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _NO_WATERMARK = 0.0
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Sample:
     """One number of a metric, for one job, query or state.
@@ -41,6 +43,7 @@ class Sample:
     value: float
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Metric:
     """A metric with its numbers.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context, requester
 from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
 
 
+@public_evolving
 @dataclass(frozen=True)
 class PruneResult:
     """What a prune did, or with ``dry_run`` would do.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory, find_spark
@@ -24,6 +25,7 @@ from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.origin.restore_origin import open_origin
 
 
+@public_evolving
 @dataclass(frozen=True)
 class RehearsalResult:
     """What became of a rehearsal.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.client import requests
 from flinkish.client.all_jobs import (
@@ -152,6 +153,7 @@ def _has_begun_again(registry: Registry, stops: Sequence[Request]) -> bool:
     return False
 
 
+@public_evolving
 @dataclass(frozen=True)
 class StartedAgain:
     """The outcome for one job of :func:`restart_all`.

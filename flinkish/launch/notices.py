@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated, TypedDict
 
+from flinkish.messages.json_schema import Format
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, Request, RequestState
 
 
@@ -16,6 +18,22 @@ class Event(str, Enum):
     AGAIN = "job-running-again"
     SAVEPOINT_FAILED = "savepoint-failed"
     OVERDUE = "savepoint-overdue"
+
+    def __str__(self) -> str:
+        """Return the word."""
+        return self.value
+
+
+class NoticeDocument(TypedDict):
+    """What a command or a URL gets when something happens to a job."""
+
+    event: Event
+    job_id: str
+    name: str
+    state: JobState
+    time: Annotated[str, Format("date-time"), "UTC, ISO 8601"]
+    message: str
+    text: Annotated[str, "all of it in one sentence, for a chat"]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from flinkish.config import Config, mask_secrets, parse_duration
 from flinkish.config.keys import KEYS, environment_name
 from flinkish.errors import FlinkishError
-from flinkish.launch.notices import JobView, Notice, NoticeWatch
+from flinkish.launch.notices import JobView, Notice, NoticeDocument, NoticeWatch
 from flinkish.registry.job_registry import Registry
 
 if TYPE_CHECKING:
@@ -145,16 +145,16 @@ def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
     job = view.job
     message = mask_secrets(notice.message)
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(notice.time))
-    return {
-        "schema_version": 1,
-        "event": notice.event.value,
+    document: NoticeDocument = {
+        "event": notice.event,
         "job_id": job.job_id,
         "name": job.name,
-        "state": notice.state.value,
+        "state": notice.state,
         "time": moment,
         "message": message,
-        "text": f"flinkish: {notice.event.value}: job {job.name} ({job.job_id}): {message}",
+        "text": f"flinkish: {notice.event}: job {job.name} ({job.job_id}): {message}",
     }
+    return {"schema_version": 1, **document}
 
 
 def run_command(command: str, document: Mapping[str, object], timeout: float) -> None:

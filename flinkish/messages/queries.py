@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.plan import QueryRow, RestorePlan
 
@@ -27,6 +28,7 @@ class OperatorStatus:
     rows: int | None = None
 
 
+@public_evolving
 @dataclass(frozen=True)
 class QueryStatus:
     """One streaming query of a job, updated with each heartbeat.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.client.checking import Plan
 from flinkish.client.client import Client
 from flinkish.client.job import Job
@@ -35,6 +36,7 @@ PARTITIONS = 2
 PATIENCE = 300.0
 
 
+@public_evolving
 class Jobs:
     """Checks and runs the programs of one test, on copies of savepoints. A context manager.
 
@@ -225,6 +227,7 @@ class Jobs:
             return savepoint  # a plain checkpoint, which a restore only reads, or nothing
 
 
+@public_evolving
 class RunningJob:
     """A job of a test.
 

@@ -28,6 +28,7 @@ from flinkish.registry.jobs import JobRecord, JobState
 from tests.launch.conftest import Run, ended, wait
 from tests.launch.test_supervisor import RETURNS
 from tests.launch.test_supervisor import runs as runs
+from tests.support.cli.documents import refuse_nothing
 
 DOCUMENT = {"event": "job-failed", "job_id": "a" * 32, "name": "app", "message": "why"}
 
@@ -159,6 +160,7 @@ def test_texts_are_masked() -> None:
     notice = Notice(Event.FAILED, 0.0, JobState.FAILED, "cannot read s3://me:secret@host/x")
     document = notice_document(JobView(job, (), (), None, 0.0), notice)
     assert "secret" not in json.dumps(document)
+    refuse_nothing("notice", json.loads(json.dumps(document)))
     assert document["time"] == "1970-01-01T00:00:00Z"
 
 

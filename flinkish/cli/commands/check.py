@@ -26,6 +26,7 @@ from flinkish.cli.output.progress import driver_output
 from flinkish.client import checking
 from flinkish.client.checking import Plan
 from flinkish.errors import FlinkishError, UsageError
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import verdict_line
 
 TEXT, JSON, MARKDOWN, GITHUB = FORMS = ("text", "json", "markdown", "github")
@@ -44,6 +45,7 @@ class CheckOptions(OriginOptions):
 @command(
     "check",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(RestorePlan,),
     cls=OriginFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",

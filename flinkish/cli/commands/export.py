@@ -60,6 +60,7 @@ class PlacesFirst(Command):
 @command(
     "export",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(ExportResult,),
     cls=PlacesFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",

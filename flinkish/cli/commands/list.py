@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, Session, command
+from flinkish.cli.documents.jobs import ListDocument
 from flinkish.cli.options.arguments import since_option, words_of
 from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
 from flinkish.cli.output.printer import is_terminal
@@ -40,7 +41,7 @@ def _states(
     return frozenset(states[word] for word in words)
 
 
-@command("list", exit_codes=(3,))
+@command("list", exit_codes=(3,), documents=(ListDocument,))
 @click.option("-r", "--running", is_flag=True, help="Only running and restarting jobs.")
 @click.option("-s", "--scheduled", is_flag=True, help="Only starting jobs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Include ended jobs.")

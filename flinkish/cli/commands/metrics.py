@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.jobs import MetricsDocument
 from flinkish.cli.options.arguments import complete_file
 from flinkish.cli.output.printer import copy_log
 from flinkish.client.metrics import Metric, measure, prometheus_text, served, write_text
@@ -27,7 +27,7 @@ def _address(
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-@command("metrics", exit_codes=())
+@command("metrics", exit_codes=(), documents=(MetricsDocument,))
 @click.option(
     "-o",
     "--output",
@@ -79,7 +79,7 @@ def _serve(call: Call, host: str, port: int) -> int:
     return 0
 
 
-def document(metrics: list[Metric]) -> dict[str, Any]:
+def document(metrics: list[Metric]) -> MetricsDocument:
     """Return metrics as JSON data. Pure."""
     return {
         "metrics": [

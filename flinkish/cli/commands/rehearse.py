@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.programs import RehearseDocument, RehearsedQueryRecord
 from flinkish.cli.options.arguments import parse_seconds, words_of
 from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
@@ -17,7 +18,6 @@ from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import rehearsal
 from flinkish.client.rehearsal import RehearsalResult
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.rehearsals import RehearsalLimits, RehearsedQuery
 from flinkish.units import table
 
@@ -35,6 +35,7 @@ class RehearseOptions(OriginOptions):
 @command(
     "rehearse",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(RehearseDocument,),
     cls=OriginFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
@@ -104,8 +105,11 @@ def rehearse(call: Call, **options: Any) -> int:
 def show_rehearsal(out: Output, done: RehearsalResult) -> None:
     """Show what became of a rehearsal: a row for each query."""
     if out.json:
-        documents = [_document(query, done) for query in done.queries]
-        out.document({"queries": documents, "warnings": list(done.warnings)})
+        rehearsed: RehearseDocument = {
+            "queries": [_document(query, done) for query in done.queries],
+            "warnings": list(done.warnings),
+        }
+        out.document(rehearsed)
         return
     if out.quiet:
         return
@@ -130,9 +134,14 @@ def _row(query: RehearsedQuery, done: RehearsalResult) -> Iterator[str]:
     yield "-" if before is None else f"{before:,.0f}"
 
 
-def _document(query: RehearsedQuery, done: RehearsalResult) -> dict[str, Any]:
+def _document(query: RehearsedQuery, done: RehearsalResult) -> RehearsedQueryRecord:
     return {
-        **encode_fields(query),
+        "name": query.name,
+        "restored_batch": query.restored_batch,
+        "batches": list(query.batches),
+        "error": query.error,
+        "failed_batch": query.failed_batch,
+        "late": query.late,
         "rows_per_second": query.rows_per_second,
         "job_rows_per_second": done.before.get(query.name),
     }

@@ -10,6 +10,8 @@ import click
 from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands.run import show_submitted
 from flinkish.cli.commands.savepoint_all import complain
+from flinkish.cli.documents.jobs import RestartAllDocument, RestartDryRunDocument, RunDocument
+from flinkish.cli.documents.parts import JobName, error_record
 from flinkish.cli.options.arguments import (
     F,
     check_one_or_all,
@@ -44,7 +46,11 @@ def _changes(function: F) -> F:
     return spark_options(secret_args_option(packed(function, "changes", _changes_of)))
 
 
-@command("restart", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
+@command(
+    "restart",
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    documents=(RunDocument, RestartAllDocument, RestartDryRunDocument),
+)
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.option(
     "--from",
@@ -131,7 +137,13 @@ def goes_on(restart: Restart) -> str:
 def _would(out: Output, restart: Restart) -> int:
     job, how = restart.job, goes_on(restart)
     if out.json:
-        out.document({"dry_run": True, "job_id": job.job_id, "name": job.name, "how": how})
+        planned: RestartDryRunDocument = {
+            "dry_run": True,
+            "job_id": job.job_id,
+            "name": job.name,
+            "how": how,
+        }
+        out.document(planned)
     elif not out.quiet:
         out.line(f"Would restart job {job.name} ({job.job_id}): {how}.")
     return 0
@@ -143,7 +155,7 @@ def _show_all(
     """Show what became of the jobs of the newest ``stop --all``; return the exit status."""
     out = session.out
     if out.json:
-        session.document({"dry_run": dry_run, **document(all_started)})
+        session.document(document(all_started, dry_run=dry_run))
     elif not all_started.outcomes:
         like = f" matches {pattern!r}" if pattern and all_started.together else ""
         out.note(f"Nothing to do: no job that stop --all stopped{like}.")
@@ -151,26 +163,31 @@ def _show_all(
     return all_started.exit_code
 
 
-def document(all_started: AllStarted) -> dict[str, Any]:
+class _Entry(JobName):
+    savepoint: str | None
+
+
+def document(all_started: AllStarted, *, dry_run: bool) -> RestartAllDocument:
     """Return the result of ``restart --all`` as JSON data. Pure."""
 
-    def entry(outcome: StartedAgain) -> dict[str, Any]:
+    def entry(outcome: StartedAgain) -> _Entry:
         job = outcome.job
         return {"job_id": job.job_id, "name": job.name, "savepoint": outcome.savepoint}
 
     fine = [each for each in all_started.outcomes if each.error is None]
     return {
+        "dry_run": dry_run,
         "restarted": [
             {
                 **entry(each),
                 "new_job_id": None if each.started is None else each.started.job_id,
-                "state": None if each.started is None else each.started.state.value,
+                "state": None if each.started is None else each.started.state,
             }
             for each in fine
             if each.skipped is None
         ],
         "failed": [
-            {**entry(each), "error": each.error.to_record()}
+            {**entry(each), "error": error_record(each.error)}
             for each in all_started.outcomes
             if each.error is not None
         ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flinkish.cli.base import Session
 from flinkish.cli.commands.request_result import summary_document
+from flinkish.cli.documents.parts import JobName, error_record
+from flinkish.cli.documents.requests import AllDryRunDocument, AllSavedDocument, NewestSaved
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time
 from flinkish.client import all_jobs
@@ -14,7 +16,6 @@ from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, NewestSavepo
 from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Removal
 from flinkish.errors import Locked
-from flinkish.messages.codec import encode_fields
 from flinkish.storage import to_uri
 from flinkish.units import age_text
 
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from flinkish.savepoint.manage.retention import Policy
+
+
+#: What is done with all jobs.
+Verb = Literal["savepoint", "stop"]
+
+
+class _Entry(JobName):
+    request_id: str | None
 
 
 def save_all(
@@ -53,7 +62,7 @@ def save_all(
 
 
 def begin(
-    session: Session, asked: AllJobs, pattern: str | None, verb: str, *, dry_run: bool
+    session: Session, asked: AllJobs, pattern: str | None, verb: Verb, *, dry_run: bool
 ) -> bool:
     """Show what will be done with which jobs; return whether to do it."""
     if not asked.jobs:
@@ -67,26 +76,26 @@ def begin(
     return not dry_run
 
 
-def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
+def document(saved: AllSaved, keep: Policy) -> AllSavedDocument:
     """Return the result as JSON data. Pure."""
 
-    def entry(outcome: JobOutcome) -> dict[str, Any]:
+    def entry(outcome: JobOutcome) -> _Entry:
         job = outcome.job
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
     outcomes, removal = saved.outcomes, saved.removal
-    fields: dict[str, Any] = {
+    fields: AllSavedDocument = {
         "savepoints": [
             {
                 **entry(each),
                 **summary_document(each.savepoint),
-                "left_out": [encode_fields(query) for query in each.left_out],
+                "left_out": list(each.left_out),
             }
             for each in outcomes
             if each.savepoint is not None
         ],
         "failed": [
-            {**entry(each), "error": each.error.to_record(), **_newest(each.newest)}
+            {**entry(each), "error": error_record(each.error), **_newest(each.newest)}
             for each in outcomes
             if each.error is not None
         ],
@@ -108,11 +117,11 @@ def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
     }
     if not keep.is_empty:
         fields["pruned"] = list(removal.removed)
-        fields["prune_error"] = None if removal.error is None else removal.error.to_record()
+        fields["prune_error"] = None if removal.error is None else error_record(removal.error)
     return fields
 
 
-def _newest(newest: NewestSavepoint | None) -> dict[str, Any]:
+def _newest(newest: NewestSavepoint | None) -> NewestSaved:
     """Return the newest good savepoint of a job that has no new one, as JSON data. Pure."""
     if newest is None:
         return {"newest_savepoint": None}
@@ -172,10 +181,15 @@ def complain(out: Output, text: str) -> None:
         out.complain(text)
 
 
-def _would(out: Output, asked: AllJobs, verb: str) -> None:
+def _would(out: Output, asked: AllJobs, verb: Verb) -> None:
     if out.json:
-        ids = [{"job_id": job.job_id, "name": job.name} for job in asked.running]
-        out.document({"dry_run": True, "kind": verb, "target": asked.target, "jobs": ids})
+        document: AllDryRunDocument = {
+            "dry_run": True,
+            "kind": verb,
+            "target": asked.target,
+            "jobs": [{"job_id": job.job_id, "name": job.name} for job in asked.running],
+        }
+        out.document(document)
     elif not out.quiet:
         for job in asked.running:
             out.line(f"Would {verb} job {job.name} ({job.job_id}), savepoint in {asked.target}.")

@@ -163,6 +163,10 @@ def masked(value: Any) -> Any:
         return {key: masked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        from flinkish.messages.codec import encode_fields
+
+        return masked(encode_fields(value))
     return value
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.config import working_directory
 from flinkish.driver.attached.adoption import Adoption, adopt
 from flinkish.driver.attached.patient_registry import PatientRegistry
@@ -42,6 +43,7 @@ _QUIET = 1.0
 _current: Attachment | None = None
 
 
+@public_evolving
 def attach(
     name: str | None = None,
     *,

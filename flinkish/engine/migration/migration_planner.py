@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from flinkish.annotations import public_evolving
 from flinkish.avro.container import COMPRESS
 from flinkish.checkpoint.format.names import CANONICAL, DEFAULT_STORE, HDFS, JOIN_STORES, ROCKSDB
 from flinkish.checkpoint.format.pins import (
@@ -81,6 +82,7 @@ class FamilyChange:
     recodes: Mapping[str, Callable[[bytes], bytes]] = field(default_factory=dict)
 
 
+@public_evolving
 @dataclass(frozen=True)
 class TargetState:
     """The requested state of an operator; None keeps what it has now.

@@ -144,7 +144,7 @@ class Binaries(Sequence[bytes]):
 
     def __getitem__(self, index: int | slice) -> bytes | Binaries:
         if self._rows is not None:
-            part = self._rows[index]
+            part: bytes | list[bytes] = self._rows[index]
             return part if isinstance(part, bytes) else Binaries.of(part)
         if isinstance(index, slice):
             return Binaries(self._data, self._starts[index], self._lengths[index], None)

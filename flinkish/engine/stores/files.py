@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, Protocol
 
 import crc32c
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format import chains
 from flinkish.checkpoint.format.chains import Chain, Lineage
 from flinkish.checkpoint.format.names import HDFS, state_files_among
@@ -210,6 +211,7 @@ class StateTarget(StateSource, Protocol):
         ...
 
 
+@public_evolving
 class LocalDirectory(StorageDirectory):
     """A directory that all workers reach by the same path, which may be a relative one."""
 

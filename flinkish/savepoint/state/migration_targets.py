@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.checkpoint.format.pins import known_backend
@@ -44,19 +43,6 @@ class PlannedRewrite:
     backend: tuple[str, str]
     shuffle: str | None
     changes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON data."""
-        return {
-            "query": self.query,
-            "uid": self.uid,
-            "ordinal": self.ordinal,
-            "kind": self.kind,
-            "partitions": {"before": self.partitions[0], "after": self.partitions[1]},
-            "backend": {"before": self.backend[0], "after": self.backend[1]},
-            "shuffle": self.shuffle,
-            "changes": list(self.changes),
-        }
 
 
 def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
