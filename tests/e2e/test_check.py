@@ -235,6 +235,7 @@ def test_a_plan_is_saved_and_carried_out(upgrade: Upgrade) -> None:
 
 
 def test_what_is_wrong_with_the_words(flinkish: Flinkish) -> None:
+    (flinkish.directory / "app.py").touch()
     assert flinkish("check", "app.py").code == 2
     assert flinkish("check", "-s", "nowhere", "app.py").code == 11
     assert flinkish("run", "--plan", "app.py").code == 2

@@ -42,6 +42,7 @@ from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES, write_runs
 from flinkish.engine.stores.sst_files import MAX_RUN_BYTES, SortedRows, family_prefix
 from flinkish.engine.stores.store_rows import open_merged
+from flinkish.storage.deletion import remove_file
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,7 @@ class _Local:
         if self._scratch is not None:
             with open(self.path(name), "rb") as file, self._target.create(path) as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
-            os.unlink(self.path(name))
+            remove_file(self._scratch, name)
         return path
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,7 +53,8 @@ class Run:
         return self.is_active
 
     def status(self) -> Any:
-        return SimpleNamespace(isDataAvailable=lambda: True)
+        status = {"message": "Processing new data", "isDataAvailable": True}
+        return SimpleNamespace(json=lambda: json.dumps(status))
 
     def lastProgress(self) -> None:
         return None
