@@ -134,7 +134,6 @@ COVERED_BY = {
     "driver/runtime/quiesce": "driver/test_gate",
     "driver/runtime/rehearsal": "driver/test_rehearsal",
     "driver/runtime/restore_gate": "driver/test_identity",
-    "driver/runtime/start_listener": "driver/test_identity",
     "driver/tasks/answering": "driver/requests/test_canonical_savepoints",
     "driver/tasks/describe": "e2e/test_info",
     "driver/tasks/export_task": "driver/test_export",

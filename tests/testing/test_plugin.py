@@ -119,7 +119,7 @@ def test_the_example_fails_where_the_state_was_dropped(tmp_path: Path) -> None:
     done = run(tmp_path, "-rA", "-k", "counts_on", "test_rides.py")
     assert done.returncode == 1, done.stdout + done.stderr
     assert outcomes(done.stdout, "FAILED") == {"version_2_counts_on"}
-    assert re.search(r"assert .*'count': 1.* == .*'count': 3", done.stdout)
+    assert re.search(r"diff: .*'count': 1.* != .*'count': 3", done.stdout)
 
 
 def test_nothing_is_imported_before_a_test_asks_for_it(tmp_path: Path) -> None:
