@@ -18,7 +18,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 505,
+    "modules": 511,
     "modules above 350 lines": 36,
     "modules above 500 lines": 4,
     "docstrings, lines in a thousand": 184,

@@ -15,9 +15,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flinkish.connectors.path_map import NO_MAP, PathMap
+from flinkish.driver.connect.flows import Flow, next_version
 from flinkish.driver.log import log
 from flinkish.driver.plan.planned_queries import new_sink
 from flinkish.driver.plan.uid_rules import Planning
@@ -26,23 +28,32 @@ from flinkish.driver.restore.other_jobs import OtherJobs
 from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import Adviser, StartJudge
 from flinkish.driver.runtime.earlier_runs import earlier_runs
-from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
+from flinkish.driver.runtime.file_sink_log import complete_log, file_sink_log_ready, map_log
 from flinkish.driver.runtime.handover import await_turn
+from flinkish.driver.runtime.pipeline_run import PipelineRun
 from flinkish.driver.runtime.program_gate import ProgramGate
-from flinkish.driver.runtime.query_setup import Preparer
+from flinkish.driver.runtime.query_setup import Prepared, Preparer, own_place
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import (
     ManagedQuery,
     lasting_facts,
     set_identity,
+    set_once,
     status_of,
 )
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, GivenUp, ProgramFailed, UsageError
+from flinkish.errors import (
+    FlinkishError,
+    GivenUp,
+    ProgramFailed,
+    UnsupportedSession,
+    UsageError,
+)
 from flinkish.launch.known_jobs import check_stands
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 
@@ -105,7 +116,9 @@ class Runtime:
             earlier,
             self._judge,
             lost,
-            beside=None if job.launch.external is None else f"restored-{job.job_id[:6]}",
+            place=None
+            if job.launch.external is None
+            else partial(own_place, beside=f"restored-{job.job_id[:6]}"),
         )
         self._checkpoint_root = checkpoint_root
         self._hold_lock = threading.Lock()
@@ -117,6 +130,9 @@ class Runtime:
         self.fatal: FlinkishError | None = None
         #: Queries of the program that are not under flinkish's control, and why, by name.
         self._not_served: dict[str, tuple[Any, str]] = {}
+        #: The run of the pipeline whose flows are the job's queries.
+        self._pipeline: PipelineRun | None = None
+        self._flows: Sequence[str] = ()
         self._announced = False
         self._is_running = False
         self._session: Any = None
@@ -177,6 +193,8 @@ class Runtime:
                 )
             query.quiesced = False
         self._gate.resumed()
+        if self._pipeline is not None:
+            self._pipeline.stop()
 
     def _go_on(self, query: ManagedQuery) -> None:
         """Start ``query`` again, unless its run could be kept from ending."""
@@ -194,8 +212,7 @@ class Runtime:
 
         It loses its trigger by this, and does not continue afterwards.
         """
-        once = query.gateway_jvm.org.apache.spark.sql.streaming.Trigger.Once()
-        query.writer._jwrite.trigger(once)  # the JVM's writer changes itself
+        set_once(query.writer, query.gateway_jvm)
         with self._preparer.session_settings(query.session, query.name):
             query.restart()
         query.quiesced = True
@@ -206,6 +223,8 @@ class Runtime:
         with self._gate.changed:
             self.ending = state
             self._gate.changed.notify_all()
+        if self._pipeline is not None:
+            self._pipeline.stop()
 
     def fail(self, error: FlinkishError) -> None:
         """Record an error that fails the job, even if the program handles it."""
@@ -477,6 +496,101 @@ class Runtime:
             plan=prepared.plan,
             own=prepared.own,
         )
+
+    # --- what a pipeline's run needs --------------------------------------------------------
+
+    def run_pipeline(self, run: PipelineRun, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Run a pipeline with its flows under flinkish's control; yields the run's events."""
+        if self.is_held:
+            error = UnsupportedSession(
+                "a pipeline cannot take over the queries of a running job",
+                hint="stop the job with a savepoint, and run the pipeline from that: flinkish run "
+                "-s SAVEPOINT",
+            )
+            self.fail(error)
+            raise error
+        self._pipeline = run
+        yield from run.carry_out(self, begin)
+
+    @property
+    def restores(self) -> bool:
+        """Whether the job restores a savepoint."""
+        return self.restorer is not None
+
+    def prepare_flow(self, flow: Flow) -> Prepared:
+        """Do everything that can be refused before the query of a flow starts.
+
+        The refusal fails the job, unless it would run without flinkish, too.
+        """
+        own = own_location(flow.facts, flow.writer._spark)
+        try:
+            return self._preparer.prepare(flow.name, flow.writer, flow.facts, place=next_version)
+        except FlinkishError as error:
+            if not self.is_guest:
+                self.fail(error)
+                raise
+            log(f"query '{flow.name}': {error.message}")
+            return Prepared(flow.name, False, own, None, None, (error.message,), own=own)
+
+    def flows_prepared(self, waiting: Sequence[ManagedQuery]) -> Mapping[str, str]:
+        """Take all flows of the pipeline, none of which has started.
+
+        Returns the Spark settings that the restored checkpoints need. Raises the errors of
+        :meth:`Restorer.check` and :meth:`Restorer.roll_back`.
+        """
+        settings: Mapping[str, str] = {}
+        if self.restorer is not None:
+            try:
+                self.restorer.check(more_to_come=False)
+                self.restorer.roll_back([query.name for query in waiting])
+            except FlinkishError as error:
+                self.fail(error)
+                raise
+            settings = self.restorer.session_settings()
+        for query in waiting:
+            if query.query_id:  # its last run's checkpoint is there
+                self._gate.add(query)
+        self._flows = [query.name for query in waiting]
+        self.start_phase.ended()
+        self._running_if_started()
+        return settings
+
+    def flow_started(self, query: ManagedQuery, *, restored: bool) -> bool:
+        """Take the query of a flow, unless the job is over when no request is in flight any more.
+
+        The query has planned no batch yet.
+        """
+        with self._gate.changed:
+            self._gate.settle()
+            if self.ending is not None or self.fatal is not None:
+                return False
+            self._gate.add(query)
+        self._running_if_started()
+        if restored:
+            for note in (
+                map_log(query.jsq, query.session, self._paths()) if self._paths() else None,
+                complete_log(query.jsq),
+            ):
+                if note is not None:
+                    log(f"query '{query.name}': {note}")
+        return True
+
+    def unknown_flow(self, name: str, handle: Any) -> None:
+        """Note a query of the pipeline that flinkish has not seen in its graph."""
+        self._not_served[name] = handle, "it is none of the flows that the pipeline has registered"
+
+    def flows_to_come(self) -> tuple[LeftOut, ...]:
+        """Return the flows of the pipeline that have never run, as a savepoint lacks them."""
+        names = {query.name for query in self.queries()}
+        reason = "its turn in the pipeline has not come, and it has never run"
+        return tuple(
+            LeftOut(name, reason, pending=True) for name in self._flows if name not in names
+        )
+
+    def hold_starts(self) -> None:
+        """Keep a pipeline from starting other flows, as those that run are about to end."""
+        if self._pipeline is not None:
+            self._pipeline.hold()
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Carry out the steps that are due when held queries may run."""

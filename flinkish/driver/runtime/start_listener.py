@@ -21,14 +21,27 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 
     The query of ``session`` waits until the call returns.
     """
+
+    def named(jsq: Any, started: str | None) -> None:
+        if started == name:
+            call(jsq)
+
+    with at_each_start(session, named):
+        yield
+
+
+@contextmanager
+def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iterator[None]:
+    """Call ``call`` with each of the JVM's queries that starts inside the block, and its name.
+
+    The query of ``session`` waits until the call returns.
+    """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Starts(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:
-            if event.name != name:
-                return
             try:
-                call(session._jsparkSession.streams().get(str(event.id)))
+                call(session._jsparkSession.streams().get(str(event.id)), event.name)
             except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
                 traceback.print_exc()
 
