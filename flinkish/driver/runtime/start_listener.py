@@ -21,29 +21,57 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 
     The query of ``session`` waits until the call returns.
     """
-    from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Starts(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            if event.name != name:
-                return
-            try:
-                call(session._jsparkSession.streams().get(str(event.id)))
-            except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
-                traceback.print_exc()
+    def named(jsq: Any, started: str | None) -> None:
+        if started == name:
+            call(jsq)
 
-        def onQueryProgress(self, event: Any) -> None:
-            pass
+    with at_each_start(session, named):
+        yield
 
-        def onQueryIdle(self, event: Any) -> None:
-            pass
 
-        def onQueryTerminated(self, event: Any) -> None:
-            pass
+@contextmanager
+def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iterator[None]:
+    """Call ``call`` with each of the JVM's queries that starts inside the block, and its name.
 
-    listener = Starts()
-    session.streams.addListener(listener)
+    The query of ``session`` waits until the call returns.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    manager = session._jsparkSession.streams()
+    serve: Any = ensure_callback_server_started  # untyped
+    serve(SparkContext._gateway)
+    streaming = session._jvm.org.apache.spark.sql.streaming
+    listener = streaming.PythonStreamingQueryListenerWrapper(_Starts(manager, call))
+    manager.addListener(listener)
     try:
         yield
     finally:
-        session.streams.removeListener(listener)
+        manager.removeListener(listener)
+
+
+class _Starts:
+    """Takes the JVM's own events: PySpark 4.3 fails to read a start whose thread has job tags."""
+
+    def __init__(self, manager: Any, call: Callable[[Any, str | None], None]) -> None:
+        self._manager = manager
+        self._call = call
+
+    def onQueryStarted(self, event: Any) -> None:
+        try:
+            self._call(self._manager.get(event.id()), event.name())
+        except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
+            traceback.print_exc()
+
+    def onQueryProgress(self, event: Any) -> None:
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -52,7 +52,7 @@ class Run:
         return self.is_active
 
     def status(self) -> Any:
-        return SimpleNamespace(isDataAvailable=lambda: True)
+        return SimpleNamespace(json=lambda: '{"isDataAvailable": true, "message": ""}')
 
     def lastProgress(self) -> None:
         return None
