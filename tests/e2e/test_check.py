@@ -93,6 +93,7 @@ def upgrade(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrade]:
     upgrade.flinkish.clean_up()
 
 
+@pytest.mark.deep
 def test_a_running_job_is_checked_as_it_is(upgrade: Upgrade) -> None:
     """Its file sink gets batches all the time, and nothing but the job itself is ahead."""
     assert upgrade.live is not None
