@@ -36,9 +36,17 @@ class Command(click.Command):
     attached value.
     """
 
-    def __init__(self, *args: Any, exit_codes: Sequence[int] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        exit_codes: Sequence[int] = (),
+        documents: Sequence[type] = (),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.exit_codes = tuple(exit_codes)
+        #: The types of the documents that it prints with ``--json``.
+        self.documents = tuple(documents)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Check the spelling of options, and that no value is empty, then parse them."""
@@ -120,11 +128,17 @@ class Call:
 
 
 def command(
-    name: str, *, exit_codes: Sequence[int], cls: type[Command] = Command, **attributes: Any
+    name: str,
+    *,
+    exit_codes: Sequence[int],
+    documents: Sequence[type],
+    cls: type[Command] = Command,
+    **attributes: Any,
 ) -> Callable[[Callable[..., int]], Command]:
     """Declare a command: a function that takes a :class:`Call` and its options by name.
 
     ``exit_codes`` are those besides 0, 1, 2, 16, 130 and 143, which every command has;
+    ``documents`` the types of what it prints with ``--json``, of :mod:`flinkish.cli.documents`;
     ``attributes`` are arguments of :class:`click.Command`.
     """
     codes = sorted({0, 1, 2, 16, 130, 143, *exit_codes})
@@ -139,7 +153,12 @@ def command(
 
         settings = {"help_option_names": HELP_NAMES, **attributes.pop("context_settings", {})}
         declared = click.command(
-            name, cls=cls, exit_codes=codes, context_settings=settings, **attributes
+            name,
+            cls=cls,
+            exit_codes=codes,
+            documents=documents,
+            context_settings=settings,
+            **attributes,
         )(called)
         declared.params += _common_options()  # after the command's own
         for parameter in declared.params:

@@ -88,7 +88,7 @@ def list_registry(context: Context) -> Listed:
 
 
 def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ...] = ()) -> Listed:
-    from flinkish.client.retention import in_the_future
+    from flinkish.client.pruning import in_the_future
     from flinkish.savepoint.directory.catalog import find_damage
     from flinkish.savepoint.directory.places import is_future
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client.context import Context
 from flinkish.client.program import asked_partitions, find_spark, launch_of, note_old_hasher
 from flinkish.config import working_directory
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
 
 
+@public
 @dataclass(frozen=True)
 class OperatorPlan:
     """What a restore does with the state of one operator.
@@ -54,6 +56,7 @@ class OperatorPlan:
     advice: str | None
 
 
+@public
 @dataclass(frozen=True)
 class Plan:
     """The plan of restoring a savepoint with a program.
@@ -148,7 +151,7 @@ def check(
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.check`. The configuration was
     loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint. ``to_save`` says
-    whether a run is to carry the plan out; UsageError for that of a job.
+    whether a run is to carry the plan out; a job's plan cannot be (UsageError).
     """
     if to_save and job is not None:
         raise _not_carried_out()
@@ -182,7 +185,7 @@ def launch_and_restore(
 
 
 def checkpoints_of(job: JobRecord | None) -> str | None:
-    """Return what stands for a savepoint of a job; None without a job."""
+    """Return what takes the place of a savepoint's path for a job; None without a job."""
     return None if job is None else job.checkpoint_dir or job.job_id
 
 
@@ -196,7 +199,7 @@ def no_savepoint() -> UsageError:
 def check_launch(
     context: Context, launch: Launch, spec: RestoreSpec, *, job: JobRecord | None = None
 ) -> Plan:
-    """Plan a restore with a launch that is complete; see :func:`check`.
+    """Plan a restore with a complete launch; see :func:`check`.
 
     ``launch``: the program and its Spark, without a restore. ``spec``: the restore; with a job, its
     path is not read.
@@ -234,7 +237,7 @@ def check_launch(
 
 
 def require_agreed(plan: RestorePlan, message: str) -> None:
-    """Raise Incompatible or ConsentNeeded, with ``message``, for a plan that is not to be run."""
+    """Raise Incompatible or ConsentNeeded, with ``message``, unless a plan may be carried out."""
     if plan.exit_code:
         kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
         raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))

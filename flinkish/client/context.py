@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config, sqlite_path
-from flinkish.errors import JobNotFound
+from flinkish.errors import (
+    AmbiguousJob,
+    JobNotFound,
+    SavepointNotFound,
+    UsageError,
+    quoted_path,
+)
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
+
+if TYPE_CHECKING:
+    from flinkish.messages.plan import Check
 
 #: Called with a question that needs the user's consent; returns True for yes.
 Agree = Callable[[str], bool]
@@ -80,6 +90,57 @@ class Context:
                 "flinkish config show --origin",
             ) from error
         return reconcile(self.registry, [job])[0]
+
+    def find_origin(self, word: str) -> JobRecord | str:
+        """Return the job that a word refers to, or the word itself if a savepoint is there.
+
+        ``word``: a URL or a path that exists is a savepoint; else it is a job's id, a prefix of
+        one, or a name, also that of a job that has ended.
+
+        Raises UsageError if it is a job and a path; AmbiguousJob or JobNotFound if it means several
+        jobs, or nothing; SavepointNotFound if it can only be a path, and there is nothing.
+        """
+        if "://" in word or word.startswith("file:"):
+            return word
+        from flinkish.storage.local import status_of
+
+        there = status_of(os.path.expanduser(word), follow=True) is not None
+        is_path = "/" in word or word.startswith("~")
+        if there and is_path:
+            return word
+        try:
+            job = self.find_job(word, include_final=True)
+        except AmbiguousJob:
+            if not there:
+                raise
+            which = "several jobs"
+        except (JobNotFound, UsageError) as error:
+            if there:
+                return word
+            if is_path:
+                raise SavepointNotFound(f"no savepoint at {word}", path=word) from None
+            if not isinstance(error, JobNotFound):
+                raise
+            nothing = f"{error.message}, nor a savepoint at that path"
+            raise JobNotFound(nothing, hint=error.hint) from None
+        else:
+            if not there:
+                return job
+            which = f"job {job.name} ({job.job_id})"
+        raise UsageError(
+            f"{word!r} is ambiguous: it means {which}, and is also a path here",
+            hint=f"for the savepoint, use -s {quoted_path(word)}; for the job, its id, or more "
+            "digits of it",
+        )
+
+    def report(self, check: Check) -> None:
+        """Warn of what a check has found, or note it; say nothing if all is well."""
+        from flinkish.messages.plan import RestoreOutcome
+
+        if check.outcome is RestoreOutcome.WARNING:
+            self.reporter.warning(check.text)
+        elif check.outcome is not RestoreOutcome.OK:
+            self.reporter.note(check.text)
 
     def timeout(self, seconds: float | None) -> float:
         """Return ``seconds``, or the value of ``client.timeout`` when it is None."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
+from flinkish.client.pruning import with_removal
 from flinkish.client.reporter import Progress
 from flinkish.client.requests import Outcome, reported
-from flinkish.client.retention import with_removal
 from flinkish.errors import (
     FlinkishError,
     JobNotFound,

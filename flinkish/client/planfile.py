@@ -25,7 +25,8 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
-_VERSION = 1
+#: The version of a plan file that is written, and the only one that is read.
+PLAN_VERSION = 1
 #: Largest size of a plan file, in bytes.
 _MAX_BYTES = 64 << 20
 
@@ -78,7 +79,7 @@ def make_plan_file(
 
 def save(plan: PlanFile, path: str) -> None:
     """Write a plan to a file atomically; to a pipe or a device directly. Raises StorageError."""
-    record = {"kind": _KIND, "schema_version": _VERSION, **encode_fields(plan)}
+    record = {"kind": _KIND, "schema_version": PLAN_VERSION, **encode_fields(plan)}
     data = (json.dumps(record, indent=2) + "\n").encode()
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         try:
@@ -116,10 +117,10 @@ def load(path: str) -> PlanFile:
         raise UsageError(
             f"{path} is not a restore plan", hint="make one with: flinkish check -o FILE"
         )
-    if record.get("schema_version") != _VERSION:
+    if record.get("schema_version") != PLAN_VERSION:
         raise UsageError(
             f"{path} is a plan of version {record.get('schema_version')}; this flinkish "
-            f"supports {_VERSION}",
+            f"supports {PLAN_VERSION}",
             hint="make it again with this flinkish: flinkish check -o FILE",
         )
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory
 from flinkish.client.purge_files import Leftover, find_leftovers, found_below, remove_leftover
@@ -59,6 +60,7 @@ class PurgeOutcome:
         return self.plan.job
 
 
+@public_evolving
 @dataclass(frozen=True)
 class PurgeResult:
     """What a purge did, or with ``dry_run`` would do.

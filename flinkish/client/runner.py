@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flinkish.client import submission
-from flinkish.client.check_origin import find_origin
 from flinkish.client.checking import Plan, check
 from flinkish.client.context import Context
 from flinkish.client.job import Job
@@ -295,7 +294,7 @@ class ProgramRunner:
         """Return the job that is meant, or the location of the savepoint."""
         if isinstance(start, Job):
             return start.refresh().record, None
-        origin = find_origin(self._context, start) if isinstance(start, str) else location_of(start)
+        origin = self._context.find_origin(start) if isinstance(start, str) else location_of(start)
         return (None, origin) if isinstance(origin, str) else (origin, None)
 
     def _with(self, options: Mapping[str, str | None]) -> Context:

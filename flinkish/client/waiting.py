@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context, interruptible
 from flinkish.client.wait_goals import Goal, GoalKind, Watch
 from flinkish.errors import (
@@ -32,6 +33,7 @@ STARTING = (JobState.INITIALIZING, JobState.CREATED, JobState.FAILING, JobState.
 _REASON_PATIENCE = 3.0
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Start:
     """How a job has started.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.plan import QueryRow, RestorePlan
 
@@ -27,6 +28,7 @@ class OperatorStatus:
     rows: int | None = None
 
 
+@public_evolving
 @dataclass(frozen=True)
 class QueryStatus:
     """One streaming query of a job, updated with each heartbeat.
@@ -77,6 +79,11 @@ class QueryStatus:
         """The batch of the savepoint that the query was restored at; None if it was not."""
         row = self.planned
         return None if row is None else row.batch_id
+
+    @property
+    def first_batch(self) -> int:
+        """The first batch of its own: the one after the restore, else 0."""
+        return 0 if self.restored_batch is None else self.restored_batch + 1
 
     @property
     def planned(self) -> QueryRow | None:

@@ -19,11 +19,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import UsageError
 
 T = TypeVar("T")
 
 
+@public_evolving
 class Verdict(enum.Enum):
     """Compatibility of a new serializer with bytes that exist, from best to worst."""
 
@@ -33,6 +35,7 @@ class Verdict(enum.Enum):
     INCOMPATIBLE = "incompatible"
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Reason:
     """Why a field is incompatible.
@@ -60,6 +63,7 @@ class Reason:
         return replace(self, root=root, path=(step, *self.path))
 
 
+@public_evolving
 @dataclass(frozen=True)
 class TypeSerializerSchemaCompatibility:
     """A snapshot's verdict on a new serializer; created by the four class methods.
@@ -126,6 +130,7 @@ class TypeSerializerSchemaCompatibility:
         return tuple(map(str, self.problems))
 
 
+@public_evolving
 class TypeSerializer(ABC, Generic[T]):
     """Turns the values of a type into bytes and back.
 
@@ -162,6 +167,7 @@ class TypeSerializer(ABC, Generic[T]):
         """Return what a savepoint must record to read the bytes of this serializer."""
 
 
+@public_evolving
 class SnapshotLoader(Protocol):
     """Reads snapshots inside another one, and finds classes by their names."""
 
@@ -199,6 +205,7 @@ class SnapshotLoader(Protocol):
         ...
 
 
+@public_evolving
 class TypeSerializerSnapshot(ABC, Generic[T]):
     """A savepoint's record of the serializer that wrote a state.
 

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkish.storage import deletion, local
+from flinkish.storage.concurrency import connections
 from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.hashing import Hasher, digest_of
-from flinkish.storage.locations import is_local, split
+from flinkish.storage.locations import is_local, scheme_of, split
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
 #: Maximum bytes of a file that is buffered in memory between two stores; larger ones go to disk.
 _SPOOLED = 16 << 20
+#: Maximum number of requests that one thread has in flight, if the client supports it.
+_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class PlacedFile:
 
 
 def _store(location: str) -> RemoteStore:
-    from flinkish.storage.remote import store_of
+    from flinkish.storage.stores import store_of
 
     return store_of(location)
 
@@ -93,11 +96,11 @@ class Placing:
 
 def batch_size(source: str, target: str) -> int:
     """Return how many files to pass to :func:`place_all` at once; 1 if batching does not help."""
-    if is_local(target):
+    if is_local(target) or scheme_of(target) != "s3":
         return 1
-    from flinkish.storage import remote
-
-    return remote.batch_size(source, target)
+    if not is_local(source) and not _store(source).is_same(_store(target)):
+        return 1
+    return max(1, min(_BATCH, connections() // 4))
 
 
 def _sha256(_: Placing) -> Hasher:

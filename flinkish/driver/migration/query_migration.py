@@ -66,6 +66,8 @@ def rewrite_query(
             rows=written.digest.rows,
             keys=f"{written.digest.keys:016x}",
             content=f"{written.digest.content:016x}",
+            shuffle=written.shuffle,
+            native=written.native,
         )
         for written in result.operators
     ]

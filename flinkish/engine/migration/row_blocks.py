@@ -21,6 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from flinkish.engine.rows.arrow_parts import MAX_ROWS
+from flinkish.engine.rows.binaries import Binaries
 
 #: Rows are held back up to this many bytes, so that batches are large.
 MAX_HELD_BYTES: Final = 48 << 20
@@ -28,9 +29,8 @@ _ROW_OVERHEAD: Final = 8
 _SCHEMA: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 #: (number of the target partition, packed batch of rows)
 PackedRows = tuple[int, bytes]
-#: (index of the family, keys, values) of rows in their new form; keys and values are lists of
-#: bytes, or Arrow arrays of large binaries.
-Rows = tuple[int, Any, Any]
+#: (index of the family, keys, values) of rows in their new form.
+Rows = tuple[int, Sequence[bytes], Sequence[bytes]]
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Packer:
     _bytes: int = 0
 
     def add(
-        self, first: int, family: int, keys: list[bytes], values: list[bytes], partitions: Any
+        self, first: int, family: int, keys: Binaries, values: Binaries, partitions: Any
     ) -> Iterator[PackedRows]:
         """Add rows.
 
@@ -53,10 +53,7 @@ class Packer:
         """
         order = np.argsort(partitions, kind="stable")
         arranged = np.asarray(partitions)[order]
-        columns = [
-            pa.array(keys, pa.large_binary()).take(pa.array(order)),
-            pa.array(values, pa.large_binary()).take(pa.array(order)),
-        ]
+        columns = [part.to_arrow().take(pa.array(order)) for part in (keys, values)]
         batch = pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
         present, starts = np.unique(arranged, return_index=True)
         ends = [*starts[1:].tolist(), len(arranged)]
@@ -85,22 +82,20 @@ def _pack(family: int, batches: list[Any]) -> bytes:
 
 
 def unpack(piece: bytes) -> Iterator[Rows]:
-    """Yield the index of the family, the keys and the values in a batch, as Arrow arrays."""
+    """Yield the index of the family, the keys and the values in a batch."""
     with pa.ipc.open_stream(piece) as stream:
         family = int(stream.schema.metadata[b"family"])
         for batch in stream:
-            yield family, batch.column(0), batch.column(1)
+            keys, values = (Binaries.from_arrow(batch.column(place)) for place in range(2))
+            yield family, keys, values
 
 
 def in_lists(rows: Iterable[Rows]) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
     """Yield rows with keys and values as lists of bytes, a bounded number at a time."""
     for place, keys, values in rows:
-        if isinstance(keys, list):
-            yield place, keys, values
-            continue
         for start in range(0, len(keys), MAX_ROWS):
             part = slice(start, start + MAX_ROWS)
-            yield place, keys[part].to_pylist(), values[part].to_pylist()
+            yield place, Binaries.of(keys[part]).rows(), Binaries.of(values[part]).rows()
 
 
 _MASK = (1 << 64) - 1

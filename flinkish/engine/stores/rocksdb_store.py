@@ -31,6 +31,7 @@ from flinkish.checkpoint.format.archives import (
 )
 from flinkish.checkpoint.format.chains import Chain, Lineage
 from flinkish.engine.errors import StateFormatError
+from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.stores.codecs import decompressed
 from flinkish.engine.stores.files import StoreFiles, find_chain, open_checked, open_state_file
 from flinkish.engine.stores.records import MERGE, PUT, Change, Changelog, Content, read_changelog
@@ -60,10 +61,10 @@ class RocksDBRows:
         """Yield the key and value of every row; raise StateFormatError if RocksDB finds damage."""
         return itertools.chain.from_iterable(self.pieces())
 
-    def pieces(self) -> Iterator[list[tuple[bytes, bytes]]]:
+    def pieces(self, most: int = MAX_ROWS) -> Iterator[list[tuple[bytes, bytes]]]:
         """Yield the rows in lists of bounded number and size; errors are those of :meth:`rows`."""
         with _errors(self.chain):
-            yield from pieces_of(self.database)
+            yield from pieces_of(self.database, most)
 
 
 @contextlib.contextmanager
@@ -73,23 +74,51 @@ def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
     Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
     """
 
+    with (
+        _materialised(files) as (directory, chain, metadata),
+        _replayed(directory, chain, files) as database,
+    ):
+        yield RocksDBRows(database, chain, metadata)
+
+
+@contextlib.contextmanager
+def closed_database(files: StoreFiles) -> Iterator[tuple[str, ArchiveMetadata]]:
+    """Make a database of ``files.version`` in a local directory, and leave it closed.
+
+    Returns the directory, which is removed at the end of the block, and the metadata of the
+    snapshot. Errors are those of :func:`open_rocksdb_store`.
+    """
+    with _materialised(files) as (directory, chain, metadata):
+        if chain.changes or chain.snapshot is None:
+            with _replayed(directory, chain, files) as database, _errors(chain):
+                database.flush()
+        yield directory, metadata
+
+
+@contextlib.contextmanager
+def _materialised(files: StoreFiles) -> Iterator[tuple[str, Chain, ArchiveMetadata]]:
     chain = find_chain(files, functools.partial(_lineage_of, files))
     directory = make_scratch(parent=files.scratch)
     try:
         metadata = ArchiveMetadata((), 0)
         if chain.snapshot is not None:
             metadata = materialise(files, chain.snapshot, directory)
-        database = _open(directory, chain)
-        try:
-            for name in chain.changes:
-                with _errors(chain), open_checked(files, name) as file:
-                    _replay(database, _changelog(file, files, name).changes())
-            yield RocksDBRows(database, chain, metadata)
-        finally:
-            with _errors(chain):
-                database.close()
+        yield directory, chain, metadata
     finally:
         remove_scratch(directory)
+
+
+@contextlib.contextmanager
+def _replayed(directory: str, chain: Chain, files: StoreFiles) -> Iterator[Any]:
+    database = _open(directory, chain)
+    try:
+        for name in chain.changes:
+            with _errors(chain), open_checked(files, name) as file:
+                _replay(database, _changelog(file, files, name).changes())
+        yield database
+    finally:
+        with _errors(chain):
+            database.close()
 
 
 def snapshot_families(files: StoreFiles) -> Families:
