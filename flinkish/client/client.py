@@ -117,8 +117,17 @@ class Client(ProgramRunner):
         ------
         RequestNotFound
             The registry has no such request.
+        UsageError
+            It is a cancel without a savepoint.
         """
+        from flinkish.errors import UsageError
+
         request = self._context.registry.request(request_id)
+        if request.savepoint is None:
+            raise UsageError(
+                f"request {request_id} is a {request.kind.value} without a savepoint",
+                hint="wait for the job's end with Job.wait()",
+            )
         return PendingSavepoint(request.request_id, request.job_id, self._context)
 
     def metrics(self) -> list[Metric]:

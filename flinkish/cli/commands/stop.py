@@ -133,6 +133,7 @@ def stop_all(
         format_=format_,
         on_outcome=lambda outcome: savepoint_all.tell(session.out, outcome),
     )
+    savepoint_all.tell_troubles(session.out, stopped)
     if session.out.json:
         session.document(savepoint_all.document(stopped, Policy()))
     elif stopped.outcomes:

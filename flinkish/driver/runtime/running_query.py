@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -29,7 +29,8 @@ class ManagedQuery:
     own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``adopted`` says that it ran
+    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
+    was last seen without input, ISO 8601. ``adopted`` says that it ran
     before flinkish was attached, which cannot start it again. ``recorded`` is what
     :func:`what_lasts` returned when the registry got its facts.
     """
@@ -51,6 +52,7 @@ class ManagedQuery:
     own: str | None = None
     adopted: bool = False
     quiesced: bool = False
+    waited_until: str | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
     recorded: tuple[object, ...] | None = None
     _run: spark_jvm.Run | None = field(default=None, repr=False)
@@ -145,6 +147,8 @@ def status_of(query: ManagedQuery) -> QueryStatus:
     if look.progress is not None:
         query.progress = look.progress
     facts = query.progress
+    if query.quiesced or look.waits_for_input:
+        query.waited_until = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     operators = operator_status(query.planned, operators_of(facts))
     return QueryStatus(
         name=query.name,
@@ -167,6 +171,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         else look.waits_for_input and not query.quiesced,
         trigger_interval=query.facts.trigger_interval,
         last_batch_end=batch_end(facts),
+        waited_until=query.waited_until,
         own_location=query.own or "",
     )
 
