@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
 
 from tests.support import venvs
-from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, Result
+from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, Result, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(1800)]
 
@@ -110,6 +111,12 @@ class Pipeline(Rides):
         command = ("run", "-d", "-q", "-m", "local[2]", *self.conf, *words, str(self.spec))
         return self.flinkish.ok(*command, **(environ or self.environ)).out.strip()
 
+    def wait_for_end(self, job: str) -> dict[str, Any]:
+        """The record of a finished job; only one process at a time opens a metastore of Derby."""
+        record: dict[str, Any] = self.flinkish.wait_for_state(job, "FINISHED")
+        wait_until(lambda: not self.flinkish.processes())
+        return record
+
     def call(self, *words: str, changed: bool = False) -> Result:
         """Any command, with the pipeline's own environment."""
         version = "1" if changed else ""
@@ -119,10 +126,11 @@ class Pipeline(Rides):
     def spark_pipelines(self, **environ: str) -> subprocess.Popen[bytes]:
         """``spark-pipelines run``, in a process whose output is a log of its own."""
         script = venvs.spark_home(sys.executable) / "bin" / "spark-pipelines"
+        conf = [word for setting in self.conf for word in setting.split("=", 1)]  # no --conf=A=B
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         with (self.directory / f"log-{len(self.processes)}").open("wb") as log:
             process = subprocess.Popen(
-                [str(script), "run", *self.conf, "--remote", "local[2]", "--spec", str(self.spec)],
+                [str(script), "run", *conf, "--remote", "local[2]", "--spec", str(self.spec)],
                 env={
                     **self.flinkish.environ,
                     "PYSPARK_PYTHON": sys.executable,
@@ -173,13 +181,14 @@ def test_saved_stopped_changed_and_restored(
 ) -> None:
     """The judged scenario; then Spark's own command goes on with what was restored."""
     pipeline.more(25)
-    job = pipeline.run("-Dexecution.checkpointing.savepoint-dir=" + str(tmp_path / "sp"))
+    job = pipeline.run()
     running = flinkish.wait_for_batch(job, 2)
     assert (running["name"], running["state"]) == ("rides", "RUNNING")
     assert {query["name"] for query in running["queries"]} == set(FLOWS)
-    first = flinkish.ok("savepoint", job, "--json").json()["savepoint"]
-    stopped = flinkish.ok("stop", job, "--json").json()["savepoint"]
-    ended = flinkish.wait_for_state(job, "FINISHED")
+    target = str(tmp_path / "sp")
+    first = flinkish.ok("savepoint", job, target, "--json").json()["savepoint"]
+    stopped = flinkish.ok("stop", job, "-p", target, "--json").json()["savepoint"]
+    ended = pipeline.wait_for_end(job)
     batches = [query["batch_id"] for query in ended["queries"]]
     assert all(2 <= batch < 24 for batch in batches), "neither has read all"
     assert sorted(q["name"] for q in stopped["queries"]) == sorted(FLOWS)
@@ -191,7 +200,7 @@ def test_saved_stopped_changed_and_restored(
     assert plan.code == 0, plan.err
     pipeline.more(5)
     again = pipeline.run("-s", stopped["path"], **changed)
-    flinkish.wait_for_state(again, "FINISHED")
+    pipeline.wait_for_end(again)
     pipeline.check_output()
     assert sorted(path.name for path in pipeline.checkpoint("counts").iterdir()) == ["0", "1"]
 
