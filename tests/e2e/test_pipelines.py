@@ -102,6 +102,11 @@ class Pipeline(Rides):
             f"--conf=spark.sql.warehouse.dir={directory}/warehouse",
             derby(directory / "metastore"),
         )
+        # spark-pipelines keeps the settings of its command line from a server of its own.
+        self.defaults = directory / "conf" / "spark-defaults.conf"
+        self.defaults.parent.mkdir()
+        settings = (word.removeprefix("--conf=").split("=", 1) for word in self.conf)
+        self.defaults.write_text("".join(f"{key} {value}\n" for key, value in settings))
         self.environ = {"PIPELINE_INPUT": str(self.source)}
         self.changed = {**self.environ, "PIPELINE_CHANGED": "1"}
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -126,13 +131,13 @@ class Pipeline(Rides):
     def spark_pipelines(self, **environ: str) -> subprocess.Popen[bytes]:
         """``spark-pipelines run``, in a process whose output is a log of its own."""
         script = venvs.spark_home(sys.executable) / "bin" / "spark-pipelines"
-        conf = [word for setting in self.conf for word in setting.split("=", 1)]  # no --conf=A=B
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         with (self.directory / f"log-{len(self.processes)}").open("wb") as log:
             process = subprocess.Popen(
-                [str(script), "run", *conf, "--remote", "local[2]", "--spec", str(self.spec)],
+                [str(script), "run", "--remote", "local[2]", "--spec", str(self.spec)],
                 env={
                     **self.flinkish.environ,
+                    "SPARK_CONF_DIR": str(self.defaults.parent),
                     "PYSPARK_PYTHON": sys.executable,
                     "PYTHONPATH": path,
                     **environ,
