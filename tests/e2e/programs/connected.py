@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import flinkish
 
 source, out, *changed = sys.argv[1:]
-spark = SparkSession.builder.remote("local[2]").appName("connected").getOrCreate()
+spark = SparkSession.builder.config("spark.api.mode", "connect").appName("connected").getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 
 lines = spark.readStream.schema("id long, k int, t timestamp").option("maxFilesPerTrigger", 1)
