@@ -7,6 +7,7 @@ names a server (``SparkSession.Builder.getOrCreate``, 4.0 to 4.3).
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -50,6 +51,19 @@ def holder_of(client: Any) -> Any:
     return service.getOrCreateIsolatedSession(
         client._user_id or "", client._session_id, jvm.scala.Option.empty()
     )
+
+
+def stop_session(session: Any) -> None:
+    """Stop Spark: first the client of a server here, which has to answer it.
+
+    A client that is left open asks the server once more when Python exits, and for minutes if that
+    is gone (``SparkConnectClient._on_exit``, 4.3).
+    """
+    module = sys.modules.get("pyspark.sql.connect.session")
+    client = None if module is None else module.SparkSession._default_session
+    if client is not None:
+        client.stop()
+    session.stop()
 
 
 def connect_refusal(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from flinkish.driver.connect.server import stop_session
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import query_record
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
@@ -152,7 +153,7 @@ class PlanningRuntime:
     def stop_session(self) -> None:
         """Stop Spark if the program has not."""
         if self._session is not None:
-            self._session.stop()
+            stop_session(self._session)
 
     # --- what the hook calls ----------------------------------------------------------------
 
