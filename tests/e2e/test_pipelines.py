@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -122,19 +123,24 @@ class Pipeline(Rides):
         wait_until(lambda: not self.flinkish.processes())
         return record
 
+    def is_registered(self) -> bool:
+        """Whether a program that attaches itself has begun its job."""
+        with self.flinkish.registry() as registry:
+            return any(job.name == "rides" for job in registry.jobs())
+
     def call(self, *words: str, changed: bool = False) -> Result:
         """Any command, with the pipeline's own environment."""
         version = "1" if changed else ""
         source = str(self.source)
         return self.flinkish(*words, PIPELINE_INPUT=source, PIPELINE_CHANGED=version)
 
-    def spark_pipelines(self, **environ: str) -> subprocess.Popen[bytes]:
+    def spark_pipelines(self, *words: str, **environ: str) -> subprocess.Popen[bytes]:
         """``spark-pipelines run``, in a process whose output is a log of its own."""
         script = venvs.spark_home(sys.executable) / "bin" / "spark-pipelines"
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         with (self.directory / f"log-{len(self.processes)}").open("wb") as log:
             process = subprocess.Popen(
-                [str(script), "run", "--remote", "local[2]", "--spec", str(self.spec)],
+                [str(script), "run", "--remote", "local[2]", "--spec", str(self.spec), *words],
                 env={
                     **self.flinkish.environ,
                     "SPARK_CONF_DIR": str(self.defaults.parent),
@@ -221,13 +227,13 @@ def test_attached_under_spark_pipelines(
     pipeline.more(25)
     attached = {"PIPELINE_ATTACHED": "1"}
     first = pipeline.spark_pipelines(**pipeline.environ, **attached)
-    flinkish.wait(
-        "rides", lambda job: len(job["queries"]) == 2 and all(q["batch_id"] for q in job["queries"])
-    )
+    wait_until(lambda: pipeline.is_registered())
+    flinkish.wait_for_batch("rides", 1)
     stopped = flinkish.ok("stop", "rides", "-p", str(tmp_path / "sp"), "--json").json()
     assert first.wait(PATIENCE) == 0, pipeline.log()
     assert flinkish.job("rides")["state"] == "FINISHED"
-    assert pipeline.spark_pipelines(**pipeline.changed).wait(PATIENCE) != 0
+    alone = pipeline.spark_pipelines("--refresh", FLOWS[0], **pipeline.changed)
+    assert alone.wait(PATIENCE) != 0
     assert "STATE_STORE" in pipeline.log(), "its state has another schema"
 
     savepoint = {"FLINKISH_FROM_SAVEPOINT": stopped["savepoint"]["path"]}
@@ -239,22 +245,30 @@ def test_attached_under_spark_pipelines(
 def test_exported_in_place_of_a_flow(
     flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    """Saved offline from the storage, and brought back for Spark's own command."""
-    pipeline.more(4)
-    assert pipeline.spark_pipelines(**pipeline.environ).wait(PATIENCE) == 0, pipeline.log()
-    saved = flinkish.ok(
-        "savepoint",
-        "--from-checkpoint",
-        str(pipeline.storage),
-        str(tmp_path / "sp"),
-        "--yes",
-        "--json",
-    ).json()["savepoint"]
+    """A stopped flow whose code has changed is rewritten in its place, for Spark's own command."""
+    pipeline.more(25)
+    job = pipeline.run()
+    flinkish.wait_for_batch(job, 2)
+    target = str(tmp_path / "sp")
+    saved = flinkish.ok("stop", job, "-p", target, "--json").json()["savepoint"]
+    pipeline.wait_for_end(job)
     place = pipeline.checkpoint("counts") / "0"
     words = ("--query", FLOWS[0], "--in-place-of", str(place), str(pipeline.spec))
     flinkish.ok("export", *pipeline.conf, saved["path"], *words, **pipeline.changed)
-    pipeline.more(4)
     assert pipeline.spark_pipelines(**pipeline.changed).wait(PATIENCE) == 0, pipeline.log()
+    pipeline.check_output()
+
+
+def test_a_storage_that_was_lost(flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path) -> None:
+    """Saved offline between two runs without flinkish, and brought back by a restore."""
+    pipeline.more(4)
+    assert pipeline.spark_pipelines(**pipeline.environ).wait(PATIENCE) == 0, pipeline.log()
+    words = ("--from-checkpoint", str(pipeline.storage), str(tmp_path / "sp"), "--yes", "--json")
+    saved = flinkish.ok("savepoint", *words).json()["savepoint"]
+    assert sorted(query["name"] for query in saved["queries"]) == sorted(FLOWS)
+    shutil.rmtree(pipeline.storage)
+    pipeline.more(4)
+    pipeline.wait_for_end(pipeline.run("-s", saved["path"]))
     pipeline.check_output()
 
 
@@ -264,7 +278,7 @@ def test_bad_input(flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path) -> No
     assert missing.code == 2
     assert "does not exist" in missing.err
     pipeline.more(2)
-    flinkish.wait_for_state(pipeline.run(), "FINISHED")
+    pipeline.wait_for_end(pipeline.run())
     words = ("--from-checkpoint", str(pipeline.storage), str(tmp_path / "sp"), "--yes", "--json")
     saved = flinkish.ok("savepoint", *words).json()["savepoint"]["path"]
     restore = ("run", "-m", "local[2]", *pipeline.conf, "-s", saved, str(pipeline.spec))
@@ -279,12 +293,13 @@ def test_bad_input(flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path) -> No
     for flow in ("counts", "seen"):
         assert [path.name for path in pipeline.checkpoint(flow).iterdir()] == ["0"]
     definitions.write_text(text)
-    pipeline.more(15)
+    pipeline.more(60)
     job = pipeline.run()
+    flinkish.wait_for_batch(job, 2)
     other = derby(tmp_path / "other")  # one process at a time opens a metastore of Derby
     twice = pipeline.call("run", "-m", "local[2]", *pipeline.conf, other, str(pipeline.spec))
     assert twice.code == 5, "another job is at work in its checkpoints"
-    flinkish.wait_for_state(job, "FINISHED")
+    pipeline.wait_for_end(job)
     pipeline.check_output()
 
 
@@ -295,6 +310,7 @@ def test_a_session_of_connect_with_its_own_server(flinkish: Flinkish, tmp_path: 
     words = (str(rides.source), str(rides.out))
     job = flinkish.run("connected.py", *words)
     flinkish.wait_for_batch(job, 2)
+    assert [each["name"] for each in flinkish.ok("list", "--json").json()["jobs"]] == ["connected"]
     assert flinkish.ok("savepoint", job, str(tmp_path / "sp"), "--json").json()["savepoint"]
     rides.more(3)
     stopped = flinkish.ok("stop", job, "-p", str(tmp_path / "sp"), "--json").json()["savepoint"]
