@@ -272,6 +272,37 @@ def test_a_storage_that_was_lost(flinkish: Flinkish, pipeline: Pipeline, tmp_pat
     pipeline.check_output()
 
 
+def test_a_flow_whose_turn_has_not_come(
+    flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """One that reads another's table: saved with the others, as its last run has left it."""
+    dependent = {**pipeline.environ, "PIPELINE_DEPENDENT": "1"}
+    pipeline.more(4)
+    first = pipeline.run(**dependent)
+    pipeline.wait_for_end(first)
+    log = flinkish.ok("logs", first).out
+    assert "which this run of the pipeline creates" in log, "its tables are not there yet"
+
+    pipeline.more(25)
+    job = pipeline.run(**dependent)
+    flinkish.wait_for_state(job, "RUNNING")
+    own = dict.fromkeys(FLOWS, 6)
+    flinkish.wait(job, lambda r: all(q["batch_id"] >= own.get(q["name"], 0) for q in r["queries"]))
+    stopped = flinkish.ok("stop", job, "-p", str(tmp_path / "sp"), "--json").json()["savepoint"]
+    pipeline.wait_for_end(job)
+    assert {query["name"] for query in stopped["queries"]} == {
+        *FLOWS,
+        "spark_catalog.default.again",
+    }
+    again = {row["id"] for row in pipeline.written("again")}
+    assert again < {row["id"] for row in pipeline.written("seen")}, "no flow starts after a stop"
+
+    pipeline.wait_for_end(pipeline.run("-s", stopped["path"], **dependent))
+    pipeline.check_output()
+    rows = sorted(row["id"] for row in pipeline.written("again"))
+    assert rows == sorted(row["id"] for row in pipeline.written("seen"))
+
+
 def test_bad_input(flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path) -> None:
     """A refused restore leaves no checkpoint behind, and the pipeline goes on as it was."""
     missing = flinkish("run", "--json", str(tmp_path / "none.yml"))

@@ -45,7 +45,8 @@ class Flow:
 def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Flow]:
     """Return the streaming flows of a registered pipeline (``GraphRegistrationContext``).
 
-    ``session`` is the server's, classic. Raises ProgramFailed if Spark cannot resolve the pipeline.
+    ``session`` is the server's, classic. Raises ProgramFailed if Spark cannot resolve the pipeline,
+    or a flow reads a table of it that does not exist yet: Spark plans it without that until then.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -60,9 +61,16 @@ def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Fl
         for flow in _each(graph.materializedFlows()):
             if not flow.df().isStreaming():
                 continue
-            # Again, as the run does it: a table of the pipeline that is there is read as a table.
-            if all(session.catalog.tableExists(name) for name in _tables_read(graph, flow)):
-                flow = _called(graph, "reanalyzeFlow", flow, by_case)
+            tables = _tables_read(graph, flow)
+            if missing := [name for name in tables if not session.catalog.tableExists(name)]:
+                name = flow.identifier().unquotedString()
+                raise ProgramFailed(
+                    f"flow '{name}' reads {', '.join(missing)}, which this run of the pipeline "
+                    "creates: its flows are under flinkish's control from the next run on",
+                    hint="run the pipeline once without a savepoint",
+                )
+            # Again, as the run does it: a table of the pipeline is read as a table.
+            flow = _called(graph, "reanalyzeFlow", flow, by_case)
             facts = _facts(graph, flow, session, storage_root)
             writer = DataFrame(flow.df(), session).writeStream
             flows.append(Flow(str(facts.query_name), writer, facts, _settings(flow)))
@@ -125,13 +133,17 @@ def _facts(graph: Any, flow: Any, session: Any, storage_root: str) -> WriterFact
 
 def _tables_read(graph: Any, flow: Any) -> list[str]:
     """Return the names of the pipeline's tables that a flow reads, itself or through views."""
-    node = graph.flowNodes().apply(flow.identifier())
-    tables = graph.table()
-    return [
-        str(each.unquotedString())
-        for each in _each(_called(graph, "dfsInternal", node.output(), False, True))
-        if tables.contains(each) and not each.equals(node.output())
-    ]
+    nodes, tables, views = graph.flowNodes(), graph.table(), graph.view()
+    names = []
+    inputs = list(_each(nodes.apply(flow.identifier()).inputs()))
+    while inputs:
+        each = inputs.pop()
+        if tables.contains(each):
+            names.append(str(each.unquotedString()))
+        elif views.contains(each):
+            for writer in _each(graph.flowsTo().apply(each)):
+                inputs += _each(nodes.apply(writer.identifier()).inputs())
+    return names
 
 
 def _settings(flow: Any) -> dict[str, str]:

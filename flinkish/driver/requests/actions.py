@@ -146,13 +146,13 @@ class Actions:
 
     def _savepointable(self, request: Request) -> list[ManagedQuery]:
         queries = self._runtime.queries()
-        if not queries:
-            raise no_query()
         for name, why in self._runtime.not_served().items():
             raise NotSavepointable(
                 f"query '{name}' runs without flinkish, and a savepoint would lack it: {why}",
                 hint="end it, or start the program again with flinkish run, which says what to do",
             )
+        if not queries:
+            raise no_query()
         for query in queries:
             reason = why_not_savepointable(query.facts)
             if reason is not None:

@@ -111,9 +111,9 @@ class FlowStarts:
                     log(f"query '{query.name}': {note}")
         return True
 
-    def unknown_flow(self, name: str, handle: Any) -> None:
-        """Note a query of the pipeline that flinkish has not seen in its graph."""
-        self._not_served[name] = handle, "it is none of the flows that the pipeline has registered"
+    def unknown_flow(self, name: str, handle: Any, why: str) -> None:
+        """Note a query of the pipeline that is not under flinkish's control."""
+        self._not_served[name] = handle, why
 
     def to_come(self) -> tuple[LeftOut, ...]:
         """Return the flows of the pipeline that have never run, as a savepoint lacks them."""

@@ -43,7 +43,7 @@ class FlowJob(Protocol):
     def flow_started(self, query: ManagedQuery, *, restored: bool) -> bool:
         """Take the query of a flow that has started; return False if it must end at once."""
 
-    def unknown_flow(self, name: str, handle: Any) -> None:
+    def unknown_flow(self, name: str, handle: Any, why: str) -> None:
         """Note a query that is not under flinkish's control."""
 
 
@@ -71,18 +71,22 @@ class PipelineRun:
                 "that the savepoint is to restore",
                 hint="leave out --full-refresh and --full-refresh-all, or the savepoint",
             )
+        why = "it is none of the flows that the pipeline has registered"
         try:
             flows = self.flows()
         except ProgramFailed as error:
             if job.restores:
                 raise
-            log(error.message)  # Spark is about to say it in its own words
-            flows = []
+            log(error.message)  # Spark says it in its own words if it cannot run them either
+            flows, why = [], error.message
         prepared = self._prepared(job, flows)
         by_name = {flow.name: flow for flow in flows}
 
         def started(jsq: Any, name: str | None) -> None:
-            self._started(job, by_name, prepared, jsq, str(name))
+            if name in by_name:
+                self._started(job, _waiting(by_name[name], prepared[name]), jsq)
+            else:
+                job.unknown_flow(str(name), _handle_of(jsq), why)
 
         with at_each_start(self.session, started):
             yield from begin()
@@ -133,25 +137,11 @@ class PipelineRun:
 
     # --- during the run -----------------------------------------------------------------------
 
-    def _started(
-        self,
-        job: FlowJob,
-        flows: Mapping[str, Flow],
-        prepared: Mapping[str, Prepared],
-        jsq: Any,
-        name: str,
-    ) -> None:
+    def _started(self, job: FlowJob, before: ManagedQuery, jsq: Any) -> None:
         """Take the query of a flow, which waits until this returns."""
-        from pyspark.sql.streaming.query import StreamingQuery
-
-        handle = StreamingQuery(jsq)
-        if name not in flows:
-            job.unknown_flow(name, handle)
-            return
-        before = _waiting(flows[name], prepared[name])
         query = replace(
             before,
-            handle=handle,
+            handle=_handle_of(jsq),
             root_uri=spark_jvm.checkpoint_root(jsq),
             query_id=str(jsq.id().toString()),
             run_id=str(jsq.runId().toString()),
@@ -159,9 +149,15 @@ class PipelineRun:
         )
         where = before.checkpoint
         if not storage.same_place(where, query.checkpoint):
-            log(f"query '{name}' runs in {query.checkpoint}, and was expected in {where}")
+            log(f"query '{query.name}' runs in {query.checkpoint}, and was expected in {where}")
         if not job.flow_started(query, restored=before.restored_batch is not None):
             spark_jvm.end_after_batch(self.session._jvm, jsq)
+
+
+def _handle_of(jsq: Any) -> Any:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    return StreamingQuery(jsq)
 
 
 def run_asked_for(client: Any, command: Any) -> PipelineRun | None:

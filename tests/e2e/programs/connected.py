@@ -12,6 +12,7 @@ import flinkish
 
 source, out, *changed = sys.argv[1:]
 spark = SparkSession.builder.config("spark.api.mode", "connect").appName("connected").getOrCreate()
+assert spark.conf.get("spark.master") == "local[2]", "that of the launch"
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 
 lines = spark.readStream.schema("id long, k int, t timestamp").option("maxFilesPerTrigger", 1)

@@ -1,8 +1,8 @@
 """Definitions of a pipeline: windows counted by key, and rows whose id is seen for the first time.
 
 ``PIPELINE_INPUT`` is the directory of the rows. With ``PIPELINE_CHANGED`` the windows have lost an
-aggregate, which Spark cannot go on with. With ``PIPELINE_ATTACHED`` flinkish is asked to serve the
-pipeline.
+aggregate, which Spark cannot go on with. With ``PIPELINE_DEPENDENT`` a third flow reads a table of
+another. With ``PIPELINE_ATTACHED`` flinkish is asked to serve the pipeline.
 """
 
 import os
@@ -34,3 +34,10 @@ def counts():
 @dp.table
 def seen():
     return rows().dropDuplicates(["id", "t"]).select("id")
+
+
+if os.environ.get("PIPELINE_DEPENDENT"):
+
+    @dp.table
+    def again():
+        return spark.readStream.table("seen").dropDuplicates(["id"])
