@@ -76,10 +76,13 @@ class LastChanges:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._database is not None:
-            self._database.close()
-        if self._directory is not None:
-            remove_scratch(self._directory)
+        try:
+            if self._database is not None:
+                with rocksdb_errors(_WHAT):
+                    self._database.close()
+        finally:
+            if self._directory is not None:
+                remove_scratch(self._directory)
 
     def add(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Add changes, which replace earlier ones; a value of None removes the key."""
