@@ -36,8 +36,8 @@ from flinkish.storage.directory import StorageDirectory
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: Part of the text of every ``OSError``.
-_OS = "[Errno "
+#: In the text of every ``OSError``, and at the start of flinkish's own errors of storage.
+_STORAGE = re.compile(r"\[Errno |[\w.]*\bStorageError:")
 #: Called with the rows and bytes of state written so far, from another thread; must not raise.
 Progress = Callable[[int, int], None]
 
@@ -131,13 +131,14 @@ def told_by_spark(query: str, text: str) -> FlinkishError:
 
     ``query`` is the one whose state was being rewritten. ``text`` is PySpark's: on 3.5 a Java stack
     trace. It can also be only the traceback of the Python worker that failed; that ends in a line
-    of its own: ``OSError: [Errno 28] No space left on device``.
+    of its own: ``OSError: [Errno 28] No space left on device``. An error's cause comes before it.
     """
-    match = _RAISED.search(text) or _JAVA.search(text)
-    reason = match.group(1) if match else text.strip().partition("\n")[0]
+    reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
+    reason = next(filter(_STORAGE.search, reasons), reasons[0])
     message = f"query {query}: its state could not be rewritten: {reason}"
     hint = "the driver's log has the whole trace"
-    return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)
+    kind = StorageError if _STORAGE.search(reason) else FlinkishError
+    return kind(message, hint=hint)
 
 
 def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]) -> QuerySource:

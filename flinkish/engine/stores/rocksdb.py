@@ -52,7 +52,8 @@ def rocksdb_errors(
 ) -> Iterator[None]:
     """Convert the binding's errors inside the block into errors of the engine.
 
-    The binding raises plain ``Exception`` only, so other classes pass unchanged.
+    The binding raises plain ``Exception``, and OSError without a number where its own code uses
+    the disk. Other errors pass unchanged.
 
     ``what`` begins the message; ``make`` returns the error for a message. What the machine refuses
     becomes a StorageError in any case.
@@ -60,6 +61,8 @@ def rocksdb_errors(
     try:
         yield
     except Exception as error:
+        if isinstance(error, OSError) and error.errno is None:
+            raise storage_error("use", "RocksDB's files", error) from error
         if type(error) is not Exception:
             raise
         raise refusal(str(error)) or make(f"{what}: {error}") from error
