@@ -28,6 +28,7 @@ from flinkish.savepoint.format.contents import (
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.state_directories import saved_directory
+from flinkish.savepoint.write.query_records import rewritten_source
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.state.shipping import ship_package
@@ -70,7 +71,11 @@ def write_rewritten(
         checkpoint = storage.join(scratch, str(len(sources)))
         log(f"rewriting the state of query {query.name}")
         operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
-        sources.append(_source(query, checkpoint, operators))
+        digests = {each.ordinal: each.content for each in operators}
+        facts = [
+            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
+        ]
+        sources.append(rewritten_source(query, checkpoint, facts))
         written += operators
     info = write_savepoint(
         migration.target,
@@ -139,20 +144,3 @@ def told_by_spark(query: str, text: str) -> FlinkishError:
     hint = "the driver's log has the whole trace"
     kind = StorageError if _STORAGE.search(reason) else FlinkishError
     return kind(message, hint=hint)
-
-
-def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]) -> QuerySource:
-    digests = {each.ordinal: each.content for each in written}
-    return QuerySource(
-        name=query.name,
-        checkpoint=checkpoint,
-        run_id=query.run_id,
-        source=query.source,
-        sink=query.sink,
-        operators=tuple(
-            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
-        ),
-        batch_id=query.batch_id,
-        rows_batch=query.batch_id,
-        origin=query.checkpoint,
-    )

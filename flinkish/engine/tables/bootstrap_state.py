@@ -253,7 +253,12 @@ def write_rows(
         As for :func:`write_state`.
     """
     job = plan_bootstrap(source, template, target)
-    replaced = {find_table(template, name or None).name: each for name, each in rows.items()}
+    replaced: dict[str, Sequence[Mapping[str, Any]]] = {}
+    for asked, each in rows.items():
+        name = find_table(template, asked or None).name
+        if name in replaced:
+            raise CannotMigrate(f"the state {name!r} is given twice: give each state once")
+        replaced[name] = each
     _check_companions(template, replaced)
     pieces: list[list[tuple[int, bytes]]] = [[] for _ in range(job.count + 1)]
     for table in state_tables(template):
