@@ -19,6 +19,7 @@ from flinkish.engine.stores.files import StoreFiles, find_chain, open_checked
 from flinkish.engine.stores.records import Content, plain_records
 from flinkish.engine.stores.rocksdb import (
     make_scratch,
+    open_files,
     pieces_of,
     remove_scratch,
     rocksdb_errors,
@@ -124,7 +125,9 @@ class LastChanges:
         with rocksdb_errors(_WHAT):
             if self._database is None:
                 self._directory = make_scratch(parent=self._scratch)
-                self._database = rocksdict.Rdict(self._directory, options=rocksdict.Options(True))
+                options: Any = rocksdict.Options(True)
+                options.set_max_open_files(open_files(1))
+                self._database = rocksdict.Rdict(self._directory, options=options)
             batch = rocksdict.WriteBatch(raw_mode=True)
             for key, value in self._held.items():
                 batch.put(key, _REMOVED if value is None else _PUT + value)
