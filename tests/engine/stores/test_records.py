@@ -122,6 +122,8 @@ def test_values_larger_than_every_buffer_are_read() -> None:
     big = {b"k": b"x" * 5_000_000, b"l": b"", b"m" * 2_000_000: b"y"}
     whole = CODECS["zstd"](delta(big.items()))
     assert rows(store({"1.delta": whole}, 1, compression="zstd")) == big
+    frames = CODECS["zstd"](b"") * 130_000 + whole  # more than are read at once
+    assert rows(store({"1.delta": frames}, 1, compression="zstd")) == big
 
 
 def typed(kind: int, key: bytes, value: bytes | None) -> bytes:
