@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 #: Module -> the test module that proves it, where none has its name.
 COVERED_BY = {
-    "airflow/access": "airflow/test_operators",
     "airflow/sensors": "airflow/test_operators",
     "airflow/triggers": "airflow/test_operators",
     "annotations": "test_compatibility",

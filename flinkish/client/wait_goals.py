@@ -130,13 +130,19 @@ class Watch:
             self._since = None if busy is not None else heartbeat
         if busy is not None:
             return busy
-        quiet = max([self._goal.quiet, *(q.trigger_interval or 0.0 for q in queries if q.active)])
+        quiet = quiet_time(queries, self._goal)
         since = heartbeat if self._since is None else self._since
         if heartbeat - since > quiet:
             return None
         return (
             f"it has been idle for {heartbeat - since:.1f} s, but must be for more than {quiet:g} s"
         )
+
+
+def quiet_time(queries: Iterable[QueryStatus], goal: Goal) -> float:
+    """Return the seconds without a batch after which queries are idle."""
+    chosen = (query for query in queries if query.active and goal.query in (None, query.name))
+    return max([goal.quiet, *(query.trigger_interval or 0.0 for query in chosen)])
 
 
 def _no_query(name: str | None, queries: Sequence[QueryStatus]) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context, interruptible
+from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobRecord
@@ -16,7 +18,7 @@ from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
 from flinkish.upgrade.takeover import find_shadow
-from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.target import NewVersion, target_launch
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,28 @@ def resume(
 ) -> UpgradeResult:
     """Finish an upgrade whose process is gone; for errors see :func:`.takeover.resume`."""
     return _finished(context, takeover.resume(context, reference, secrets, force=force))
+
+
+def earlier_upgrade(
+    context: Context, reference: str, version: NewVersion, since: float
+) -> Upgrade | None:
+    """Return the newest upgrade of a job to this version, for who may have begun it before.
+
+    One that left the job alone is none, nor is one from before ``since`` (seconds since the epoch).
+    """
+    registry = context.registry
+    # During a handover the name refers to two jobs.
+    begun = [u for u in registry.unfinished_upgrades() if reference in (u.name, u.job_id)]
+    if not begun:
+        begun = registry.upgrades_of(context.find_job(reference, include_final=True).job_id)
+    for each in reversed(begun):
+        is_shadow = each.kind is UpgradeKind.SHADOW
+        if is_shadow or each.state is UpgradeState.ABANDONED or each.created < since:
+            continue
+        old = registry.job(each.job_id).launch
+        if each.launch == without_secrets(pinned(target_launch(old, version.changes))[0]):
+            return each
+    return None
 
 
 def rollback(

@@ -41,8 +41,9 @@ _HAPPENS = {
     "moved": "continues, at another place",
     "new": "starts empty",
 }
-#: Characters that Markdown or HTML could take for more than themselves; mentions begin with `@`.
-_SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)")
+#: Characters that Markdown or HTML could take for more than themselves; mentions begin with `@`,
+#: and commands to GitLab ("quick actions") are lines that begin with a slash.
+_SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)|(?<!\S)/")
 _REFERENCE = re.compile("[@#!$%~&](?=[0-9A-Za-z])")
 _Row = TypeVar("_Row", OperatorRow, SourceRow, SinkRow, PinRow)
 

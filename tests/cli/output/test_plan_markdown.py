@@ -201,6 +201,14 @@ def test_no_plan_is_told_too() -> None:
     page = read(failure_markdown(error, "app.py"))
     assert page.texts[0] == "❌ the restore of app.py could not be checked"
     assert "pass" not in " ".join(page.texts)
+    # GitLab obeys lines that begin with a slash ("quick actions").
+    for message in ("/close", "  /merge", "`/close`\n/close"):
+        text = failure_markdown(SavepointNotFound(message, hint="/approve"))
+        assert not re.search(r"^\s*/", text, re.MULTILINE)
+        assert read(text).texts[1:] == [
+            message.strip().replace("`", "").replace("\n", "\\n"),
+            "/approve",
+        ]
     ((level, named, text),) = commands(failure_annotation(error, "app.py"))
     assert (level, named["title"]) == ("error", f"flinkish check: {error.id}")
     assert text.startswith("there is no savepoint at s3://")
