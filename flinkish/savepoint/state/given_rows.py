@@ -21,7 +21,7 @@ from flinkish.savepoint.format.contents import QueryRecord, QuerySource
 from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.state_directories import (
     SavedDirectory,
     saved_directory,
@@ -83,7 +83,7 @@ def _source(
         if record.query == index and not record.path.startswith(replaced):
             with source.open(record.path) as old, target.create(record.path) as new:
                 shutil.copyfileobj(old, new)
-    with in_our_words(query.name):
+    with converted_errors(query.name):
         operators = read_checkpoint(source, query.batch_id).operators
         written = {
             operator.ordinal: _write(source, operator, target, checkpoint, chosen[operator.ordinal])
