@@ -28,7 +28,7 @@ from flinkish.restore.origin.restore_origin import open_origin
 @public_evolving
 @dataclass(frozen=True)
 class RehearsalResult:
-    """What became of a rehearsal.
+    """The outcome of a rehearsal.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class RehearsalResult:
 
     @property
     def warnings(self) -> list[str]:
-        """What was not tried."""
+        """Sentences about queries that were not tried."""
         return [
             f"query '{query.name}' had no input, so none of its batches was run"
             for query in self.queries
@@ -85,7 +85,7 @@ def rehearse(
     program does outside its queries does happen.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration was
-    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint.
+    loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint.
     """
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)

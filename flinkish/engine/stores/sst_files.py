@@ -1,4 +1,4 @@
-"""Sorted files of RocksDB (SSTs): from rows in any order, or in the order of their keys."""
+"""Writers of RocksDB's sorted files (SSTs), of rows in any order or in that of their keys."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from flinkish.savepoint.format.contents import QueryRecord, QuerySource
 from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.state_directories import (
     SavedDirectory,
     saved_directory,
@@ -84,7 +84,7 @@ def _source(
     source, target = saved_directory(savepoint, query), StorageDirectory(checkpoint)
     index = savepoint.queries.index(query)
     replaced = tuple(f"{STATE}/{ordinal}/" for ordinal in chosen)
-    with in_our_words(query.name):
+    with converted_errors(query.name):
         for record in savepoint.iter_files():
             if record.query == index and not record.path.startswith(replaced):
                 with source.open(record.path) as old, target.create(record.path) as new:

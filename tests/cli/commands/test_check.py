@@ -121,7 +121,7 @@ def test_a_plan_of_a_job_is_not_saved(cli: Command, root: Path, tmp_path: Path) 
     job = known(cli, root)
     refused = cli(*check(cli, "-n", "-o", "plan.json", job))
     assert refused.code == 2
-    assert "the job would be further on" in refused.err
+    assert "the job would have moved on" in refused.err
     assert not (tmp_path / "plan.json").exists()
 
 

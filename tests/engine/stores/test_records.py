@@ -188,7 +188,7 @@ def test_changelogs_without_a_snapshot(name: str, tmp_path: Path) -> None:
         (utf("v2") + typed(0x01, b"k", None) + b"\0", StateFormatError, "the length -1"),
         (utf("v3") + utf("[{}]") + V1, StateFormatError, "damaged lineage"),
         (utf("v3") + utf("nothing") + V1, StateFormatError, "damaged lineage"),
-        (utf("v3") + lineage((1, "a"), (3, "b")) + V1, StateFormatError, "leaves versions out"),
+        (utf("v3") + lineage((1, "a"), (3, "b")) + V1, StateFormatError, "skips versions"),
     ],
 )
 def test_wrong_changelogs_are_refused(
