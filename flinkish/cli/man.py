@@ -78,8 +78,8 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
             if record is not None:
                 yield from (".TP", rf"\fB{_text(record[0])}\fR", _text(record[1] or "."))
     yield ".SH EXAMPLES"
-    for purpose, words in examples_of(name):
-        yield from (".TP", _text(purpose[:1].upper() + purpose[1:]), rf"\fB{_text(words)}\fR")
+    for purpose, line in examples_of(name):
+        yield from (".TP", _text(purpose[:1].upper() + purpose[1:]), rf"\fB{_text(line)}\fR")
     if isinstance(command, Command):
         yield from _exit_status({code: MEANINGS[code] for code in command.exit_codes})
     yield from (".SH SEE ALSO", ".BR flinkish (1)")
