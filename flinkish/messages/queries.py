@@ -50,12 +50,12 @@ class QueryStatus:
         The seconds from one look for input to the next; 0 if it looks all the time.
     last_batch_end
         When the newest batch of this driver ended, ISO 8601; None before it.
-    waited_until
-        When the driver last saw it wait for input, or held for a savepoint, ISO 8601; None if
-        never.
     own_location
         The checkpoint location that the program gives, as it writes it; empty if it gives none.
         A restored query has its checkpoint elsewhere.
+    waited_until
+        When the driver last saw it wait for input, or held for a savepoint, ISO 8601; None if
+        never.
     """
 
     name: str
@@ -75,8 +75,8 @@ class QueryStatus:
     waits_for_input: bool | None = field(default=None, metadata=OMIT_DEFAULT)
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
-    waited_until: str | None = field(default=None, metadata=OMIT_DEFAULT)
     own_location: str = ""
+    waited_until: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def restored_batch(self) -> int | None:
