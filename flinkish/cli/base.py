@@ -18,6 +18,8 @@ from flinkish.config import Config, environment_warnings
 from flinkish.errors import UsageError, error_classes
 
 HELP_NAMES = ["-h", "--help"]
+#: The help is as wide as the terminal, but no line is too long to read.
+HELP_WIDTH = 110
 
 #: Meanings of the exit codes, in the help, that no error class has.
 _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
@@ -36,9 +38,17 @@ class Command(click.Command):
     attached value.
     """
 
-    def __init__(self, *args: Any, exit_codes: Sequence[int] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        exit_codes: Sequence[int] = (),
+        documents: Sequence[type] = (),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.exit_codes = tuple(exit_codes)
+        #: The types of the documents that it prints with ``--json``.
+        self.documents = tuple(documents)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Check the spelling of options, and that no value is empty, then parse them."""
@@ -52,8 +62,25 @@ class Command(click.Command):
             _check_not_empty(self, ctx, args)
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by sections."""
+        from flinkish.cli.help_sections import options_by_section
+
+        for title, options in options_by_section(self.get_params(ctx)).items():
+            records = [option.get_help_record(ctx) for option in options]
+            with formatter.section(title):
+                formatter.write_dl([record for record in records if record is not None])
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the epilog, with the exit codes at the end."""
+        """Write the epilog, with examples before it and the exit codes at the end."""
+        from flinkish.cli.help_sections import examples_of
+
+        name = ctx.command_path.partition(" ")[2]
+        with formatter.section("Examples"):
+            for purpose, words in examples_of(name):
+                formatter.write_text(f"# {purpose}")
+                # Not wrapped: a command is there to be pasted.
+                formatter.write(f"{'':>{formatter.current_indent}}{words}\n")
         super().format_epilog(ctx, formatter)
         meanings = exit_code_meanings()
         text = ", ".join(f"{code} {meanings[code]}" for code in self.exit_codes)
@@ -120,11 +147,17 @@ class Call:
 
 
 def command(
-    name: str, *, exit_codes: Sequence[int], cls: type[Command] = Command, **attributes: Any
+    name: str,
+    *,
+    exit_codes: Sequence[int],
+    documents: Sequence[type],
+    cls: type[Command] = Command,
+    **attributes: Any,
 ) -> Callable[[Callable[..., int]], Command]:
     """Declare a command: a function that takes a :class:`Call` and its options by name.
 
     ``exit_codes`` are those besides 0, 1, 2, 16, 130 and 143, which every command has;
+    ``documents`` the types of what it prints with ``--json``, of :mod:`flinkish.cli.documents`;
     ``attributes`` are arguments of :class:`click.Command`.
     """
     codes = sorted({0, 1, 2, 16, 130, 143, *exit_codes})
@@ -137,9 +170,18 @@ def command(
             out = Output(json=json_output, quiet=quiet, debug=debug)
             return function(Call(out, dynamic), **options)
 
-        settings = {"help_option_names": HELP_NAMES, **attributes.pop("context_settings", {})}
+        settings = {
+            "help_option_names": HELP_NAMES,
+            "max_content_width": HELP_WIDTH,
+            **attributes.pop("context_settings", {}),
+        }
         declared = click.command(
-            name, cls=cls, exit_codes=codes, context_settings=settings, **attributes
+            name,
+            cls=cls,
+            exit_codes=codes,
+            documents=documents,
+            context_settings=settings,
+            **attributes,
         )(called)
         declared.params += _common_options()  # after the command's own
         for parameter in declared.params:

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context
-from flinkish.errors import UsageError
+from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
 #: Spark's watermark before there is one.
 _NO_WATERMARK = 0.0
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Sample:
     """One number of a metric, for one job, query or state.
@@ -37,11 +43,12 @@ class Sample:
     value: float
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Metric:
     """A metric with its numbers.
 
-    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; none where nothing is
+    ``name``: its name in Prometheus, with its unit. ``samples``: its numbers; empty if none is
     known.
     """
 
@@ -65,11 +72,9 @@ class JobFacts:
 
 
 def measure(context: Context) -> list[Metric]:
-    """Return the metrics of all jobs of the registry.
+    """Return the metrics of all jobs of the registry, always the same ones in the same order.
 
-    As for every reader of the registry, a job whose process is gone is FAILED from now on.
-
-    They are always the same ones, in the same order.
+    A job whose process is gone is recorded as FAILED, as by every reader of the registry.
 
     Raises RegistryError if the registry cannot be read.
     """
@@ -113,16 +118,52 @@ def metrics_of(
 
 def prometheus_text(metrics: Iterable[Metric]) -> str:
     """Return metrics in Prometheus' text format. Pure."""
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import generate_latest
+
+    listed = list(metrics)
+    return generate_latest(_collected(lambda: listed)).decode()
+
+
+@contextmanager
+def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterator[int]:
+    """Serve metrics over HTTP in the block, and yield the port; 0 asks for a free one.
+
+    ``read``: returns the metrics; called for each request, from a thread of the server. What it
+    raises is an answer with the status 500.
+
+    Raises FlinkishError if the address cannot be used.
+    """
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, host, _collected(read))
+    except OSError as error:
+        raise FlinkishError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="name another address: --listen [HOST:]PORT",
+        ) from error
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _collected(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+    """Return a registry of the library with the metrics of the time of each look."""
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
 
-    listed = list(metrics)
-
     class Numbers(Collector):
+        def describe(self) -> Iterable[GaugeMetricFamily]:
+            """Return nothing: the library would collect the metrics to know their names."""
+            return ()
+
         def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
             """Yield the metrics as the library's own."""
-            for metric in listed:
+            for metric in read():
                 family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
                 metric_family = family(metric.name, metric.help)
                 for sample in metric.samples:
@@ -133,7 +174,7 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
     # A registry of its own: the library's default one adds numbers of this very process.
     own = CollectorRegistry()
     own.register(Numbers())
-    return generate_latest(own).decode()
+    return own
 
 
 def write_text(path: str, text: str) -> None:
@@ -277,17 +318,18 @@ def _gauge(
 
 def _age(moment: str | None, now: float) -> float | None:
     """Return the seconds since a moment in ISO 8601; None where it is unknown."""
-    seconds = _seconds(moment)
+    seconds = seconds_of(moment)
     return None if seconds is None else max(0.0, now - seconds)
 
 
 def _watermark_age(watermark: str | None, now: float) -> float | None:
     """Return the seconds by which a watermark is behind the clock; negative if it is ahead."""
-    seconds = _seconds(watermark)
+    seconds = seconds_of(watermark)
     return None if seconds is None or seconds <= _NO_WATERMARK else now - seconds
 
 
-def _seconds(moment: str | None) -> float | None:
+def seconds_of(moment: str | None) -> float | None:
+    """Return a moment in ISO 8601 in seconds since the epoch; None where it is unknown."""
     try:
         return None if moment is None else datetime.fromisoformat(_offset(moment)).timestamp()
     except ValueError:  # a watermark is text that a driver has reported

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flinkish import storage
-from flinkish.client.check_origin import check_open_origin
+from flinkish.annotations import public_evolving
 from flinkish.client.checking import launch_and_restore, require_agreed
 from flinkish.client.context import Context
 from flinkish.client.program import checkpoint_directory, find_spark
@@ -21,12 +21,14 @@ from flinkish.messages.launch import Launch, Program, RestoreSpec
 from flinkish.messages.rehearsals import RehearsalLimits, Rehearsed, RehearsedQuery
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
+from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.origin.restore_origin import open_origin
 
 
+@public_evolving
 @dataclass(frozen=True)
 class RehearsalResult:
-    """What became of a rehearsal.
+    """The outcome of a rehearsal.
 
     Attributes
     ----------
@@ -46,7 +48,7 @@ class RehearsalResult:
 
     @property
     def warnings(self) -> list[str]:
-        """What was not tried."""
+        """Sentences about queries that were not tried."""
         return [
             f"query '{query.name}' had no input, so none of its batches was run"
             for query in self.queries
@@ -83,7 +85,7 @@ def rehearse(
     program does outside its queries does happen.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration was
-    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint.
+    loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint.
     """
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
@@ -102,7 +104,8 @@ def rehearse_launch(
     installation = find_spark(launch)
     origin = None if job is None else job_origin(context.registry, job)
     offers = open_origin(spec, origin, verify=spec.verify)
-    check_open_origin(context, offers, programs.spark_version(installation.spark_home))
+    spark = programs.spark_version(installation.spark_home)
+    context.report(check_restorable(offers, spark))
     directory = new_rehearsal_directory(checkpoint_directory(context.config))
     task = RehearsalTask(
         RestoreQuestion(spec, job=origin), directory, limits or RehearsalLimits(), drop_output

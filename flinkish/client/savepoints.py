@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client.context import Agree, Context, requester
 from flinkish.client.reporter import SilentReporter, WriterProgress
 from flinkish.client.state import first_rows, open_state
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.write.copying import SavepointCopy
 
 
+@public
 @dataclass(frozen=True)
 class Savepoint:
     """An opened savepoint: all of its metadata was read and checked.

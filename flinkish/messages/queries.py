@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.plan import QueryRow, RestorePlan
 
@@ -27,6 +28,7 @@ class OperatorStatus:
     rows: int | None = None
 
 
+@public_evolving
 @dataclass(frozen=True)
 class QueryStatus:
     """One streaming query of a job, updated with each heartbeat.
@@ -51,6 +53,9 @@ class QueryStatus:
     own_location
         The checkpoint location that the program gives, as it writes it; empty if it gives none.
         A restored query has its checkpoint elsewhere.
+    waited_until
+        When the driver last saw it wait for input, or held for a savepoint, ISO 8601; None if
+        never.
     """
 
     name: str
@@ -71,12 +76,18 @@ class QueryStatus:
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
     own_location: str = ""
+    waited_until: str | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def restored_batch(self) -> int | None:
         """The batch of the savepoint that the query was restored at; None if it was not."""
         row = self.planned
         return None if row is None else row.batch_id
+
+    @property
+    def first_batch(self) -> int:
+        """The first batch of its own: the one after the restore, else 0."""
+        return 0 if self.restored_batch is None else self.restored_batch + 1
 
     @property
     def planned(self) -> QueryRow | None:

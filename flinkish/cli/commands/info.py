@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.programs import InfoDocument, PlannedOperator, PlannedQueryRecord
 from flinkish.cli.options.program import (
     named_by,
     parallelism_option,
@@ -21,13 +22,11 @@ from flinkish.errors import UsageError
 from flinkish.messages.launch import Program
 from flinkish.savepoint.format.operator_lookup import address
 
-#: Fields of a recorded query that are for people, not part of the JSON document.
-_SHOWN = ("tree", "dot", "coverage_message", "missing")
-
 
 @command(
     "info",
     exit_codes=(4,),
+    documents=(InfoDocument,),
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
@@ -71,11 +70,8 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
         if query["missing"]:
             out.warning(f"query '{query['name']}': {query['coverage_message']}")
     if out.json:
-        documents = [
-            {**{k: v for k, v in q.items() if k not in _SHOWN}, "operators": _addressed(q)}
-            for q in queries
-        ]
-        out.document({"queries": documents})
+        document: InfoDocument = {"queries": [_document(query) for query in queries]}
+        out.document(document)
     elif as_dot:
         for line in dot_graph(queries).split("\n"):
             out.line(line)
@@ -93,9 +89,17 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
                 out.line(f"  {line}")
 
 
-def _addressed(query: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the operators; those with state also have an address that is unique in the job."""
-    return [{**operator, "address": _address(query, operator)} for operator in query["operators"]]
+def _document(query: Mapping[str, Any]) -> PlannedQueryRecord:
+    """Return a query; operators with state also have an address that is unique in the job."""
+    return {
+        "name": query["name"],
+        "operators": [
+            cast(PlannedOperator, {**operator, "address": _address(query, operator)})
+            for operator in query["operators"]
+        ],
+        "coverage": query["coverage"],
+        "notes": query["notes"],
+    }
 
 
 def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | None:

@@ -23,7 +23,7 @@ from flinkish.restore.plan.query_restore import StateRewrite
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.digests import FileTable
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.migration_targets import changes_of, target_of
 from flinkish.savepoint.state.state_directories import SavedDirectory
 from flinkish.storage.directory import StorageDirectory
@@ -45,7 +45,7 @@ def rewrite_query(
     does not read this state, Corrupt if a state file is damaged, and UsageError if a schema of the
     migration is invalid, or is for a state that does not exist.
     """
-    with in_our_words(query.name):
+    with converted_errors(query.name):
         checkpoint = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
             context,
@@ -66,6 +66,8 @@ def rewrite_query(
             rows=written.digest.rows,
             keys=f"{written.digest.keys:016x}",
             content=f"{written.digest.content:016x}",
+            shuffle=written.shuffle,
+            native=written.native,
         )
         for written in result.operators
     ]
@@ -88,7 +90,7 @@ def rewrite_restored(
     source = SavedDirectory(staging, recorded=recorded)
     target = StorageDirectory(final)
     root = storage.for_spark(final if location is None else storage.locate(location))
-    with in_our_words():
+    with converted_errors():
         checkpoint = read_checkpoint(source)
         each = {
             operator.ordinal: TargetState(changes=_by_place(operator, evolutions))

@@ -28,6 +28,7 @@ from flinkish.savepoint.format.contents import (
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.state_directories import saved_directory
+from flinkish.savepoint.write.query_records import rewritten_source
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.state.shipping import ship_package
@@ -36,8 +37,8 @@ from flinkish.storage.directory import StorageDirectory
 #: The last line of a Python traceback, and the first of a Java one.
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: Part of the text of every ``OSError``.
-_OS = "[Errno "
+#: In the text of every ``OSError``, and at the start of flinkish's own errors of storage.
+_STORAGE = re.compile(r"\[Errno |[\w.]*\bStorageError:")
 #: Called with the rows and bytes of state written so far, from another thread; must not raise.
 Progress = Callable[[int, int], None]
 
@@ -70,7 +71,11 @@ def write_rewritten(
         checkpoint = storage.join(scratch, str(len(sources)))
         log(f"rewriting the state of query {query.name}")
         operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
-        sources.append(_source(query, checkpoint, operators))
+        digests = {each.ordinal: each.content for each in operators}
+        facts = [
+            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
+        ]
+        sources.append(rewritten_source(query, checkpoint, facts))
         written += operators
     info = write_savepoint(
         migration.target,
@@ -131,27 +136,11 @@ def told_by_spark(query: str, text: str) -> FlinkishError:
 
     ``query`` is the one whose state was being rewritten. ``text`` is PySpark's: on 3.5 a Java stack
     trace. It can also be only the traceback of the Python worker that failed; that ends in a line
-    of its own: ``OSError: [Errno 28] No space left on device``.
+    of its own: ``OSError: [Errno 28] No space left on device``. An error's cause comes before it.
     """
-    match = _RAISED.search(text) or _JAVA.search(text)
-    reason = match.group(1) if match else text.strip().partition("\n")[0]
+    reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
+    reason = next(filter(_STORAGE.search, reasons), reasons[0])
     message = f"query {query}: its state could not be rewritten: {reason}"
     hint = "the driver's log has the whole trace"
-    return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)
-
-
-def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]) -> QuerySource:
-    digests = {each.ordinal: each.content for each in written}
-    return QuerySource(
-        name=query.name,
-        checkpoint=checkpoint,
-        run_id=query.run_id,
-        source=query.source,
-        sink=query.sink,
-        operators=tuple(
-            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
-        ),
-        batch_id=query.batch_id,
-        rows_batch=query.batch_id,
-        origin=query.checkpoint,
-    )
+    kind = StorageError if _STORAGE.search(reason) else FlinkishError
+    return kind(message, hint=hint)

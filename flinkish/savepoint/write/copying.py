@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError
 from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.savepoint.directory.places import place_keys
@@ -21,6 +22,7 @@ from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.copied_files import Copier, CopyProgress, as_own
 
 
+@public_evolving
 @dataclass(frozen=True)
 class SavepointCopy:
     """A savepoint that was copied, or would be.

@@ -97,7 +97,7 @@ def need(shell: str) -> None:
 
 OFFERS = [
     ("flinkish sta", {"state", "status"}),
-    ("flinkish s", {"state", "status", "savepoint", "stop"}),
+    ("flinkish s", {"schema", "state", "status", "savepoint", "stop"}),
     ("flinkish status c0ff", {ID}),
     ("flinkish stop ", {ID, "dead" * 8}),
     ("flinkish cancel del", {"delays"}),

@@ -16,11 +16,18 @@ from tests.support.launcher_fakes import make_spark
 OPERATOR: dict[str, Any] = {
     "name": "counts",
     "uid": None,
+    "uid_hash": None,
     "operator_id": "0" * 32,
+    "operator_id_v2": "1" * 32,
+    "operator_id_v3": "0" * 32,
     "kind": "stateStoreSave",
     "stateful": True,
     "ordinal": 0,
     "inputs": [],
+    "chained": [True],
+    "location": "a.py:3",
+    "key_schema": None,
+    "value_schema": None,
     "partitions": 2,
     "stores": [
         {

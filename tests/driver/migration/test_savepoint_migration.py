@@ -40,3 +40,18 @@ def test_without_one_it_is_sparks_own() -> None:
         "stage 8.0 failed"
     )
     assert told_by_spark("counts", "odd\nmore").message.endswith("rewritten: odd")
+
+
+def test_a_refusal_of_the_storage_is_told_before_its_cause() -> None:
+    error = told_by_spark(
+        "counts",
+        WORKER.replace("OSError: [Errno 28]", "Exception: IO error:")
+        + """
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+flinkish.errors.StorageError: disk full: cannot use RocksDB's files
+""",
+    )
+    assert type(error) is StorageError
+    assert error.message.endswith("StorageError: disk full: cannot use RocksDB's files")
