@@ -77,6 +77,7 @@ COVERED_BY = {
     "client/lifecycle": "cli/test_lifecycle",
     "client/locks": "cli/test_savepoint_care",
     "client/logs": "cli/commands/test_logs",
+    "client/metrics_export": "cli/commands/test_metrics",
     "client/offline": "cli/test_offline",
     "client/program": "cli/options/test_program",
     "client/purge": "cli/commands/test_purge",
