@@ -110,6 +110,7 @@ COVERED_BY = {
     "driver/connectors/table": "driver/connectors/test_sinks",
     "driver/job": "e2e/test_lifecycle",
     "driver/log": "driver/test_bare_python",
+    "driver/migration/savepoint_migration": "driver/test_state_pairs",
     "driver/plan/analyzed_settings": "driver/plan/test_setting_dependences",
     "driver/plan/initial_buffers": "driver/test_state_pairs",
     "driver/plan/plan_classes": "driver/plan/test_plan_extraction",

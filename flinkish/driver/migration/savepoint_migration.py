@@ -7,7 +7,6 @@ manner. The old savepoint is only read.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
-from flinkish.errors import FlinkishError, LaunchFailed, StorageError
+from flinkish.errors import LaunchFailed
 from flinkish.messages.migration import MigratedOperator, Migration
 from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import (
@@ -34,11 +33,6 @@ from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.state.shipping import ship_package
 from flinkish.storage.directory import StorageDirectory
 
-#: The last line of a Python traceback, and the first of a Java one.
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
-_JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: In the text of every ``OSError``, and at the start of flinkish's own errors of storage.
-_STORAGE = re.compile(r"\[Errno |[\w.]*\bStorageError:")
 #: Called with the rows and bytes of state written so far, from another thread; must not raise.
 Progress = Callable[[int, int], None]
 
@@ -114,33 +108,12 @@ def _rewrite(
             f"the driver's Python cannot import {error.name}, which rewriting state needs",
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     ship_package(context)
-    try:
-        return rewrite_query(
-            context,
-            saved_directory(savepoint, query),
-            StorageDirectory(checkpoint),
-            query,
-            migration,
-            progress,
-        )
-    except (Py4JError, PySparkException) as error:
-        raise told_by_spark(query.name, str(error)) from error
-
-
-def told_by_spark(query: str, text: str) -> FlinkishError:
-    """Return the error for a Spark job that failed. Pure.
-
-    ``query`` is the one whose state was being rewritten. ``text`` is PySpark's: on 3.5 a Java stack
-    trace. It can also be only the traceback of the Python worker that failed; that ends in a line
-    of its own: ``OSError: [Errno 28] No space left on device``. An error's cause comes before it.
-    """
-    reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
-    reason = next(filter(_STORAGE.search, reasons), reasons[0])
-    message = f"query {query}: its state could not be rewritten: {reason}"
-    hint = "the driver's log has the whole trace"
-    kind = StorageError if _STORAGE.search(reason) else FlinkishError
-    return kind(message, hint=hint)
+    return rewrite_query(
+        context,
+        saved_directory(savepoint, query),
+        StorageDirectory(checkpoint),
+        query,
+        migration,
+        progress,
+    )
