@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
     from flinkish.client.together import StartedAgain
-    from flinkish.savepoint.write.copying import SavepointCopy
+    from flinkish.messages.results import SavepointCopy
 
 
 @public

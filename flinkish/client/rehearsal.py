@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.annotations import public_evolving
@@ -34,12 +33,9 @@ class RehearsalResult:
     ----------
     queries
         The program's queries, in the order of their starts.
-    before
-        The input rows a second that the running job processes, by query.
     """
 
     queries: tuple[RehearsedQuery, ...]
-    before: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -126,7 +122,12 @@ def rehearse_launch(
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in rehearsed.queries):
         require_agreed(rehearsed.plan, "the program cannot resume from that state")
-    return RehearsalResult(rehearsed.queries, {} if job is None else _rates(context, job))
+    rates = {} if job is None else _rates(context, job)
+    return RehearsalResult(
+        tuple(
+            replace(query, job_rows_per_second=rates.get(query.name)) for query in rehearsed.queries
+        )
+    )
 
 
 def _rates(context: Context, job: JobRecord) -> dict[str, float]:

@@ -176,6 +176,10 @@ def test_for_reviewers(
     agreed = cli.ok(*check(cli, "--format", "github", "-n", job))
     assert agreed.out.startswith("::notice file=app.py,title=flinkish check::verdict: ok: ")
     assert cli(*check(cli, "--format", "json", job)).json()["verdict"] == "consent-needed"
+    module = cli(
+        "check", "--spark-home", str(cli.spark_home), "--format", "github", job, "-pym", "app"
+    )
+    assert module.out.startswith("::error title=flinkish check::verdict: consent"), module.err
 
 
 def test_a_failure_is_shown_to_reviewers_too(
