@@ -193,6 +193,7 @@ COVERED_BY = {
     "messages/migration": "messages/test_calls",
     "messages/rehearsals": "driver/test_rehearsal",
     "messages/restore_options": "messages/test_launch",
+    "messages/results": "savepoint/write/test_copying",
     "messages/upgrades": "upgrade/test_steps",
     "operators/render": "operators/test_identity",
     "operators/tagging": "driver/test_uid",

@@ -118,13 +118,13 @@ def _about(plan: RestorePlan, program: str | None) -> str:
     """Return the line with the program, the savepoint or the job, and the Sparks."""
     words = [] if program is None else [_code(program)]
     if plan.job_id is not None:
-        words.append(f"from the job {_code(plan.name or plan.job_id)} ({_plain(plan.state or '')})")
+        words.append(f"from the job {_code(plan.name or plan.job_id)} ({_code(plan.state or '')})")
     elif plan.savepoint:
         words.append(f"from {_code(plan.savepoint)}")
     versions = plan.version
     if versions is not None:
-        created = _plain(versions.created or "unknown")
-        running = _plain(versions.running or "unknown")
+        created = _code(versions.created or "unknown")
+        running = _code(versions.running or "unknown")
         same = created == running
         words.append(f"on Spark {created}" if same else f"from Spark {created} to {running}")
     return " ".join(words)
