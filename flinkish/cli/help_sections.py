@@ -53,7 +53,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "info": (
         ("the operators of a program, and their uids", "info orders.py /data/in"),
-        ("refuse a program with operators without a uid", "info --require-uids orders.py"),
+        ("refuse a program with an operator without a uid", "info --require-uids all orders.py"),
     ),
     "status": (
         ("one job with its queries and operators", "status orders"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from flinkish.client.context import Context
 from flinkish.client.program import launch_of, pinned
@@ -102,16 +102,21 @@ def known_runs(
     }
 
 
-def describe(context: Context, program: Program, *, require_uids: bool = False) -> Described:
+def describe(
+    context: Context,
+    program: Program,
+    *,
+    require_uids: Literal["all", "stateful"] | None = None,
+) -> Described:
     """Return a program's queries, with the uids and the state of their operators.
 
     The program runs to its end, but its queries are only planned.
 
-    ``context``: its reporter receives notices and the driver's log. ``require_uids``: whether every
-    stateful operator must have a uid.
+    ``context``: its reporter receives notices and the driver's log. ``require_uids``: which
+    operators must have a uid.
 
-    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if a stateful
-    operator lacks a required uid; and the error with which the submission of the program would end.
+    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if an operator has no
+    uid, and must; and the error with which the submission of the program would end.
     """
     launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")
@@ -124,15 +129,25 @@ def describe(context: Context, program: Program, *, require_uids: bool = False) 
         environ=os.environ,
         show_log=context.reporter.log,
     )
-    missing = [fact for query in described.queries for fact in query["missing"]]
-    if require_uids and missing:
-        names = ", ".join(_named(fact) for fact in missing)
-        raise MissingUid(
-            f"{len(missing)} stateful operator{'s have' if len(missing) > 1 else ' has'} no uid: "
-            f"{names}",
-            operators=missing,
-        )
+    if require_uids is not None:
+        _require_uids(described.queries, all_operators=require_uids == "all")
     return described
+
+
+def _require_uids(queries: Iterable[Mapping[str, Any]], *, all_operators: bool) -> None:
+    missing = [
+        {fact: operator[fact] for fact in ("name", "kind", "stateful", "location")}
+        for query in queries
+        for operator in query["operators"]
+        if (all_operators or operator["stateful"])
+        and operator["uid"] is None
+        and operator["uid_hash"] is None
+    ]
+    if missing:
+        noun = ("" if all_operators else "stateful ") + "operator"
+        have = f"{noun}s have" if len(missing) > 1 else f"{noun} has"
+        names = ", ".join(map(_named, missing))
+        raise MissingUid(f"{len(missing)} {have} no uid: {names}", operators=missing)
 
 
 def _named(fact: Mapping[str, Any]) -> str:
