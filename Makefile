@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine compat-matrix faults completions docs docs-run clean java moved
+.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine native compat-matrix faults completions man api-check docs docs-run clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -32,7 +32,7 @@ demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, r
 test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
 
 # Lint runs beside the tests, which wait now and then; it has the import rules, so that these do not.
-test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (11 min)
+test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min)
 	@mkdir -p .cache/tiers
 	@$(MAKE) --no-print-directory lint > .cache/tiers/lint.log 2>&1 & lint=$$!; \
 	$(PYTHON) -m pytest -m "not deep and not matrix" --ignore=tests/test_imports.py -n $(WORKERS) --rooms=.cache/tiers/rooms.json $(ARGS); tests=$$?; \
@@ -73,6 +73,9 @@ bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `
 bench-engine: java $(INSTALLED) ## measure the engine against Spark's own repartition, 5 million rows (10 min)
 	@$(PYTHON) -m tools.bench engine $(ARGS)
 
+native: $(INSTALLED) ## build and install native/, with which the engine rewrites state faster; needs a C compiler
+	$(PYTHON) -m pip install --quiet ./native
+
 compat-matrix: java $(INSTALLED) ## measure which Spark can go on with whose savepoints (makes .venv-matrix; 40 min)
 	$(PYTHON) -m tools.compatmatrix $(ARGS)
 
@@ -83,6 +86,13 @@ faults: java $(INSTALLED) ## only the tests that break things: kill -9, full dis
 
 completions: $(INSTALLED) ## write completions/flinkish.{bash,zsh,fish} from the commands
 	$(PYTHON) -m flinkish.cli.commands.completion
+
+man: $(INSTALLED) ## write man/*.1 from the commands
+	rm -f man/*.1
+	$(PYTHON) -m flinkish.cli.man
+
+api-check: $(INSTALLED) ## does a change break what its annotation promises? ARGS=--record: record what is new
+	$(PYTHON) -m tools.apicheck $(ARGS)
 
 docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from the code
 	$(PYTHON) -m flinkish.cli.docs

@@ -28,6 +28,7 @@
     +-- WrongState                13  wrong-state
     |   +-- NoCommittedBatch      13  no-committed-batch
     |   +-- NameTaken             13  name-taken
+    |   +-- Superseded            13  superseded
     |   +-- GivenUp               13  given-up
     |   +-- ExternalJob           13  external-job
     +-- WaitTimeout               14  timeout
@@ -52,7 +53,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from flinkish.annotations import public, public_evolving
 
+
+@public
 class FlinkishError(Exception):
     """Base class of all errors that flinkish raises on purpose.
 
@@ -94,15 +98,18 @@ class FlinkishError(Exception):
         return record
 
 
+@public_evolving
 class UsageError(FlinkishError):
     code, id = 2, "usage"
 
 
+@public_evolving
 class AmbiguousJob(UsageError):
     id = "ambiguous-job"
     default_hint = "give more digits of the job id"
 
 
+@public_evolving
 class NoSavepointDirectory(UsageError):
     id = "no-savepoint-directory"
     default_hint = (
@@ -111,10 +118,12 @@ class NoSavepointDirectory(UsageError):
     )
 
 
+@public_evolving
 class InvalidConfiguration(UsageError):
     id = "invalid-configuration"
 
 
+@public_evolving
 class InvalidUid(UsageError):
     """An invalid uid or uid hash: an empty uid, or a uid hash that is not 32 hex digits."""
 
@@ -122,32 +131,39 @@ class InvalidUid(UsageError):
     default_hint = "give the operator a non-empty uid, or omit the uid"
 
 
+@public_evolving
 class InvalidGraph(UsageError):
     """An invalid operator graph: an edge to a missing node, or a cycle."""
 
     id = "invalid-graph"
 
 
+@public_evolving
 class PartialFailure(FlinkishError):
     code, id = 3, "partial"
 
 
+@public_evolving
 class Incompatible(FlinkishError):
     code, id = 4, "incompatible"
 
 
+@public_evolving
 class UnsupportedSession(Incompatible):
     id = "unsupported-session"
 
 
+@public_evolving
 class UnsupportedFormat(Incompatible):
     id = "unsupported-format"
 
 
+@public_evolving
 class NotSavepointable(Incompatible):
     id = "not-savepointable"
 
 
+@public_evolving
 class DuplicateUid(Incompatible):
     """Two operators of one program have the same uid or the same uid hash."""
 
@@ -155,6 +171,7 @@ class DuplicateUid(Incompatible):
     default_hint = "give each of the two operators its own uid"
 
 
+@public_evolving
 class HashCollision(Incompatible):
     """Two operators of one program would keep their state under the same operator id."""
 
@@ -162,6 +179,7 @@ class HashCollision(Incompatible):
     default_hint = "give one of the two operators another uid"
 
 
+@public_evolving
 class MissingUid(Incompatible):
     """Operators have no uid where the configuration or the command requires one."""
 
@@ -169,55 +187,66 @@ class MissingUid(Incompatible):
     default_hint = 'name each of them with df.transform(uid("a-name"))'
 
 
+@public_evolving
 class ConsentNeeded(FlinkishError):
     code, id = 5, "consent-needed"
 
 
+@public_evolving
 class NonRestoredState(ConsentNeeded):
     id = "non-restored-state"
     default_hint = "use -n (--allowNonRestoredState) to drop that state on purpose"
 
 
+@public_evolving
 class JobNotFound(FlinkishError):
     code, id = 10, "job-not-found"
     default_hint = "see the jobs with: flinkish list -a"
 
 
+@public_evolving
 class RequestNotFound(FlinkishError):
     code, id = 10, "request-not-found"
     default_hint = "see a job's requests with: flinkish status JOB"
 
 
+@public_evolving
 class UpgradeNotFound(FlinkishError):
     code, id = 10, "upgrade-not-found"
     default_hint = "see a job's upgrades with: flinkish status JOB"
 
 
+@public_evolving
 class SavepointNotFound(FlinkishError):
     code, id = 11, "savepoint-not-found"
     default_hint = "a savepoint is a directory with a _metadata file"
 
 
+@public_evolving
 class Locked(FlinkishError):
     code, id = 12, "locked"
 
 
+@public_evolving
 class WrongState(FlinkishError):
     code, id = 13, "wrong-state"
 
 
+@public_evolving
 class NameTaken(WrongState):
     """Another job that has not ended has the name; ``data`` has its ``job_id`` and ``state``."""
 
     id = "name-taken"
 
 
+@public_evolving
 class Superseded(WrongState):
     """Another job has gone on from the state of a job that is to be started again."""
 
     id = "superseded"
 
 
+@public_evolving
 class NoCommittedBatch(WrongState):
     """A query has not committed its first micro-batch yet: there is nothing to save."""
 
@@ -225,6 +254,7 @@ class NoCommittedBatch(WrongState):
     default_hint = "wait until the query has committed its first batch, then try again"
 
 
+@public_evolving
 class GivenUp(WrongState):
     """A driver gave up a request, because its job was not ready for it in time; the job continues.
 
@@ -234,6 +264,7 @@ class GivenUp(WrongState):
     id = "given-up"
 
 
+@public_evolving
 class ExternalJob(WrongState):
     """The job was started by another launcher, which alone can start it again."""
 
@@ -244,16 +275,19 @@ class ExternalJob(WrongState):
     )
 
 
+@public_evolving
 class WaitTimeout(FlinkishError):
     """A client has stopped waiting; the work that it waited for continues."""
 
     code, id = 14, "timeout"
 
 
+@public_evolving
 class Corrupt(FlinkishError):
     code, id = 15, "corrupt"
 
 
+@public_evolving
 class UnsafePath(Corrupt):
     """A name in a file or a directory leads, or may lead, outside its own directory."""
 
@@ -263,10 +297,12 @@ class UnsafePath(Corrupt):
     )
 
 
+@public_evolving
 class StorageError(FlinkishError):
     code, id = 16, "storage"
 
 
+@public_evolving
 class NoLocation(UsageError, StorageError):
     """A text is no path or URL: from an argument a usage error, from elsewhere one of storage.
 
@@ -277,10 +313,12 @@ class NoLocation(UsageError, StorageError):
     id = "no-location"
 
 
+@public_evolving
 class RegistryError(StorageError):
     id = "registry"
 
 
+@public_evolving
 class BrokerError(StorageError):
     """A Kafka broker cannot be asked: it does not answer, or there is no client for it."""
 
@@ -290,12 +328,14 @@ class BrokerError(StorageError):
     )
 
 
+@public_evolving
 class TableError(StorageError):
     """A table of Delta or Iceberg cannot be read, or cannot be brought back to a version."""
 
     id = "table"
 
 
+@public_evolving
 class ResultNotWritten(StorageError):
     """A command has done its work, and its result could not be written to stdout.
 
@@ -305,6 +345,7 @@ class ResultNotWritten(StorageError):
     id = "result-not-written"
 
 
+@public_evolving
 class ProgramFailed(FlinkishError):
     """The user's program ended with an error; ``data["tail"]`` has the last lines of its output."""
 
@@ -312,18 +353,21 @@ class ProgramFailed(FlinkishError):
     default_hint = "see the whole log with: flinkish logs JOB"
 
 
+@public_evolving
 class RolledBack(FlinkishError):
     """An upgrade was undone: the old program runs again."""
 
     code, id = 1, "rolled-back"
 
 
+@public_evolving
 class LaunchFailed(FlinkishError):
     """The driver could not be started at all (no Java, no Spark, no such interpreter)."""
 
     id = "launch-failed"
 
 
+@public_evolving
 class DriverLost(FlinkishError):
     """The driver process has ended without leaving a result (killed, host down)."""
 

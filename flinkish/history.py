@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from flinkish.annotations import public
+
 #: Returns the shift of the query whose function runs in this thread; the driver of a job sets it.
 _shift: Callable[[], int] | None = None
 
 
+@public
 def history_batch(batch_id: int) -> int:
     """Return a number of a batch that never stands for other data in the job's history.
 

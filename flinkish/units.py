@@ -17,6 +17,14 @@ def size_text(size: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def age_text(seconds: float) -> str:
+    """Return a duration as text for people, in the unit that has two digits: ``45 min``."""
+    for unit, size, most in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 172_800)):
+        if seconds < most:
+            return f"{max(seconds, 0.0) / size:.0f} {unit}"
+    return f"{seconds / 86_400:,.0f} d"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number of things as text for people: ``1 savepoint``, ``2 savepoints``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

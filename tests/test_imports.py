@@ -32,7 +32,7 @@ PACKAGE = ROOT / "flinkish"
 
 #: The room below both `checkpoint` and `engine`; who may import `checkpoint` may import it too.
 FORMAT = "checkpoint.format"
-#: room -> the other rooms it may import. "errors", "log_lines" and "units" are
+#: room -> the other rooms it may import. "annotations", "errors", "log_lines" and "units" are
 #: modules of the package itself.
 ALLOWED: dict[str, frozenset[str]] = {
     room: frozenset(others.split()) | ({FORMAT} if "checkpoint" in others.split() else frozenset())
@@ -40,36 +40,40 @@ ALLOWED: dict[str, frozenset[str]] = {
         "avro": "errors",
         "": "operators client driver history",  # flinkish/__init__.py: its names, when first used
         "__main__": "cli",
-        "errors": "",
+        "annotations": "",
+        "errors": "annotations",
         "config": "errors",
         "units": "",
-        "history": "",
-        "messages": "errors",
+        "history": "annotations",
+        "messages": "errors annotations",
         "connectors": "checkpoint operators messages errors",
         "cli": "upgrade client launch registry restore savepoint compat checkpoint "
         "operators storage errors config units messages log_lines",
         "client": "connectors launch registry restore savepoint compat checkpoint operators engine "
-        "log_lines storage errors config units messages",
+        "log_lines storage errors config units messages annotations",
         "driver": "connectors launch registry restore savepoint compat checkpoint operators engine "
-        "state storage errors config messages history",
+        "state storage errors config messages history annotations",
         "upgrade": "connectors client launch registry restore savepoint compat checkpoint "
         "operators messages engine storage errors config",
+        "airflow": "upgrade client messages errors config annotations",
         "log_lines": "",
         "launch": "connectors registry compat checkpoint operators storage errors config messages "
         "log_lines",
-        "registry": "checkpoint operators errors config messages log_lines",
+        "registry": "checkpoint operators errors config messages log_lines annotations",
         "restore": "connectors savepoint compat checkpoint operators engine state storage errors "
         "config units messages",
-        "savepoint": "checkpoint operators engine state storage avro errors config units messages",
+        "savepoint": "checkpoint operators engine state storage avro errors config units messages "
+        "annotations",
         "compat": "checkpoint operators errors config",
         "checkpoint": "checkpoint.format storage errors config",
-        FORMAT: "errors",
-        "operators": f"{FORMAT} engine errors config",
-        "storage": "errors config",
-        "engine": f"{FORMAT} avro storage errors",
-        "state": "avro errors units",
-        "examples": "cli upgrade client launch registry restore savepoint compat checkpoint "
-        "operators state errors config",
+        FORMAT: "errors annotations",
+        "operators": f"{FORMAT} engine errors config annotations",
+        "storage": "errors config annotations",
+        "engine": f"{FORMAT} avro storage errors annotations",
+        "state": "avro errors units annotations",
+        "testing": "client registry savepoint messages errors annotations",
+        "examples": "airflow cli upgrade client launch registry restore savepoint compat "
+        "checkpoint operators state errors config",
     }.items()
 }
 #: Rooms that import no module of the package itself either.
@@ -83,6 +87,7 @@ TERMINAL_PACKAGES = frozenset({"click", "rich"})
 #: Modules on the way of `flinkish list`; each costs a good part of its start-up budget.
 STARTUP = (
     "__init__.py",
+    "annotations.py",
     "errors.py",
     *(f"config/{name}.py" for name in ("__init__", "keys", "loader", "secrets", "values")),
     "units.py",
@@ -203,6 +208,20 @@ def test_the_package_keeps_the_rules() -> None:
         )
     ]
     assert broken == []
+
+
+def test_the_types_of_documents_import_only_records() -> None:
+    """``--help`` of a command loads the types of its documents: no use case comes with them."""
+    records = re.compile(
+        r"flinkish\.(?:cli\.documents|messages|errors|registry\.jobs|compat\.model)(?:\.|$)"
+    )
+    others = [
+        f"{path.name}: {item.module}"
+        for path in sorted((PACKAGE / "cli/documents").glob("*.py"))
+        for item in imports(path.read_text(encoding="utf-8"), f"flinkish.cli.documents.{path.stem}")
+        if item.module.startswith("flinkish") and not records.match(item.module)
+    ]
+    assert others == []
 
 
 def test_importing_the_format_imports_nothing_else() -> None:

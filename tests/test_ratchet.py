@@ -18,10 +18,10 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 505,
-    "modules above 350 lines": 36,
-    "modules above 500 lines": 4,
-    "docstrings, lines in a thousand": 184,
+    "modules": 541,
+    "modules above 350 lines": 34,
+    "modules above 500 lines": 0,
+    "docstrings, lines in a thousand": 183,
     "pairs of dataclasses that share fields": 32,
     "local names that name an act": 18,
 }

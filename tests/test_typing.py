@@ -95,7 +95,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words: list[str | Path] = [*pip, "wheel", "--no-deps", *there, "-w", base / "dist", ROOT]
     subprocess.run(words, check=True, cwd=base)
     (wheel,) = (base / "dist").glob("flinkish-*.whl")
-    assert "flinkish/py.typed" in zipfile.ZipFile(wheel).namelist()
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "flinkish/py.typed" in names
+    shared = {name.partition("/data/share/")[2] for name in names if "/data/share/" in name}
+    pages = {f"man/man1/{page.name}" for page in (ROOT / "man").iterdir()}
+    assert shared >= {*pages, "bash-completion/completions/flinkish"}
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", base / "venv"], check=True)
     python = base / "venv" / "bin" / "python"
     (packages,) = (base / "venv" / "lib").glob("python*/site-packages")

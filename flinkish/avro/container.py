@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Final
 
-from flinkish.avro.errors import DamagedAvro, UnsupportedAvro
+from flinkish.avro.decoding import DamagedAvro
+from flinkish.errors import UnsupportedFormat
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
@@ -25,6 +26,10 @@ _PIECE: Final = 16 << 20
 _ZSTD_READ: Final = 2 << 10
 #: zlib's own checksum, most of which fastavro leaves after the data; no reader uses it.
 _CHECKSUM: Final = 4
+
+
+class UnsupportedAvro(UnsupportedFormat):
+    """A file has another version of Avro's container format."""
 
 
 @dataclass(frozen=True)

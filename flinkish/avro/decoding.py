@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from flinkish.avro.errors import DamagedAvro
 from flinkish.errors import Corrupt
 
 #: Elements of arrays and maps that may be there beyond the number of bytes.
@@ -18,6 +17,24 @@ MAX_EMPTY: Final = 1 << 20
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _INT64: Final = 1 << 63
+
+
+class DamagedAvro(Corrupt):
+    """Bytes are damaged, truncated, or not Avro.
+
+    ``offset`` is the position of the damaged value or block in the bytes or the file.
+    """
+
+    def __init__(self, reason: str, offset: int, length: int | None = None) -> None:
+        of = "" if length is None else f" of {length}"
+        super().__init__(f"an Avro value is damaged at byte {offset}{of}: {reason}")
+        self.reason = reason
+        self.offset = offset
+        self._length = length
+
+    def __reduce__(self) -> tuple[type[DamagedAvro], tuple[str, int, int | None]]:
+        # Spark's workers send errors to the driver as pickles.
+        return type(self), (self.reason, self.offset, self._length)
 
 
 class Cursor:

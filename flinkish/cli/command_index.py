@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import click
 
 
@@ -101,6 +103,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "config": CommandEntry(
         "flinkish.cli.commands.config", "config", "Show the effective configuration."
     ),
+    "schema": CommandEntry(
+        "flinkish.cli.commands.schema", "schema", "Print the JSON Schema of a command's output."
+    ),
     "completion": CommandEntry(
         "flinkish.cli.commands.completion", "completion", "Print a shell completion script."
     ),
@@ -132,3 +137,20 @@ def load(name: str) -> click.Command | None:
         return None
     command: click.Command = getattr(import_module(entry.module), entry.attribute)
     return command
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    """Import all commands; yield them with the words that call them, those of groups too."""
+    import click
+
+    for name in COMMANDS:
+        command = load(name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {word}", sub) for word, sub in command.commands.items())
+        else:
+            yield name, command
+        for word in SUB_WORDS.get(name, {}):
+            sub = load(f"{name} {word}")
+            assert sub is not None
+            yield f"{name} {word}", sub

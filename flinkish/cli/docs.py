@@ -5,6 +5,7 @@ A table is between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; that text 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -14,15 +15,17 @@ import click
 
 from flinkish.cli import command_index
 from flinkish.cli.base import Command
+from flinkish.cli.commands.schema import every_document
 from flinkish.config import KEYS
 from flinkish.errors import FlinkishError, error_classes
+from flinkish.messages.json_schema import members, summary
 
 #: What an exit code means for the caller; the ids next to it come from the error classes.
 MEANINGS = {
     0: "done",
     1: "the operation failed",
     2: "wrong arguments or configuration",
-    3: "done in part: several jobs or paths, some failed",
+    3: "done in part: several jobs or paths, some failed; `list --stuck`: a job is stuck",
     4: "the restore check refuses, or a version, state or format is not supported",
     5: "needs explicit consent: `-n`, `--yes`",
     10: "no such job or request",
@@ -43,7 +46,7 @@ COMMON_CODES = frozenset({0, 1, 2, 16, 130, 143})
 def command_table() -> str:
     """Return the table of commands: usage, purpose, options and special exit codes."""
     rows = [("Command", "What it does", "Options", "Other exit codes")]
-    for name, command in _all_commands():
+    for name, command in command_index.every_command():
         ctx = click.Context(command, info_name=name)
         arguments = [p.make_metavar(ctx) for p in command.params if isinstance(p, click.Argument)]
         codes = sorted(set(getattr(command, "exit_codes", ())) - COMMON_CODES)
@@ -81,10 +84,43 @@ def configuration_table() -> str:
     return _table(rows)
 
 
+def document_table() -> str:
+    """Return the table of JSON documents: what prints each of them, and its keys."""
+    commands: dict[type, list[str]] = {}
+    for name, kinds in every_document().items():
+        for kind in kinds:
+            commands.setdefault(kind, []).append(name)
+    rows = [("Document", "Printed by", "Keys")]
+    for kind, names in commands.items():
+        own = sorted(members(kind), key=lambda member: not member[2])
+        keys = [f"`{key}`{'' if always else ' (may be absent)'}" for key, _, always in own]
+        rows.append((summary(kind), ", ".join(f"`{name}`" for name in names), ", ".join(keys)))
+    return _table(rows)
+
+
+def api_table() -> str:
+    """Return the table of exported names, from the record that ``make api-check`` compares."""
+    path = os.path.join(checkout(), "tools", "apicheck", "record.json")
+    with open(path, encoding="utf-8") as file:
+        recorded = json.load(file)["python"]
+    names: dict[tuple[str, str], list[str]] = {}
+    for exported, record in recorded.items():
+        place, _, name = exported.rpartition(".")
+        names.setdefault((place, record["annotation"]), []).append(f"`{name}`")
+    rows = [("Package", "Annotation", "Names")]
+    rows += [(f"`{place}`", f"`{what}`", ", ".join(some)) for (place, what), some in names.items()]
+    return _table([rows[0], *sorted(rows[1:])])
+
+
 #: The pages with tables, relative to the checkout, and the tables of each.
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"exit codes": exit_code_table},
-    "docs/reference.md": {"commands": command_table, "configuration": configuration_table},
+    "docs/compatibility.md": {"api": api_table},
+    "docs/reference.md": {
+        "commands": command_table,
+        "documents": document_table,
+        "configuration": configuration_table,
+    },
 }
 
 
@@ -115,21 +151,6 @@ def main() -> int:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     return 0
-
-
-def _all_commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield the commands with the words that call them, including those of groups and sub-words."""
-    for name in command_index.COMMANDS:
-        command = command_index.load(name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from ((f"{name} {word}", sub) for word, sub in command.commands.items())
-        else:
-            yield name, command
-        for word in command_index.SUB_WORDS.get(name, {}):
-            sub = command_index.load(f"{name} {word}")
-            assert sub is not None
-            yield f"{name} {word}", sub
 
 
 def _options(command: click.Command) -> Iterator[Sequence[str]]:

@@ -18,54 +18,92 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
-    from flinkish.client.all_jobs import JobOutcome
+    from flinkish.client.all_jobs import JobOutcome, NewestSavepoint
     from flinkish.client.checking import OperatorPlan, Plan
     from flinkish.client.client import Client, prune
-    from flinkish.client.job import Job
+    from flinkish.client.exporting import ExportedCheckpoint, ExportResult
+    from flinkish.client.job import Job, PendingSavepoint
+    from flinkish.client.metrics import Metric, Sample
     from flinkish.client.migration import Changes
+    from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
+    from flinkish.client.rehearsal import RehearsalResult
     from flinkish.client.reporter import Progress, Reporter, SilentReporter
-    from flinkish.client.retention import PruneResult
     from flinkish.client.savepoints import Savepoint
+    from flinkish.client.together import StartedAgain
     from flinkish.client.waiting import Start
     from flinkish.messages.launch import Program
+    from flinkish.messages.queries import QueryStatus
+    from flinkish.messages.requests import SavepointSummary
     from flinkish.messages.restore_options import RestoreOptions
+    from flinkish.messages.results import SavepointCopy
+    from flinkish.registry.jobs import JobState
+    from flinkish.savepoint.directory.dispose import Disposed
+    from flinkish.savepoint.manage.verify import Verification
 
 __all__ = [
     "Changes",
     "Client",
+    "Disposed",
+    "ExportResult",
+    "ExportedCheckpoint",
     "Job",
     "JobOutcome",
+    "JobState",
+    "Metric",
+    "NewestSavepoint",
     "OperatorPlan",
+    "PendingSavepoint",
     "Plan",
     "Program",
     "Progress",
     "PruneResult",
     "PurgeResult",
+    "QueryStatus",
+    "RehearsalResult",
     "Reporter",
     "RestoreOptions",
+    "Sample",
     "Savepoint",
+    "SavepointCopy",
+    "SavepointSummary",
     "SilentReporter",
     "Start",
+    "StartedAgain",
+    "Verification",
     "prune",
 ]
 
 _HOMES = {
     "Changes": "client.migration",
     "Client": "client.client",
+    "Disposed": "savepoint.directory.dispose",
+    "ExportResult": "client.exporting",
+    "ExportedCheckpoint": "client.exporting",
     "Job": "client.job",
-    "OperatorPlan": "client.checking",
     "JobOutcome": "client.all_jobs",
+    "JobState": "registry.jobs",
+    "Metric": "client.metrics",
+    "NewestSavepoint": "client.all_jobs",
+    "OperatorPlan": "client.checking",
+    "PendingSavepoint": "client.job",
     "Plan": "client.checking",
     "Program": "messages.launch",
     "Progress": "client.reporter",
-    "PruneResult": "client.retention",
+    "PruneResult": "client.pruning",
     "PurgeResult": "client.purge",
+    "QueryStatus": "messages.queries",
+    "RehearsalResult": "client.rehearsal",
     "Reporter": "client.reporter",
     "RestoreOptions": "messages.restore_options",
+    "Sample": "client.metrics",
     "Savepoint": "client.savepoints",
+    "SavepointCopy": "messages.results",
+    "SavepointSummary": "messages.requests",
     "SilentReporter": "client.reporter",
     "Start": "client.waiting",
+    "StartedAgain": "client.together",
+    "Verification": "savepoint.manage.verify",
     "prune": "client.client",
 }
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from flinkish.annotations import public_evolving
 from flinkish.client import requests
 from flinkish.client.context import Context, interruptible
 from flinkish.client.listing import Troubles, find_troubles
+from flinkish.client.pruning import remove_old
 from flinkish.client.requests import Removal, warnings_of
-from flinkish.client.retention import remove_old
 from flinkish.errors import DriverLost, FlinkishError, Locked, WrongState, from_record
 from flinkish.messages.requests import LeftOut, RequestResult, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
@@ -23,6 +24,24 @@ if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
 
 
+#: As many savepoints of a job are opened to find one that is good.
+_TRIES = 5
+
+
+@public_evolving
+@dataclass(frozen=True)
+class NewestSavepoint:
+    """The newest good savepoint of a job: one whose metadata can be read.
+
+    ``created``: in seconds since the epoch. ``age``: in seconds.
+    """
+
+    path: str
+    created: float
+    age: float
+
+
+@public_evolving
 @dataclass(frozen=True)
 class JobOutcome:
     """The outcome for one job: a savepoint, an error, or the reason why none was attempted.
@@ -39,6 +58,8 @@ class JobOutcome:
         The error that occurred.
     skipped : str or None
         Why no savepoint was attempted.
+    newest : NewestSavepoint or None
+        The newest good savepoint of a job that has no new one.
     """
 
     job: JobRecord
@@ -46,6 +67,7 @@ class JobOutcome:
     result: RequestResult | None = None
     error: FlinkishError | None = None
     skipped: str | None = None
+    newest: NewestSavepoint | None = None
 
     @property
     def savepoint(self) -> SavepointSummary | None:
@@ -84,11 +106,15 @@ class AllJobs:
 
 @dataclass(frozen=True)
 class AllSaved:
-    """The outcomes for all jobs, in their order, and the old savepoints that were removed."""
+    """The outcomes for all jobs, in their order, and the old savepoints that were removed.
+
+    ``newest``: the newest good savepoints of the jobs that have failed before, by job id.
+    """
 
     outcomes: Sequence[JobOutcome]
     troubles: Troubles
     removal: Removal
+    newest: Mapping[str, NewestSavepoint] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -121,7 +147,33 @@ def jobs_to_save(
     """
     directory = requests.savepoint_target(context, target)
     jobs = running_jobs(context, pattern, states)
-    return AllJobs(directory, jobs, find_troubles(context, jobs, pattern, expected))
+    troubles = find_troubles(context, jobs, pattern, expected)
+    return AllJobs(directory, jobs, troubles)
+
+
+def newest_of(context: Context, jobs: Sequence[JobRecord]) -> dict[str, NewestSavepoint]:
+    """Return the newest good savepoints of jobs, by job id; jobs without one are left out."""
+    newest = {job.job_id: newest_savepoint(context, job) for job in jobs}
+    return {job_id: savepoint for job_id, savepoint in newest.items() if savepoint is not None}
+
+
+def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None:
+    """Return the newest good savepoint that the registry knows of a job; None without one.
+
+    Before the first of its own, that is the savepoint from which it was restored.
+    """
+    from flinkish.savepoint.format.reader import open_savepoint
+
+    restore = job.launch.restore
+    origin = None if restore is None else restore.path
+    own = [saved.path for saved in context.registry.savepoints(job.job_id)][::-1]
+    for path in (*own[:_TRIES], *((origin,) if origin else ())):
+        try:
+            created = open_savepoint(path).header.created
+        except FlinkishError:  # damaged, gone, or a plain checkpoint
+            continue
+        return NewestSavepoint(path, created, max(context.registry.now() - created, 0.0))
+    return None
 
 
 def running_jobs(
@@ -168,12 +220,22 @@ def save_all(
         lambda job: _begin(context, job, target, full=full, format_=format_),
         timeout=timeout,
         on_outcome=on_outcome,
+        complete=lambda outcome: with_newest(context, outcome),
     )
     taken = {each.job.job_id: each.savepoint.path for each in outcomes if each.savepoint}
     removal = Removal()
     if keep is not None:
         removal = remove_old(context, target, keep, taken.keys(), taken.values())
-    return AllSaved(outcomes, asked.troubles, removal)
+    # Last: no job waits for its savepoint while those of dead jobs are read.
+    newest = newest_of(context, asked.troubles.failed)
+    return AllSaved(outcomes, asked.troubles, removal, newest)
+
+
+def with_newest(context: Context, outcome: JobOutcome) -> JobOutcome:
+    """Return an outcome with the newest good savepoint of a job that has no new one."""
+    if outcome.savepoint is not None:
+        return outcome
+    return replace(outcome, newest=newest_savepoint(context, outcome.job))
 
 
 def all_answers(
@@ -183,17 +245,20 @@ def all_answers(
     *,
     timeout: float | None,
     on_outcome: Callable[[JobOutcome], object],
+    complete: Callable[[JobOutcome], JobOutcome] = lambda outcome: outcome,
 ) -> list[JobOutcome]:
     """Request something from each job by ``begin``, then wait for all; return the outcomes.
 
-    ``timeout`` and ``on_outcome`` are as for :func:`save_all`.
+    ``timeout`` and ``on_outcome`` are as for :func:`save_all`. ``complete`` adds to an outcome what
+    is known only then.
     """
     deadline = time.monotonic() + context.timeout(timeout)
     with interruptible("stopped waiting; what was triggered continues", "flinkish list"):
         outcomes = [begin(job) for job in jobs]
         for index, outcome in enumerate(outcomes):
             if outcome.request_id is not None:
-                outcomes[index] = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
+                outcome = _await(context, outcome, max(deadline - time.monotonic(), 0.0))
+            outcomes[index] = complete(outcome)
             on_outcome(outcomes[index])
     return outcomes
 

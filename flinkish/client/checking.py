@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client.context import Context
 from flinkish.client.program import asked_partitions, find_spark, launch_of, note_old_hasher
 from flinkish.config import working_directory
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from flinkish.client.planfile import PlanFile
 
 
+@public
 @dataclass(frozen=True)
 class OperatorPlan:
     """What a restore does with the state of one operator.
@@ -54,6 +56,7 @@ class OperatorPlan:
     advice: str | None
 
 
+@public
 @dataclass(frozen=True)
 class Plan:
     """The plan of restoring a savepoint with a program.
@@ -71,7 +74,7 @@ class Plan:
     restore_plan : RestorePlan
         The whole plan.
     job_id : str or None
-        The job whose newest committed batches were planned with.
+        The job from whose newest committed batches the restore was planned, if any.
     """
 
     savepoint: str | None
@@ -95,7 +98,7 @@ class Plan:
         return self.verdict == "ok"
 
     def text(self) -> str:
-        """Return the plan for people: a table, notes that need a sentence, the verdict."""
+        """Return the plan for people: a table, notes, and the verdict."""
         from flinkish.restore.plan.plan_text import plan_lines, verdict_line
 
         return "\n".join([*plan_lines(self.restore_plan), verdict_line(self.restore_plan)])
@@ -113,7 +116,7 @@ class Plan:
         from flinkish.client.planfile import make_plan_file
 
         if self.job_id is not None:
-            raise _not_carried_out()
+            raise _cannot_be_saved()
         return make_plan_file(self._spec, self._launch, self._spark_version, self.restore_plan)
 
     def save(self, path: str) -> None:
@@ -142,16 +145,16 @@ def check(
 ) -> Plan:
     """Plan the restore of a savepoint or a job with a program, without doing it.
 
-    The program runs to its end, but its queries are only planned. Of a job, the newest committed
-    batch of each query is read, as a savepoint would have it if the job were stopped now. Nothing
-    is copied, and the job is not touched.
+    The program runs to its end, but its queries are only planned. For a job, the newest committed
+    batch of each query is read, as a savepoint would contain it if the job stopped now. Nothing is
+    copied, and the job is not touched.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.check`. The configuration was
-    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint. ``to_save`` says
-    whether a run is to carry the plan out; UsageError for that of a job.
+    loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint. ``to_save``
+    says whether the plan will be saved for a run; a job's plan cannot be (UsageError).
     """
     if to_save and job is not None:
-        raise _not_carried_out()
+        raise _cannot_be_saved()
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     note_old_hasher(context)
     return check_launch(context, launch, spec, job=job)
@@ -182,7 +185,7 @@ def launch_and_restore(
 
 
 def checkpoints_of(job: JobRecord | None) -> str | None:
-    """Return what stands for a savepoint of a job; None without a job."""
+    """Return what takes the place of a savepoint's path for a job; None without a job."""
     return None if job is None else job.checkpoint_dir or job.job_id
 
 
@@ -196,7 +199,7 @@ def no_savepoint() -> UsageError:
 def check_launch(
     context: Context, launch: Launch, spec: RestoreSpec, *, job: JobRecord | None = None
 ) -> Plan:
-    """Plan a restore with a launch that is complete; see :func:`check`.
+    """Plan a restore with a complete launch; see :func:`check`.
 
     ``launch``: the program and its Spark, without a restore. ``spec``: the restore; with a job, its
     path is not read.
@@ -234,16 +237,16 @@ def check_launch(
 
 
 def require_agreed(plan: RestorePlan, message: str) -> None:
-    """Raise Incompatible or ConsentNeeded, with ``message``, for a plan that is not to be run."""
+    """Raise Incompatible or ConsentNeeded, with ``message``, unless a plan may be carried out."""
     if plan.exit_code:
         kind = ConsentNeeded if plan.exit_code == ConsentNeeded.code else Incompatible
         raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))
 
 
-def _not_carried_out() -> UsageError:
+def _cannot_be_saved() -> UsageError:
     return UsageError(
-        "a plan made from a job cannot be saved: the job would be further on when the "
-        "plan is carried out",
+        "a plan made from a job cannot be saved: the job would have moved on by the "
+        "time the plan is carried out",
         hint="stop the job with a savepoint, and make the plan from the savepoint",
     )
 

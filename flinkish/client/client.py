@@ -6,24 +6,29 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client import all_jobs, migration, offline
 from flinkish.client.all_jobs import JobOutcome
 from flinkish.client.context import accept, refuse
-from flinkish.client.job import Job, opened
+from flinkish.client.job import Job, PendingSavepoint, opened
 from flinkish.client.reporter import Reporter
 from flinkish.client.runner import Location, ProgramRunner, location_of
 from flinkish.client.savepoints import Savepoint, copy_savepoint, open_savepoint
+from flinkish.config import working_directory
 from flinkish.messages.launch import Program
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.jobs import ACTIVE_STATES
 from flinkish.registry.liveness import reconcile
 
 if TYPE_CHECKING:
     from flinkish.client.metrics import Metric
+    from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
-    from flinkish.client.retention import PruneResult
-    from flinkish.savepoint.write.copying import SavepointCopy
+    from flinkish.client.together import StartedAgain
+    from flinkish.messages.results import SavepointCopy
 
 
+@public
 class Client(ProgramRunner):
     """The functions of the command line, for Python programs. A context manager.
 
@@ -105,6 +110,26 @@ class Client(ProgramRunner):
         """
         return Job.of(self._context, self._context.find_job(reference, include_final=True))
 
+    def pending(self, request_id: str) -> PendingSavepoint:
+        """Return a savepoint or a stop that was requested earlier, also by another process.
+
+        Raises
+        ------
+        RequestNotFound
+            The registry has no such request.
+        UsageError
+            It is a cancel without a savepoint.
+        """
+        from flinkish.errors import UsageError
+
+        request = self._context.registry.request(request_id)
+        if request.savepoint is None:
+            raise UsageError(
+                f"request {request_id} is a {request.kind.value} without a savepoint",
+                hint="wait for the job's end with Job.wait()",
+            )
+        return PendingSavepoint(request.request_id, request.job_id, self._context)
+
     def metrics(self) -> list[Metric]:
         """Return the numbers of the registry for Prometheus; see :mod:`flinkish.client.metrics`.
 
@@ -151,6 +176,91 @@ class Client(ProgramRunner):
         saved = all_jobs.save_all(context, asked, timeout=timeout, full=full, format_=format)
         return list(saved.outcomes)
 
+    def stop_all(
+        self,
+        directory: str | None = None,
+        *,
+        name: str | None = None,
+        format: str = "native",
+        timeout: float | None = None,
+    ) -> list[JobOutcome]:
+        """Stop every job with a savepoint, all at the same time, and wait until they have ended.
+
+        If an earlier call has stopped only a part of its jobs, and none of them has been started
+        again, this one continues it: :meth:`restart_all` starts what both have stopped.
+
+        Parameters
+        ----------
+        directory, format, timeout : optional
+            As for :meth:`save_all`.
+        name : str, optional
+            Only jobs whose name matches; ``*`` and ``?`` are wildcards.
+
+        Returns
+        -------
+        list of JobOutcome
+            The outcome for each job. Failures are part of the outcomes, not raised.
+
+        Raises
+        ------
+        NoSavepointDirectory
+            No directory is given or configured.
+        """
+        from flinkish.client import together
+
+        context = self._context
+        asked = all_jobs.jobs_to_save(context, directory, name, states=together.STOPPABLE)
+        stopped = together.stop_all(context, asked, timeout=timeout, format_=format)
+        return list(stopped.outcomes)
+
+    def restart_all(
+        self,
+        *,
+        name: str | None = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        spark_home: str | None = None,
+        python: str | None = None,
+        client_python: str | None = None,
+        restore: RestoreOptions = NO_OPTIONS,
+        dry_run: bool = False,
+    ) -> list[StartedAgain]:
+        """Start the jobs of the newest :meth:`stop_all` again, each as a new job, and wait for it.
+
+        Each continues from the savepoint that it was stopped with. Jobs that run again already are
+        skipped: calling it once more continues with those that have not come up.
+
+        Parameters
+        ----------
+        name : str, optional
+            Only jobs whose name matches; ``*`` and ``?`` are wildcards.
+        master, conf, spark_home, python, client_python : optional
+            Another Spark for all of them, as for :meth:`run`. Default: what each job had.
+        restore : RestoreOptions
+            The consents that the restores need, as for :meth:`Job.restart`.
+        dry_run : bool
+            Only find out what would be started.
+
+        Returns
+        -------
+        list of StartedAgain
+            The outcome for each job; empty if nothing was stopped. Failures are part of the
+            outcomes, not raised.
+        """
+        from flinkish.client.program import absolute
+        from flinkish.client.together import restart_all
+
+        spark = Program(
+            master=master,
+            spark_home=spark_home,
+            python=python,
+            client_python=client_python,
+            conf=dict(conf or {}),
+        )
+        spark = absolute(spark, working_directory(instead="/"))
+        started = restart_all(self._context, name, changes=spark, options=restore, dry_run=dry_run)
+        return list(started.outcomes)
+
     def savepoint_of_checkpoint(
         self,
         checkpoint: str | os.PathLike[str],
@@ -172,7 +282,7 @@ class Client(ProgramRunner):
         name : str, optional
             The job's name in the savepoint. Default: the directory's name.
         may_be_running : bool
-            Whether to take it even when the checkpoint was written to a moment ago.
+            Whether to take it even if the checkpoint was written to a moment ago.
 
         Raises
         ------
@@ -195,7 +305,7 @@ class Client(ProgramRunner):
         return opened(self._context, outcome)
 
     def copy(self, savepoint: Location, directory: str, *, dry_run: bool = False) -> SavepointCopy:
-        """Copy a savepoint into a directory on any storage, where it is whole.
+        """Copy a savepoint into a directory on any storage, with all files that it shares.
 
         Parameters
         ----------
@@ -214,7 +324,7 @@ class Client(ProgramRunner):
         Raises
         ------
         FlinkishError
-            As for :func:`~flinkish.client.savepoints.copy_savepoint`; the same call goes on.
+            As for :func:`~flinkish.client.savepoints.copy_savepoint`; repeat the call to continue.
         """
         return copy_savepoint(self._context, location_of(savepoint), directory, dry_run=dry_run)
 
@@ -323,7 +433,7 @@ class Client(ProgramRunner):
         Locked
             Another operation holds the directory.
         """
-        from flinkish.client.retention import prune_savepoints
+        from flinkish.client.pruning import prune_savepoints
         from flinkish.savepoint.manage.retention import Policy
 
         policy = Policy(keep_last, keep_within, keep_hourly, keep_daily, keep_weekly)
@@ -334,15 +444,15 @@ class Client(ProgramRunner):
     ) -> PurgeResult:
         """Remove ended jobs: their records, requests, logs and checkpoints. Savepoints stay.
 
-        Of checkpoints only those go that flinkish placed and that no job that stays needs. The
+        A checkpoint is removed only if flinkish placed it and no remaining job needs it. The
         record of a job stays while there is a savepoint of an earlier batch of its queries.
 
         Parameters
         ----------
         ended_before : float
-            Jobs that ended more than this many seconds ago.
+            Remove jobs that ended more than this many seconds ago.
         failed : bool
-            Also jobs that ran and failed, if nobody has acknowledged it.
+            Whether to remove also jobs with a failure that nobody has acknowledged.
         dry_run : bool
             Touch nothing, and return what would be done.
 
@@ -361,6 +471,7 @@ class Client(ProgramRunner):
         return purge_jobs(self._context, ended_before, failed=failed, dry_run=dry_run)
 
 
+@public
 def prune(
     directory: str,
     *,

@@ -1,17 +1,27 @@
-"""The context of every use case: configuration, registry, reporter; and what interrupts a wait."""
+"""The context of every use case: configuration, registry, reporter; and interrupted waits."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from flinkish.client.reporter import Reporter, SilentReporter
 from flinkish.config import Config, sqlite_path
-from flinkish.errors import JobNotFound
+from flinkish.errors import (
+    AmbiguousJob,
+    JobNotFound,
+    SavepointNotFound,
+    UsageError,
+    quoted_path,
+)
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
+
+if TYPE_CHECKING:
+    from flinkish.messages.plan import Check
 
 #: Called with a question that needs the user's consent; returns True for yes.
 Agree = Callable[[str], bool]
@@ -32,22 +42,22 @@ class Context:
 
     @property
     def registry(self) -> Registry:
-        """The registry, opened at first use, for what does not make one.
+        """The registry, opened at first use; it is not created.
 
         An explicitly configured registry must exist. The default one may be absent as long as no
         job was run: it is then empty, and no file is created.
 
-        Raises RegistryError if there is none where the configuration says, or it cannot be read.
+        Raises RegistryError if the configured one does not exist, or it cannot be read.
         """
         return self._opened.existing()
 
     @property
     def writable_registry(self) -> Registry:
-        """The registry, created if it does not exist; for what adds jobs or savepoints.
+        """The registry, created if it does not exist; for use cases that add jobs or savepoints.
 
-        Raises RegistryError if it cannot be made or opened.
+        Raises RegistryError if it cannot be created or opened.
         """
-        return self._opened.made()
+        return self._opened.created()
 
     @property
     def absent_registry(self) -> str | None:
@@ -81,6 +91,57 @@ class Context:
             ) from error
         return reconcile(self.registry, [job])[0]
 
+    def find_origin(self, word: str) -> JobRecord | str:
+        """Return the job that a word refers to, or the word itself if a savepoint is there.
+
+        ``word``: a URL or a path that exists is a savepoint; else it is a job's id, a prefix of
+        one, or a name, also that of a job that has ended.
+
+        Raises UsageError if it is both a job and a path; AmbiguousJob or JobNotFound if it fits
+        several jobs, or nothing; SavepointNotFound if it can only be a path that does not exist.
+        """
+        if "://" in word or word.startswith("file:"):
+            return word
+        from flinkish.storage.local import status_of
+
+        there = status_of(os.path.expanduser(word), follow=True) is not None
+        is_path = "/" in word or word.startswith("~")
+        if there and is_path:
+            return word
+        try:
+            job = self.find_job(word, include_final=True)
+        except AmbiguousJob:
+            if not there:
+                raise
+            which = "several jobs"
+        except (JobNotFound, UsageError) as error:
+            if there:
+                return word
+            if is_path:
+                raise SavepointNotFound(f"no savepoint at {word}", path=word) from None
+            if not isinstance(error, JobNotFound):
+                raise
+            nothing = f"{error.message}, nor a savepoint at that path"
+            raise JobNotFound(nothing, hint=error.hint) from None
+        else:
+            if not there:
+                return job
+            which = f"job {job.name} ({job.job_id})"
+        raise UsageError(
+            f"{word!r} is ambiguous: it means {which}, and is also a path here",
+            hint=f"for the savepoint, use -s {quoted_path(word)}; for the job, its id, or more "
+            "digits of it",
+        )
+
+    def report(self, check: Check) -> None:
+        """Report a check as a warning or a note, unless its outcome is OK."""
+        from flinkish.messages.plan import RestoreOutcome
+
+        if check.outcome is RestoreOutcome.WARNING:
+            self.reporter.warning(check.text)
+        elif check.outcome is not RestoreOutcome.OK:
+            self.reporter.note(check.text)
+
     def timeout(self, seconds: float | None) -> float:
         """Return ``seconds``, or the value of ``client.timeout`` when it is None."""
         return self.config.duration("client.timeout") if seconds is None else seconds
@@ -97,7 +158,7 @@ class Context:
 
 
 class _OpenedRegistry:
-    """The registry of a configuration, opened when it is needed and as far as it is needed."""
+    """The registry of a configuration, opened on demand, and created only on demand."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -115,7 +176,7 @@ class _OpenedRegistry:
                 self._registry = Registry.open(url, create=False)
         return self._registry
 
-    def made(self) -> Registry:
+    def created(self) -> Registry:
         if self._registry is None or self.is_absent:
             self.close()
             self._registry = Registry.open(self._config.registry_url())
@@ -128,7 +189,9 @@ class _OpenedRegistry:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the wait, not the work. ``code`` is the exit status, 130 or 143.
+    """A signal ended the wait, not the work.
+
+    ``code`` is the exit status, 130 or 143; ``follow`` the command that follows the work.
 
     As a KeyboardInterrupt it is not an Exception, so that no handler on the way up catches it.
     """

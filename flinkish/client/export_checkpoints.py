@@ -15,47 +15,48 @@ from typing import cast
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
 from flinkish.checkpoint.discovery import directory_name, is_checkpoint
-from flinkish.client.check_origin import check_open_origin
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
 from flinkish.client.program import find_spark
+from flinkish.connectors.path_map import PathMap
 from flinkish.connectors.registry import sink_connector
 from flinkish.errors import SavepointNotFound, StorageError, UsageError, WrongState, quoted_path
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.driver_call import ask_driver
 from flinkish.messages.calls import Exported, ExportTask, JobOrigin
 from flinkish.messages.launch import Launch, RestoreSpec
-from flinkish.messages.plan import KeptQueryId
+from flinkish.messages.plan import KeptQueryId, SinkRow
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobState
 from flinkish.registry.liveness import reconcile
 from flinkish.restore.check.file_sinks import file_sink_status, keeps_log
+from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.materialize.new_checkpoint import is_taken, make_checkpoint
-from flinkish.restore.origin.restore_origin import (
-    RestorableQuery,
-    RestoreOrigin,
-    open_origin,
-)
+from flinkish.restore.origin.restore_origin import RestorableQuery, RestoreOrigin, open_origin
 from flinkish.restore.plan.history import saved_shift
 from flinkish.restore.plan.plain_spark import PlainContinuation, UnchangedQuery, plan_unchanged
 from flinkish.restore.plan.query_id import OtherRun
-from flinkish.restore.plan.sinks import SinkMode, SinkStatus
+from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkStatus
 
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """A query whose checkpoint is built in ``directory``, a name."""
+    """A query whose checkpoint is built in ``directory``, a name.
+
+    ``file_sink`` is where it writes files, if their log is known to be there.
+    """
 
     query: str
     directory: str
     kept_query_id: KeptQueryId
+    file_sink: str | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class BuiltCheckpoints:
-    """The checkpoints that are built and not in their place yet; the rest as in the result."""
+    """Checkpoints that are built but not in place; other fields as in :class:`.ExportResult`."""
 
     queries: tuple[BuiltQuery, ...]
     spark_version: str | None
@@ -71,11 +72,11 @@ def build_planned(
     place: ExportPlace,
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Let a driver build the checkpoints that a program needs; nothing of its queries runs."""
+    """Let a driver build the checkpoints that a program needs; none of its queries runs."""
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
-    check_open_origin(context, offers, spark)
+    context.report(check_restorable(offers, spark))
     context.reporter.note("planning the program's queries ...")
     exported = ask_driver(
         ExportTask(
@@ -94,12 +95,14 @@ def build_planned(
     )
     require_agreed(exported.plan, "the program cannot resume from that state")
     rows = {row.name: row for row in exported.plan.queries}
+    file_sinks = {row.query: _log_place(row) for row in exported.plan.sinks}
     return BuiltCheckpoints(
         tuple(
             BuiltQuery(
                 name,
                 directory,
                 rows[name].query_id or KeptQueryId(True, ""),
+                file_sinks.get(name),
                 rows[name].notes,
             )
             for name, directory in exported.directories.items()
@@ -127,7 +130,7 @@ def build_unchanged(
         plans[name] = plan_unchanged(
             offer,
             [OtherRun.of(run, JobState(run.state)) for run in runs if run.since is None],
-            _sink_status(context.registry, origin, offer),
+            _sink_status(context.registry, origin, offer, PathMap(spec.options.path_map)),
             fork=spec.options.fork,
             mode=cast("SinkMode | None", spec.options.sink_ahead),
         )
@@ -145,16 +148,16 @@ def build_unchanged(
         )
         notes = () if plan.sink is None else (f"query '{name}': {plan.sink.text}",)
         kept = KeptQueryId(plan.identity.keep, plan.identity.reason)
-        queries.append(BuiltQuery(name, directory, kept, notes))
+        queries.append(BuiltQuery(name, directory, kept, _log_place(plan.sink), notes))
     return BuiltCheckpoints(tuple(queries), offers.spark_version, warnings=tuple(warnings))
 
 
 def _chosen(
     path: str, offers: RestoreOrigin, query: str | None, *, is_single: bool
 ) -> Mapping[str, RestorableQuery]:
-    """Return the saved queries that are exported, by name; UsageError if there is none such.
+    """Return the saved queries to be exported, by name; UsageError if ``query`` is not among them.
 
-    The query of a plain checkpoint has no name but that of its directory.
+    The query of a plain checkpoint has the name of its directory.
     """
     by_name = {
         storage.base_name(offer.origin.root) if key is None else key: offer
@@ -171,19 +174,19 @@ def _chosen(
 
 
 def _sink_status(
-    registry: Registry, origin: JobOrigin | None, offer: RestorableQuery
+    registry: Registry, origin: JobOrigin | None, offer: RestorableQuery, paths: PathMap
 ) -> SinkStatus | None:
     """Return the newest batch of the sink that the query had, if it is known without Spark.
 
     Anybody may have written a savepoint: what it names is listed only where a job of the registry
-    has written.
+    has written, or at a place that the user has named (``paths``).
     """
     path = _sink_path(offer)
+    if path is not None and paths.leads_to(path):
+        return file_sink_status(offer.query.sink.get("format"), path, storage)
     recorded = [] if origin is None else list(origin.facts.values())
     for job, query in registry.find_query(offer.query_id) if path is not None else ():
-        recorded += [
-            facts for name, facts in registry.facts(job.job_id).items() if name == query.name
-        ]
+        recorded += [f for name, f in registry.facts(job.job_id).items() if name == query.name]
     sink = next((facts.sink for facts in recorded if path and facts.sink.get("path") == path), None)
     return None if sink is None else file_sink_status(sink.get("format"), path, storage)
 
@@ -197,33 +200,36 @@ def _sink_path(offer: RestorableQuery) -> str | None:
 def _warnings(name: str, offer: RestorableQuery, plan: UnchangedQuery) -> list[str]:
     sink, position = offer.query.sink, plan.sink
     format_ = str(sink.get("format") or "").lower()
-    unknown = []
+    warnings = PlainContinuation(
+        name,
+        plan.recipe.batch_id + 1,
+        counts_history=format_ == "foreachbatch"
+        and (saved_shift(sink) != 0 or not plan.identity.keep),
+        log_path=_log_place(position),
+        newest_logged=None if position is None else position.newest_batch,
+    ).warnings()
     is_read_by_spark = sink.get("table") is not None or sink_connector(format_).keeps_versions
     if position is None and (is_read_by_spark or (sink.get("path") and keeps_log(format_))):
         why = "because only Spark finds it"
         if _sink_path(offer) is not None and not is_read_by_spark:
             why = "because no job of the registry is known to write there, and it was not looked at"
-        unknown = [
+        warnings.append(
             f"query '{name}': whether its sink, {sink.get('table') or sink.get('path')}, has later "
             f"batches is not known, {why}; name the program too to learn it"
-        ]
-    has_log = position is not None and position.verdict != "unreadable"
-    return (
-        unknown
-        + PlainContinuation(
-            name,
-            plan.recipe.batch_id + 1,
-            counts_history=format_ == "foreachbatch"
-            and (saved_shift(sink) != 0 or not plan.identity.keep),
-            log_path=position.path if position is not None and has_log else None,
-            newest_logged=None if position is None else position.newest_batch,
-        ).warnings()
-    )
+        )
+    return warnings
+
+
+def _log_place(sink: SinkPlan | SinkRow | None) -> str | None:
+    """Return where a sink writes, if it is a file sink whose log could be read."""
+    if sink is None or sink.verdict == "unreadable" or not keeps_log(sink.format):
+        return None
+    return sink.path
 
 
 @dataclass(frozen=True)
 class ExportPlace:
-    """Where checkpoints are built, each in a directory of its own, and where they are put.
+    """Where checkpoints are built, each in its own directory, and where they are put.
 
     On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
     planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
@@ -235,18 +241,18 @@ class ExportPlace:
 
     @property
     def is_single(self) -> bool:
-        """Whether ``final`` is that of the one checkpoint itself."""
+        """Whether ``final`` is one checkpoint, not a directory of checkpoints."""
         return self.replaces is not None
 
     def location_of(self, directory: str) -> str:
-        """Return where the checkpoint will be that is built in a directory of that name."""
+        """Return the final place of the checkpoint that is built in a directory of this name."""
         return self.final if self.is_single else storage.join(self.final, directory)
 
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if that has got a batch meanwhile, and StorageError if a directory cannot
-        be renamed: the old one is then where it was.
+        Raises WrongState if the replaced checkpoint has got a batch meanwhile, and StorageError if
+        a directory cannot be renamed: the old checkpoint is then where it was.
         """
         if self.replaces is None:
             if self.building != self.final:
@@ -323,7 +329,7 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
 
 @contextmanager
 def built(place: ExportPlace) -> Iterator[None]:
-    """Make the directory in which checkpoints are built; remove what is left of it in the end.
+    """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
     On remote storage the checkpoints stay, unless an error ends the block.
     """

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
+from flinkish.checkpoint.format.errors import CheckpointFormatError
+from flinkish.checkpoint.format.file_ends import checksum_file_of
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.checkpoint.wholeness import read_whole_cut
 from flinkish.client.checking import checkpoints_of, launch_and_restore, no_savepoint
@@ -19,15 +23,19 @@ from flinkish.client.export_checkpoints import (
     in_place_of,
     new_directory,
 )
-from flinkish.errors import UsageError, WrongState
+from flinkish.connectors.path_map import PathMap
+from flinkish.errors import Corrupt, UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
 from flinkish.messages.plan import KeptQueryId
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
+from flinkish.restore.check.file_sinks import FILE_LOG, batch_of
+from flinkish.restore.materialize.source_logs import with_other_files
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ExportedCheckpoint:
     """A plain Spark checkpoint.
@@ -65,6 +73,7 @@ class ExportedCheckpoint:
     notes: tuple[str, ...] = ()
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ExportResult:
     """The checkpoints of an export.
@@ -74,14 +83,14 @@ class ExportResult:
     checkpoints
         One for each query, in the order of the program's starts or of the savepoint.
     spark_version
-        The Spark for which they were made; without a program the one that wrote the state, None if
-        that is not recorded.
+        The Spark for which they were made; without a program, the one that wrote the state, or None
+        if that is not recorded.
     new_queries
         Queries of the program without saved state: they start in a new checkpoint.
     warnings
-        What to see to before the program starts.
+        What needs attention before the program starts.
     replaced
-        Where the checkpoint is kept that was replaced.
+        Where the replaced checkpoint is kept.
     """
 
     checkpoints: tuple[ExportedCheckpoint, ...]
@@ -141,6 +150,12 @@ def export(
             else build_planned(context, launch, spec, origin, place, query)
         )
         exported = tuple(_checkpoint(place, each) for each in checkpoints.queries)
+        paths = PathMap(options.path_map)
+        if paths:
+            exported = tuple(
+                replace(each, notes=(*each.notes, *_map_sink_log(query, paths)))
+                for each, query in zip(exported, checkpoints.queries, strict=True)
+            )
         replaced = place.publish([each.directory for each in checkpoints.queries])
     return ExportResult(
         exported,
@@ -152,7 +167,7 @@ def export(
 
 
 def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
-    """Read a checkpoint that is built: what it has, not what it was to have."""
+    """Read a checkpoint that was built: the result says what it has, not what was planned."""
     cut = read_whole_cut(storage.join(place.building, query.directory))
     has_ids = cut.checkpoint_format > 1
     return ExportedCheckpoint(
@@ -168,8 +183,41 @@ def _checkpoint(place: ExportPlace, query: BuiltQuery) -> ExportedCheckpoint:
     )
 
 
+def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
+    """Map the files that the log of a query's file sink names; return a sentence about it.
+
+    Files below the sink's own path stay, so an export that failed can be repeated.
+
+    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written.
+    """
+    if query.file_sink is None:
+        return ()
+    where = storage.locate(query.file_sink)
+    log = storage.join(where, FILE_LOG)
+    changed: dict[str, bytes] = {}
+    for name in storage.list_names(log):
+        if batch_of(name) is None:
+            continue
+        entry = storage.join(log, name)
+        data = storage.read_bytes(entry)
+        try:
+            mapped = with_other_files(data, name, partial(paths.url_from_outside, place=where))
+        except CheckpointFormatError as error:
+            raise Corrupt(f"{entry} is damaged: {error.detail}", path=entry) from error
+        if mapped != data:
+            changed[entry] = mapped
+    for entry, mapped in changed.items():
+        # Hadoop reads a file without checksums, but none that they contradict.
+        storage.remove_file(*storage.split(checksum_file_of(entry)))
+        storage.write_atomically(entry, mapped)
+    if not changed:
+        return ()
+    entries = f"{len(changed)} entr{'y' if len(changed) == 1 else 'ies'}"
+    return (f"{entries} of the log of the file sink {query.file_sink} now name the new paths",)
+
+
 def _check(options: RestoreOptions, job: JobRecord | None) -> None:
-    """Raise an error for what no export does."""
+    """Refuse to roll a table back, and a job that has not ended."""
     if options.sink_ahead == "rollback":
         raise UsageError(
             "an export changes no table, so it cannot roll one back",

@@ -6,17 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flinkish.annotations import public, public_evolving
 from flinkish.client import lifecycle
 from flinkish.client.context import Context
 from flinkish.client.requests import Outcome
 from flinkish.client.savepoints import Savepoint, open_savepoint
 from flinkish.client.wait_goals import parse_goal
 from flinkish.client.waiting import Start, look, start_of, wait_for, wait_until_started
+from flinkish.messages.launch import Program
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 
 
+@public
 @dataclass(frozen=True)
 class Job:
     """A job as it was when it was looked up; :meth:`refresh` looks it up again.
@@ -171,6 +175,32 @@ class Job:
         )
         return opened(self._context, outcome)
 
+    def begin_savepoint(
+        self, directory: str | None = None, *, format: str = "native", full: bool = False
+    ) -> PendingSavepoint:
+        """Request a savepoint and return at once; parameters are those of :meth:`savepoint`.
+
+        Raises UsageError for a job that has ended, which only this process could save.
+        """
+        outcome = lifecycle.save_job(
+            self._context,
+            self.refresh().record,
+            directory,
+            full=full,
+            format_=format,
+            detached=True,
+        )
+        return PendingSavepoint(str(outcome.request_id), self.job_id, self._context)
+
+    def begin_stop(
+        self, directory: str | None = None, *, format: str = "native", drain: bool = False
+    ) -> PendingSavepoint:
+        """Request that the job is stopped, and return at once; see :meth:`stop`."""
+        outcome = lifecycle.stop(
+            self._context, self.record, directory, format_=format, drain=drain, detached=True
+        )
+        return PendingSavepoint(str(outcome.request_id), self.job_id, self._context)
+
     def cancel(self, *, timeout: float | None = None) -> Job:
         """Cancel the job without a savepoint, and wait until it has ended.
 
@@ -216,8 +246,7 @@ class Job:
         *,
         conf: Mapping[str, str] | None = None,
         secret_args: Sequence[str] | None = None,
-        sink_ahead: str | None = None,
-        accept_lost_rows: bool = False,
+        restore: RestoreOptions = NO_OPTIONS,
         wait: bool = True,
     ) -> Job:
         """Start the ended job again, with its recorded program, arguments and settings.
@@ -231,11 +260,9 @@ class Job:
             Secret Spark settings, which are not recorded.
         secret_args : sequence of str, optional
             Secret arguments of the program, which are not recorded.
-        sink_ahead : str, optional
-            With ``savepoint``, for a sink that has later batches: ``rebase``, ``accept``
-            or ``rollback``.
-        accept_lost_rows : bool
-            With ``savepoint``, whether rows that a source can no longer read are skipped.
+        restore : RestoreOptions, optional
+            How ``savepoint`` is restored. What the job accepted when it was restored is accepted
+            again.
         wait : bool
             Whether to wait until the job runs.
 
@@ -260,13 +287,59 @@ class Job:
             self._context,
             self.record,
             None if savepoint is None else os.fspath(savepoint),
-            conf=conf,
-            secret_args=secret_args,
-            sink_ahead=sink_ahead,
-            accept_lost_rows=accept_lost_rows,
+            changes=Program(conf=dict(conf or {}), secret_arguments=tuple(secret_args or ())),
+            options=restore,
             wait=wait,
         )
         return Job.of(self._context, begun.job)
+
+
+@public_evolving
+@dataclass(frozen=True)
+class PendingSavepoint:
+    """A savepoint that was requested from a job's driver, whoever waits for it.
+
+    Parameters
+    ----------
+    request_id : str
+        For :meth:`.Client.pending`, also in another process.
+    job_id : str
+        The job.
+    """
+
+    request_id: str
+    job_id: str
+    _context: Context = field(repr=False, compare=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has a result, and a job that it stops has ended; or its driver has died."""
+        registry = self._context.registry
+        request = registry.request(self.request_id)
+        is_saved = request.state.is_final and request.kind is RequestKind.SAVEPOINT
+        if is_saved or request.state is RequestState.FAILED:
+            return True
+        # Nobody answers for a job that has ended: result() says so.
+        return look(self._context, registry.job(request.job_id)).state.is_final
+
+    def result(self, timeout: float | None = None) -> Savepoint:
+        """Wait for the savepoint, and for the end of a job that it stops.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait. Default: ``client.timeout``.
+
+        Raises
+        ------
+        WaitTimeout
+            It is not complete in time; the work continues.
+        FlinkishError
+            The savepoint could not be taken.
+        """
+        context = self._context
+        request = context.registry.request(self.request_id)
+        return opened(context, lifecycle.wait_for_request(context, request, timeout))
 
 
 def opened(context: Context, outcome: Outcome) -> Savepoint:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format.pins import (
     PIN_AGGREGATION_FORMAT,
     PIN_GROUP_FORMAT,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.state.migration_targets import PlannedRewrite
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Changes:
     """The requested changes of a savepoint's state; None leaves a property unchanged.

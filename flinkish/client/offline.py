@@ -18,9 +18,9 @@ from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
 from flinkish.client.context import Agree, Context, refuse, requester
 from flinkish.client.migration import rewrite
 from flinkish.client.program import pinned
+from flinkish.client.pruning import with_removal
 from flinkish.client.reporter import WriterProgress
 from flinkish.client.requests import Outcome, reported, savepoint_target
-from flinkish.client.retention import with_removal
 from flinkish.config import working_directory
 from flinkish.errors import ConsentNeeded, Corrupt, FlinkishError, RegistryError
 from flinkish.launch.job_origin import left_queries

@@ -25,9 +25,11 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.storage import storage_error
 
 _KIND = "flinkish restore plan"
-_VERSION = 1
+#: The version of a plan file that is written, and the only one that is read.
+PLAN_VERSION = 1
 #: Largest size of a plan file, in bytes.
 _MAX_BYTES = 64 << 20
+_MAKE_AGAIN = "make it again with this flinkish: flinkish check -o FILE"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def make_plan_file(
 
 def save(plan: PlanFile, path: str) -> None:
     """Write a plan to a file atomically; to a pipe or a device directly. Raises StorageError."""
-    record = {"kind": _KIND, "schema_version": _VERSION, **encode_fields(plan)}
+    record = {"kind": _KIND, "schema_version": PLAN_VERSION, **encode_fields(plan)}
     data = (json.dumps(record, indent=2) + "\n").encode()
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         try:
@@ -97,7 +99,7 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError when the file is not a plan."""
+    """Read a plan. Raises UsageError if the file is not one, StorageError if it may not be read."""
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MAX_BYTES + 1)
@@ -116,24 +118,24 @@ def load(path: str) -> PlanFile:
         raise UsageError(
             f"{path} is not a restore plan", hint="make one with: flinkish check -o FILE"
         )
-    if record.get("schema_version") != _VERSION:
+    if record.get("schema_version") != PLAN_VERSION:
         raise UsageError(
             f"{path} is a plan of version {record.get('schema_version')}; this flinkish "
-            f"supports {_VERSION}",
-            hint="make it again with this flinkish: flinkish check -o FILE",
+            f"supports {PLAN_VERSION}",
+            hint=_MAKE_AGAIN,
         )
     try:
         fields_of_plan = {field.name: record[field.name] for field in fields(PlanFile)}
     except KeyError as error:
-        raise UsageError(f"{path} lacks {error}", hint="make it again") from error
+        raise UsageError(f"{path} lacks {error}", hint=_MAKE_AGAIN) from error
     try:
         return decode_fields(PlanFile, fields_of_plan)
     except Corrupt as error:
-        raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
+        raise UsageError(f"{path} is damaged: {error.message}", hint=_MAKE_AGAIN) from error
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
-    """Refuse a plan whose savepoint, program or Spark version differs from its inputs.
+    """Refuse a plan whose savepoint, program or Spark version has changed since it was made.
 
     Raises Incompatible if something has changed (the error names it), or the plan's verdict is
     negative; ConsentNeeded if the plan needs a consent that it was made without; SavepointNotFound
@@ -189,7 +191,7 @@ def savepoint_digest(path: str) -> str:
 def program_digest(launch: Launch) -> str:
     """Return the SHA-256 of a program: its file, accompanying files, module name and arguments.
 
-    Of secret arguments only the number is included.
+    Of secret arguments, only how many there are is included.
     """
     local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
     files = [path for path in local if os.path.isfile(path)]

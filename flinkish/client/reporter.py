@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from flinkish.annotations import public_evolving
+
 #: The phase in which a separate driver rewrites state: rows and bytes are counted.
 REWRITING = "rewriting state"
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Progress:
     """The progress of long-running work; None means not known or not counted.
@@ -39,6 +42,7 @@ class Progress:
     remaining: float | None = None
 
 
+@public_evolving
 class Reporter(Protocol):
     """Receives reports. Called from the thread that called the client; must not block for long."""
 
@@ -55,6 +59,7 @@ class Reporter(Protocol):
         """Take the output of a driver that did not succeed."""
 
 
+@public_evolving
 class SilentReporter:
     """A reporter that drops everything; the default."""
 

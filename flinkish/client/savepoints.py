@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flinkish.annotations import public
 from flinkish.client.context import Agree, Context, requester
 from flinkish.client.reporter import SilentReporter, WriterProgress
 from flinkish.client.state import first_rows, open_state
@@ -21,13 +22,14 @@ from flinkish.errors import (
 from flinkish.units import size_text
 
 if TYPE_CHECKING:
+    from flinkish.messages.results import SavepointCopy
     from flinkish.savepoint.directory.dispose import Disposed
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.format.contents import Header, QueryRecord
     from flinkish.savepoint.manage.verify import Verification
-    from flinkish.savepoint.write.copying import SavepointCopy
 
 
+@public
 @dataclass(frozen=True)
 class Savepoint:
     """An opened savepoint: all of its metadata was read and checked.

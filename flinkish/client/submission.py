@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flinkish.client.check_origin import check_restorable
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context
 from flinkish.client.program import (
@@ -26,6 +25,7 @@ from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
 from flinkish.launch.job_logs import state_directory
 from flinkish.launch.job_origin import resumed_origin
+from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restart_strategy import strategy_of
 from flinkish.launch.restoring import RECOVERY_PATH, given, restore_spec, settings
 from flinkish.launch.secret_settings import without_secrets
@@ -175,9 +175,12 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
     else:
+        from flinkish.restore.check.version_check import check_restorable
+        from flinkish.restore.origin.restore_origin import open_origin
+
         resumed = None if spec.job is None else context.registry.job(spec.job)
         origin = None if resumed is None else resumed_origin(context.registry, resumed)
-        check_restorable(context, spec, spark, job=origin)
+        context.report(check_restorable(open_origin(spec, origin, verify=spec.verify), spark))
     return Submission(chosen, launch, installation, unique)
 
 
@@ -215,9 +218,10 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         now=registry.now(),
     )
     url, unique = context.config.registry_url(), submission.unique_name
+    environ = supervisor_environment(context.config, os.environ)
     while True:
         try:
-            launcher.launch_job(registry, url, job, os.environ, unique_name=unique)
+            launcher.launch_job(registry, url, job, environ, unique_name=unique)
         except NameTaken:
             _drop_log(job)
             _check_name(context, job.name)  # no error: its holder turned out to be dead

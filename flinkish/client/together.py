@@ -11,12 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.cut import newest_committed_batch
-from flinkish.client import requests, restarts
-from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, all_answers, ended, why_skip
+from flinkish.client import requests
+from flinkish.client.all_jobs import (
+    AllJobs,
+    AllSaved,
+    JobOutcome,
+    all_answers,
+    ended,
+    newest_of,
+    why_skip,
+    with_newest,
+)
 from flinkish.client.context import Context, interruptible
 from flinkish.client.requests import Removal
-from flinkish.client.restarts import SAME_SPARK, has_run_since, wait_until_restored
+from flinkish.client.restart_plan import NO_CHANGES
+from flinkish.client.restarts import has_run_since, restart_from, wait_until_restored
 from flinkish.client.waiting import STARTING
 from flinkish.errors import (
     FlinkishError,
@@ -27,6 +38,7 @@ from flinkish.errors import (
 )
 from flinkish.messages.launch import Program
 from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.job_registry import Registry, new_request_id
 from flinkish.registry.jobs import (
     ACTIVE_STATES,
@@ -85,8 +97,10 @@ def stop_all(
         lambda job: _begin_stop(context, job, asked.target, together, format_),
         timeout=timeout,
         on_outcome=on_outcome,
+        complete=lambda outcome: with_newest(context, outcome),
     )
-    return AllSaved(outcomes, asked.troubles, Removal())
+    newest = newest_of(context, asked.troubles.failed)
+    return AllSaved(outcomes, asked.troubles, Removal(), newest)
 
 
 def _begin_stop(
@@ -141,6 +155,7 @@ def _has_begun_again(registry: Registry, stops: Sequence[Request]) -> bool:
     return False
 
 
+@public_evolving
 @dataclass(frozen=True)
 class StartedAgain:
     """The outcome for one job of :func:`restart_all`.
@@ -186,9 +201,8 @@ def restart_all(
     context: Context,
     pattern: str | None = None,
     *,
-    spark: Program = SAME_SPARK,
-    sink_ahead: str | None = None,
-    accept_lost_rows: bool = False,
+    changes: Program = NO_CHANGES,
+    options: RestoreOptions = NO_OPTIONS,
     dry_run: bool = False,
     on_outcome: Callable[[StartedAgain], object] = lambda _outcome: None,
 ) -> AllStarted:
@@ -197,21 +211,14 @@ def restart_all(
     Jobs that run again, whoever started them, are left alone, so that calling it again continues
     with those that have not come up.
 
-    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``spark``: another
-    Spark, master or Python, and settings, for all of them. ``sink_ahead`` and ``accept_lost_rows``:
-    as in :func:`.restarts.restart_from`. ``dry_run``: only find out what would be started.
+    ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``changes`` and
+    ``options``: for all of them, as in :func:`.restarts.restart_from`. ``dry_run``: only find out
+    what would be started.
     ``on_outcome``: called with each outcome as soon as it is known. Failures are in the result.
     """
 
     def start(job: JobRecord, savepoint: str) -> JobRecord:
-        return restarts.restart_from(
-            context,
-            job,
-            savepoint,
-            sink_ahead=sink_ahead,
-            accept_lost_rows=accept_lost_rows,
-            spark=spark,
-        )
+        return restart_from(context, job, savepoint, changes=changes, options=options)
 
     stops = newest_together(context.registry)
     outcomes = []
@@ -274,13 +281,10 @@ def _begun(
 
 
 def _has_committed(registry: Registry, job: JobRecord) -> bool:
-    """Return whether a job has committed a batch after those that it began with."""
-    for query in registry.queries(job.job_id):
-        newest = newest_committed_batch(query.checkpoint_dir)
-        begun = -1 if query.restored_batch is None else query.restored_batch
-        if newest is not None and newest > begun:
-            return True
-    return False
+    """Return whether a job has committed a batch of its own, after those that it began with."""
+    queries = registry.queries(job.job_id)
+    pairs = ((newest_committed_batch(query.checkpoint_dir), query) for query in queries)
+    return any(newest is not None and newest >= query.first_batch for newest, query in pairs)
 
 
 def _gone_on(successor: JobRecord) -> WrongState:

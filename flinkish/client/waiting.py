@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.client.context import Context, interruptible
 from flinkish.client.wait_goals import Goal, GoalKind, Watch
 from flinkish.errors import (
@@ -32,6 +33,7 @@ STARTING = (JobState.INITIALIZING, JobState.CREATED, JobState.FAILING, JobState.
 _REASON_PATIENCE = 3.0
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Start:
     """How a job has started.
@@ -150,11 +152,16 @@ def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = N
 
 
 def wait_for(
-    context: Context, job: JobRecord, goal: Goal, timeout: float | None = None
+    context: Context,
+    job: JobRecord,
+    goal: Goal,
+    timeout: float | None = None,
+    watch: Watch | None = None,
 ) -> JobRecord:
     """Wait until a job has reached a goal, and return it.
 
     ``goal``: what is waited for. ``timeout``: seconds; None waits without limit, 0 looks once.
+    ``watch``: what earlier waits for the same goal have seen.
 
     Raises WaitTimeout if the job has not reached it in time; the message says what it lacks. The
     job continues; WrongState if the job has finished or was canceled without reaching it;
@@ -165,13 +172,13 @@ def wait_for(
     ):
         if goal.kind is GoalKind.ENDED:
             return wait_until_ended(context, job, timeout)
-        return _reached(context, job, goal, timeout)
+        watch = watch or Watch(goal, context.registry.now())
+        return _reached(context, job, watch, timeout)
 
 
-def _reached(context: Context, job: JobRecord, goal: Goal, timeout: float | None) -> JobRecord:
+def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | None) -> JobRecord:
     """Wait until a job has reached a goal before its end."""
     registry = context.registry
-    watch = Watch(goal, registry.now())
     lacks: str | None = None
 
     def over(current: JobRecord) -> bool:

@@ -62,7 +62,7 @@ class Releases:
     high: int | None = None
 
     def may_contain(self, version: Version) -> bool:
-        """Return whether ``version`` is one of them, or may be as its patch number is not given."""
+        """Return whether ``version`` is one of them, or may be, for lack of a patch number."""
         if version.line != self.line:
             return False
         if version.patch is None or self.low is None or self.high is None:
@@ -106,7 +106,7 @@ class Limitation:
 
 @dataclass(frozen=True)
 class Precondition:
-    """A condition for any migration, whatever the versions."""
+    """A condition of every migration, whatever the versions."""
 
     id: str
     text: str

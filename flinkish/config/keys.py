@@ -94,7 +94,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pipeline.auto-generate-uids",
         "true",
-        "if false, submission fails if any operator lacks a uid",
+        "if false, a program is refused if any operator lacks a uid, with state or without; a sink "
+        "has the name of its query",
         (),
         "boolean",
     ),
@@ -238,6 +239,34 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("restart-strategy.failure-rate.delay", "1 s", "delay before each restart", (), "duration"),
     Key(
+        "execution.stuck.timeout",
+        "15 min",
+        "how long a query that has input may commit nothing before `list --stuck` shows its job",
+        (),
+        "duration",
+    ),
+    Key(
+        "notify.command",
+        None,
+        "line of shell that a job's supervisor runs when the job has failed or runs again, or a "
+        "savepoint failed or is overdue; it gets JSON on its standard input",
+    ),
+    Key("notify.url", None, "URL to which the supervisor posts the same JSON (not recorded)"),
+    Key(
+        "notify.timeout",
+        "10 s",
+        "how long each call of the command or URL may take",
+        (),
+        "duration",
+    ),
+    Key(
+        "notify.savepoint-max-age",
+        None,
+        "age of the newest savepoint of a running job after which the next one is overdue",
+        (),
+        "duration",
+    ),
+    Key(
         "execution.heartbeat.interval",
         "2 s",
         "how often a driver reports to the registry",
@@ -248,6 +277,8 @@ KEYS: tuple[Key, ...] = (
 
 #: The keys by name.
 BY_NAME: dict[str, Key] = {key.name: key for key in KEYS}
+#: The settings of a supervisor alone; the URL and the command may hold a token.
+NOTICES = tuple(key for key in KEYS if key.name.startswith("notify."))
 #: Every name of a key, including those of Flink 1.x -> its name in Flink 2.x.
 CANONICAL: dict[str, str] = {old: key.name for key in KEYS for old in (key.name, *key.old_names)}
 

@@ -151,15 +151,16 @@ class Config:
     def to_options(self) -> dict[str, str]:
         """Return the options that a driver needs, for ``Launch.options``.
 
-        These are all keys that have a value, except ``spark.*`` (passed as Spark's configuration)
-        and ``registry.url`` (it may hold a password, and ``status --json`` shows options).
+        These are all keys that have a value, except ``spark.*`` (passed as Spark's configuration),
+        ``registry.url`` (it may hold a password, and ``status --json`` shows options) and
+        ``notify.*`` (for the supervisor; a URL may hold a token).
         """
         return {
             name: setting.value
             for name, setting in sorted(self._settings.items())
             if setting.value is not None
             and name != "registry.url"
-            and not name.startswith("spark.")
+            and not name.startswith(("spark.", "notify."))
         }
 
     def warnings(self) -> list[str]:

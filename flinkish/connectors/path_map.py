@@ -50,6 +50,14 @@ class PathMap:
         rest = url.split("/")[-depth:] if depth else []  # as it was escaped
         return "/".join([_escaped(_like(path, pair[1])), *rest])
 
+    def url_from_outside(self, url: str, place: str) -> str | None:
+        """As :meth:`url` for a file that is not in ``place`` already: none is mapped twice."""
+        return None if _is_below(_key(unquote(url)), _key(place)) else self.url(url)
+
+    def leads_to(self, path: str) -> bool:
+        """Return whether a path or URL without escapes is in a new place."""
+        return any(_is_below(_key(path), _key(new)) for _, new in self.pairs)
+
     def signature(self, signature: str) -> str | None:
         """Return what a source reads, ``format[path]``, at its new place."""
         kind, bracket, rest = signature.partition("[")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from typing import Any
 
 from flinkish.driver import carried
 from flinkish.errors import FlinkishError
@@ -33,8 +34,6 @@ def main(argv: Sequence[str]) -> int:
     secret_settings.remove(os.environ.pop(secret_settings.FILE_VARIABLE, None))  # Spark has read it
     argv = secret_settings.with_arguments(argv, os.environ)
     if carried.SETTINGS_VARIABLE in os.environ or carried.ORIGIN_VARIABLE in os.environ:
-        from flinkish.driver.spark.carried_settings import arrive
-
         arrive(os.environ)
     call_path = os.environ.pop(CALL_VARIABLE, None)
     if call_path is not None:
@@ -89,3 +88,41 @@ def _end_input() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+
+
+def arrive(environ: MutableMapping[str, str]) -> None:
+    """Set what the JVM of a driver on a cluster was not given, and remove the file it came in.
+
+    A ``SparkConf`` reads the JVM's system properties (``SparkConf.loadFromSystemProperties``). The
+    jar that brought the job is in ``spark.jars``: Spark would give it to every executor.
+
+    Raises StorageError if the file cannot be removed.
+    """
+    import json
+
+    from flinkish.launch.carried_job import remove
+
+    settings = json.loads(environ.pop(carried.SETTINGS_VARIABLE, "null"))
+    if settings is not None:
+        _set_properties(settings)
+    origin = environ.pop(carried.ORIGIN_VARIABLE, None)
+    if origin is not None:
+        remove(origin)
+
+
+def _set_properties(settings: dict[str, str]) -> None:
+    from pyspark import SparkContext
+
+    from flinkish.launch.carried_job import JAR
+
+    SparkContext._ensure_initialized()
+    gateway: Any = SparkContext
+    system = gateway._jvm.java.lang.System
+    jars = [jar for jar in (system.getProperty("spark.jars") or "").split(",") if jar]
+    kept = [jar for jar in jars if os.path.basename(jar) != JAR]
+    if kept:
+        system.setProperty("spark.jars", ",".join(kept))
+    else:
+        system.clearProperty("spark.jars")
+    for key, value in settings.items():
+        system.setProperty(key, value)

@@ -140,7 +140,7 @@ def conclude(
             log(f"job failed at {place}")
     runtime.program_ended()
     runtime.wait_for_requests()
-    if runtime.jvm_is_gone():
+    if runtime.session.jvm_is_gone():
         _fail(runtime.registry, runtime.job_id, runtime.launch, jvm_lost())
         # Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
         os._exit(1)
@@ -154,13 +154,13 @@ def conclude(
         error = WrongState(
             "the program ended without starting a query, and was to take over those of another job"
         )
-    failed_query = runtime.failed_query() if runtime.ending is None else None
+    failed_query = runtime.session.failed_query() if runtime.ending is None else None
     runtime.end_queries()
     agent.close()
     runtime.report()
     hook.remove()
     if stop_session:
-        runtime.stop_session()
+        runtime.session.stop()
     registry, job_id = runtime.registry, runtime.job_id
     over = WrongState("the job ended before it served the request")
     registry.abandon(job_id, over.to_record())

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
+from flinkish.annotations import public_evolving
 from flinkish.engine.migration import checkpoint_migration
 from flinkish.engine.migration.checkpoint_migration import Rewritten
 from flinkish.engine.migration.migration_planner import TargetState
@@ -25,6 +26,7 @@ from flinkish.storage.locations import for_spark, is_local, locate
 Place = str | os.PathLike[str] | StateSource
 
 
+@public_evolving
 def directory(place: Place) -> StateTarget:
     """Return the directory at a place.
 
@@ -45,6 +47,7 @@ def directory(place: Place) -> StateTarget:
     return LocalDirectory(os.path.abspath(text))
 
 
+@public_evolving
 def migrate_checkpoint(
     session: Any,
     source: Place,
@@ -103,6 +106,7 @@ def migrate_checkpoint(
     )
 
 
+@public_evolving
 def read_state(
     session: Any,
     source: Place,
@@ -144,6 +148,7 @@ def read_state(
     return spark_frames.read_state(session, place, _operator(place, operator, batch), store, family)
 
 
+@public_evolving
 def write_state(
     frames: Any | Mapping[str, Any],
     source: Place,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format.errors import CannotWrite
 from flinkish.checkpoint.format.errors import CheckpointFormatError as StateFormatError
 from flinkish.checkpoint.format.errors import MissingStateFile as MissingStateFile
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@public_evolving
 class EngineError(Incompatible):
     """The engine refuses an operation, or fails at it."""
 
@@ -29,6 +31,7 @@ class LostRows(EngineError):
     """The rows written differ from the rows read; the output is discarded."""
 
 
+@public_evolving
 class CannotMigrate(EngineError):
     """The state cannot become the target state; the message says why and what to do."""
 

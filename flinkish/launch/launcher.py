@@ -29,14 +29,15 @@ def new_job(
     launch: Launch,
     *,
     checkpoints: str,
-    environ: Mapping[str, str],
+    environ: Mapping[str, str] | None,
     now: float,
     job_id: str | None = None,
 ) -> JobRecord:
     """Return a job's first record, in the state INITIALIZING.
 
-    The job's checkpoints get a directory in ``checkpoints``. ``now`` is in seconds since the epoch;
-    without ``job_id`` a new id is generated.
+    The job's checkpoints get a directory in ``checkpoints``. ``environ`` says where logs are; None
+    for a job whose launcher keeps them. ``now`` is in seconds since the epoch; without ``job_id`` a
+    new id is generated.
     """
     job_id = job_id or new_job_id()
     return JobRecord(
@@ -45,7 +46,7 @@ def new_job(
         state=JobState.INITIALIZING,
         start_time=now,
         launch=launch,
-        log_path=job_logs.log_path(environ, job_id),
+        log_path=None if environ is None else job_logs.log_path(environ, job_id),
         checkpoint_dir=f"{checkpoints.rstrip('/')}/{job_id}",
     )
 

@@ -1,4 +1,4 @@
-"""The options of a restore, combined with the configuration: one parse for all who ask for one."""
+"""The options of a restore, parsed and combined with the configuration for all who ask for one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, TypeVar, get_type_hints
 
 from flinkish.config import Config, parse_boolean
 from flinkish.errors import Corrupt, StorageError, UsageError
-from flinkish.launch.set_offsets import offsets_of, pair_of
 from flinkish.messages.codec import decode_fields, encode_fields
 from flinkish.messages.launch import Program, RestoreSpec
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
@@ -22,6 +21,8 @@ _RECOVERY = "execution.state-recovery."
 RECOVERY_PATH = _RECOVERY + "path"
 #: The beginning of an absolute path or a URL.
 _BEGINS_PATH = re.compile("/|[A-Za-z][A-Za-z0-9+.-]*:/")
+#: Largest size of a file of offsets, in bytes: that of some ten thousand partitions.
+_MAX_OFFSETS = 4 << 20
 _T = TypeVar("_T", Program, RestoreOptions)
 
 
@@ -205,6 +206,86 @@ def not_a_pair(value: str) -> UsageError:
     )
 
 
+def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of source and target of a restore, checked, with their files read.
+
+    ``pairs`` are names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``,
+    ``moved``, offsets as JSON, or the path of a file with offsets.
+
+    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file
+    cannot be read.
+    """
+    from flinkish.connectors.offsets import parse_target
+
+    targets: dict[str, str] = {}
+    for name, where in pairs:
+        if not name:
+            raise no_offset_pair(f"={where}")
+        if name in targets:
+            raise UsageError(
+                f"the offsets of source {name!r} are set twice",
+                hint="use --set-offsets once per source",
+            )
+        targets[name] = parse_target(_offsets_text(where)).text
+    return tuple(targets.items())
+
+
+def offset_pair(value: str) -> tuple[str, str]:
+    """Return SOURCE and WHERE of ``SOURCE=WHERE``; UsageError when it is not of that form.
+
+    What a source reads has ``=`` in it, and so may JSON: offsets in place begin at the first
+    ``={``, else the last ``=`` separates.
+    """
+    name, equals, where = value.partition("={")
+    if equals and name.strip():
+        return name, "{" + where
+    name, equals, where = value.rpartition("=")
+    if not (name.strip() and where.strip()):
+        raise no_offset_pair(value)
+    return name, where
+
+
+def no_offset_pair(value: str) -> UsageError:
+    """Return the error for what is not SOURCE=WHERE."""
+    return UsageError(
+        f"{value!r} is not SOURCE=WHERE",
+        hint="write --set-offsets SOURCE=earliest, =latest, =timestamp:TIME, =moved or =FILE",
+    )
+
+
+def _offsets_text(where: str) -> str:
+    if _says_it(where):
+        return where
+    try:
+        with open(where, "rb") as file:
+            data = file.read(_MAX_OFFSETS + 1)
+    except FileNotFoundError:
+        raise UsageError(
+            f"no file with offsets at {where}",
+            hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
+        ) from None
+    except PermissionError as error:
+        from flinkish.storage import storage_error
+
+        raise storage_error("read", where, error) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {where}: {error}") from error
+    if len(data) > _MAX_OFFSETS:
+        raise UsageError(
+            f"{where} is larger than {_MAX_OFFSETS} bytes: it does not contain offsets"
+        )
+    try:
+        offsets = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}") from error
+    return json.dumps(offsets)
+
+
+def _says_it(text: str) -> bool:
+    word = text.strip()
+    return word in ("earliest", "latest", "moved") or word.startswith(("timestamp:", "{"))
+
+
 #: The allowed values of the options that have a fixed set of them.
 _CHOICES = {"sink_ahead": SINK_MODES, "verify": VERIFY_LEVELS, "claim_mode": ("no_claim", "claim")}
 
@@ -255,4 +336,4 @@ def uid_pair(value: str) -> tuple[str, str]:
     return old, new
 
 
-_PAIRS = {"uid_map": uid_pair, "path_map": path_pair, "set_offsets": pair_of}
+_PAIRS = {"uid_map": uid_pair, "path_map": path_pair, "set_offsets": offset_pair}

@@ -4,7 +4,7 @@
 and error going to the job's log. It runs in a session of its own, so it outlives the terminal. The
 driver (``spark-submit``, its JVM, its Python) runs in a second session below it, which is one
 process group to signal. Nothing stays open during the wait: the registry is opened to read the
-launch and opened again when the driver has ended.
+launch and opened again when the driver has ended (and for looks of the notifier).
 
 The driver normally records its own end. The supervisor records it when the driver could not
 (killed, crashed, never started), and starts the driver again where the job's restart strategy asks
@@ -31,6 +31,7 @@ from flinkish.errors import (
 )
 from flinkish.launch import job_logs, secret_settings
 from flinkish.launch.driver_process import DriverProcess, end_of, explained, how_it_ended
+from flinkish.launch.notifier import Addressees, Notifier
 from flinkish.launch.restart_strategy import may_restart, strategy_of
 from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
@@ -53,6 +54,15 @@ def main(argv: Sequence[str]) -> int:
     job_id = argv[0]
     secrets = secret_settings.take(os.environ)
     url = os.environ["FLINKISH_REGISTRY"]
+    notifier = Notifier(url, job_id, Addressees.take(os.environ))
+    notifier.start()
+    try:
+        return _supervise(job_id, url, secrets)
+    finally:
+        notifier.finish()
+
+
+def _supervise(job_id: str, url: str, secrets: Secrets) -> int:
     failures: list[float] = []
     driver = DriverProcess()
     while True:

@@ -34,6 +34,12 @@ def named(key: str) -> Mapping[str, str]:
     return {"key": key}
 
 
+def key_of(each: Field[Any]) -> str:
+    """Return the key of a dataclass's field in a document."""
+    key: str = each.metadata.get("key", each.name)
+    return key
+
+
 #: The JSON names of Python types, for messages.
 _NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 
@@ -46,7 +52,7 @@ def encode(document: Any) -> dict[str, Any]:
 def encode_fields(document: Any) -> dict[str, Any]:
     """Encode a dataclass as JSON data without a version, for a part of a document or for output."""
     return {
-        _key(each): _encoded(getattr(document, each.name))
+        key_of(each): _encoded(getattr(document, each.name))
         for each in fields(document)
         if not (each.metadata.get("omit_default") and _has_default(document, each))
     }
@@ -88,11 +94,6 @@ def decode_fields(cls: type[_T], document: object) -> _T:
     return message
 
 
-def _key(each: Field[Any]) -> str:
-    key: str = each.metadata.get("key", each.name)
-    return key
-
-
 def _has_default(document: Any, each: Field[Any]) -> bool:
     default = each.default if each.default_factory is MISSING else each.default_factory()
     return bool(getattr(document, each.name) == default)
@@ -117,7 +118,7 @@ def _hints(cls: type) -> Mapping[str, Any]:
 
 def _dataclass(cls: Any, values: Mapping[str, Any], place: str) -> Any:
     hints = _hints(cls)
-    by_key = {_key(each): each for each in fields(cls)}
+    by_key = {key_of(each): each for each in fields(cls)}
     unknown = sorted(values.keys() - by_key.keys())
     if unknown:
         raise Corrupt(f"{place} has an unknown key {unknown[0]!r}", hint="")

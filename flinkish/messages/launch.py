@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flinkish.annotations import public
 from flinkish.messages.codec import OMIT_DEFAULT
 from flinkish.messages.plan import RestorePlan
 from flinkish.messages.restore_options import NO_OPTIONS, VERIFY_LEVELS, RestoreOptions
@@ -55,6 +56,7 @@ class RestoreSpec:
         return not self.path
 
 
+@public
 @dataclass(frozen=True)
 class Program:
     """A PySpark program and the Spark that runs it.

@@ -86,6 +86,10 @@ class MigratedOperator:
         Its size in bytes and its number of rows.
     keys, content
         Digests in hexadecimal: of the keys, and of keys and values.
+    shuffle
+        Why its rows went through a shuffle of Spark; None if they did not.
+    native
+        Whether the optional package ``flinkish-rocksdb`` did the work.
     """
 
     query: str
@@ -95,6 +99,8 @@ class MigratedOperator:
     rows: int
     keys: str
     content: str
+    shuffle: str | None = None
+    native: bool = False
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,9 @@ class SparkVersions:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """The plan of a restore, or one query's part of it.
+    """The plan of a restore.
+
+    It may be one query's part of it.
 
     Attributes
     ----------

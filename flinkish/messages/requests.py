@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flinkish.annotations import public_evolving
 from flinkish.messages.codec import OMIT_DEFAULT
 
 #: The trigger of a savepoint that was taken of checkpoints without a driver.
@@ -19,6 +20,7 @@ class SavedQuery:
     query_id: str
 
 
+@public_evolving
 @dataclass(frozen=True)
 class SavepointSummary:
     """A finished savepoint; its directory is authoritative.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flinkish.annotations import public
 from flinkish.messages.codec import OMIT_DEFAULT
 
 #: The values of ``--sink-ahead``.
@@ -13,6 +14,7 @@ SINK_MODES = ("rebase", "accept", "rollback")
 VERIFY_LEVELS = ("logs", "full")
 
 
+@public
 @dataclass(frozen=True)
 class RestoreOptions:
     """How a savepoint is restored.

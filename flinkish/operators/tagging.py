@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from flinkish.annotations import public
 from flinkish.errors import InvalidUid, UsageError
 from flinkish.operators.uids import check_uid, check_uid_hash
 
@@ -59,6 +60,7 @@ class Tag:
         return cls(**json.loads(text))
 
 
+@public
 def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
     """Name the operator at the top of a DataFrame: ``df.transform(uid("counts"))``.
 
@@ -90,6 +92,7 @@ def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
     return named
 
 
+@public
 def uid_hash(operator_id: str) -> Callable[[DataFrameT], DataFrameT]:
     """Set the operator id under which a DataFrame's top operator looks up its state.
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from flinkish.annotations import public
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import Arguments, CancelArguments, RequestResult, SavepointArguments
 
 
+@public
 class JobState(str, Enum):
     """Flink's job states."""
 

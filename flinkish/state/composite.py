@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from flinkish.annotations import public_evolving
 from flinkish.state.serializers import (
     Reason,
     SnapshotLoader,
@@ -51,6 +52,7 @@ def combine(
     return TypeSerializerSchemaCompatibility.compatible_as_is()
 
 
+@public_evolving
 class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     """The snapshot of a serializer that is composed of nested serializers.
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import UsageError
 from flinkish.state.builtin.containers import ListSerializer, MapSerializer
 from flinkish.state.builtin.record_types import check_key
@@ -51,6 +52,7 @@ def _checked(kind: str, name: str, *types: Any) -> list[TypeSerializer[Any]]:
     return serializers
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ValueStateDescriptor:
     """A state of one value for each key.
@@ -79,6 +81,7 @@ class ValueStateDescriptor:
         object.__setattr__(self, "serializer", serializer)
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ListStateDescriptor:
     """A state of a list for each key.
@@ -107,6 +110,7 @@ class ListStateDescriptor:
         object.__setattr__(self, "serializer", ListSerializer(serializer))
 
 
+@public_evolving
 @dataclass(frozen=True)
 class MapStateDescriptor:
     """A state of a map for each key.

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flinkish.annotations import experimental
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.state.serializers import (
     TypeSerializer,
@@ -152,6 +153,7 @@ def _snapshot(restored: RestoredState) -> bytes:
     return write_snapshot(restored.serializer.snapshot_configuration())
 
 
+@experimental
 @dataclass(frozen=True)
 class RestoredState:
     """How the program restores a state; picklable if the serializers are.
@@ -184,6 +186,7 @@ class RestoredState:
         return self.serializer.serialize(self.read(old)) if self.needs_migration else old
 
 
+@experimental
 def restore_state(
     snapshot: TypeSerializerSnapshot[Any],
     new_serializer: TypeSerializer[Any],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import UsageError
 from flinkish.state.declared import StateDescriptor, TaskFormats, declare, mark
 from flinkish.state.descriptors import (
@@ -27,6 +28,7 @@ from flinkish.state.shipping import ship_package
 _NODES = frozenset({"FlatMapGroupsInPandasWithState"})
 
 
+@public_evolving
 def apply_in_pandas_with_state(
     grouped: Any,
     func: Callable[[Any, Iterator[Any], TypedGroupState], Iterable[Any]],
@@ -80,6 +82,7 @@ def apply_in_pandas_with_state(
     return df
 
 
+@public_evolving
 class TypedGroupState:
     """The states of the current key, with the methods of ``GroupState`` about time.
 

@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import Incompatible, UsageError
 from flinkish.state.serializers import (
     Reason,
@@ -30,6 +31,7 @@ from flinkish.state.snapshots import MAX_NAME, check_findable, class_name
 from flinkish.state.wire import Parts, put_part, put_size, put_text
 
 
+@public_evolving
 class CompatibilityResult(enum.Enum):
     """An old-style serializer's verdict on an old configuration."""
 
@@ -37,6 +39,7 @@ class CompatibilityResult(enum.Enum):
     REQUIRES_MIGRATION = "requires migration"
 
 
+@public_evolving
 class TypeSerializerConfigSnapshot(ABC):
     """The configuration of an old-style serializer; made without arguments, then read."""
 
@@ -68,6 +71,7 @@ class OldStyleSerializer(Protocol):
         """Judge an old configuration."""
 
 
+@public_evolving
 class LegacySerializer(TypeSerializer[Any]):
     """An old-style serializer in the form of a present one.
 

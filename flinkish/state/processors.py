@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import UnsupportedSession, UsageError
 from flinkish.state.declared import StateDescriptor, TaskFormats, declare, mark
 from flinkish.state.descriptors import (
@@ -24,6 +25,7 @@ from flinkish.state.shipping import ship_package
 _NODES = frozenset({"TransformWithStateInPandas", "TransformWithStateInPySpark"})
 
 
+@public_evolving
 def transform_with_state(
     grouped: Any,
     processor: Any,
@@ -88,6 +90,7 @@ def transform_with_state(
     return df
 
 
+@public_evolving
 class TypedHandle:
     """A ``StatefulProcessorHandle`` that also gives typed states; for use in ``init``.
 

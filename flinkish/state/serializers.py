@@ -4,7 +4,7 @@ The names and the meaning are Flink's (``TypeSerializer``, ``TypeSerializerSnaps
 ``TypeSerializerSchemaCompatibility``). A savepoint stores, with the bytes of a state, the snapshot
 of the serializer that wrote them. At a restore the snapshot judges the program's new serializer:
 
-* compatible as is: the new serializer reads the old bytes and gets what it would have written;
+* compatible as is: the new serializer reads the old bytes as it reads its own;
 * with a reconfigured serializer: the same, if the serializer of the verdict is used;
 * after migration: the old bytes are read by :meth:`TypeSerializerSnapshot.reader_for` and written
   again by the new serializer;
@@ -19,13 +19,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import UsageError
 
 T = TypeVar("T")
 
 
+@public_evolving
 class Verdict(enum.Enum):
-    """Compatibility of a new serializer with bytes that exist, from best to worst."""
+    """Compatibility of a new serializer with existing bytes, from best to worst."""
 
     AS_IS = "compatible as is"
     RECONFIGURED = "compatible with a reconfigured serializer"
@@ -33,6 +35,7 @@ class Verdict(enum.Enum):
     INCOMPATIBLE = "incompatible"
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Reason:
     """Why a field is incompatible.
@@ -45,7 +48,7 @@ class Reason:
         The names of the fields below it, with ``element``, ``key`` and ``value`` for the contents
         of lists and maps.
     text
-        What cannot be, and what to do.
+        What is incompatible, and what to do about it.
     """
 
     root: str
@@ -60,6 +63,7 @@ class Reason:
         return replace(self, root=root, path=(step, *self.path))
 
 
+@public_evolving
 @dataclass(frozen=True)
 class TypeSerializerSchemaCompatibility:
     """A snapshot's verdict on a new serializer; created by the four class methods.
@@ -92,12 +96,12 @@ class TypeSerializerSchemaCompatibility:
     def compatible_with_reconfigured_serializer(
         cls, serializer: TypeSerializer[Any]
     ) -> TypeSerializerSchemaCompatibility:
-        """Return the verdict that another serializer than the new one reads the old bytes.
+        """Return the verdict that a serializer other than the new one reads the old bytes.
 
         Parameters
         ----------
         serializer
-            It is used from now on, to read and to write.
+            The serializer that is used from now on, to read and to write.
         """
         return cls(Verdict.RECONFIGURED, serializer=serializer)
 
@@ -117,7 +121,7 @@ class TypeSerializerSchemaCompatibility:
         """
         problems = tuple(reasons)
         if not problems:
-            raise ValueError("an incompatible serializer without a reason helps nobody")
+            raise ValueError("the verdict 'incompatible' needs a reason")
         return cls(Verdict.INCOMPATIBLE, problems)
 
     @property
@@ -126,6 +130,7 @@ class TypeSerializerSchemaCompatibility:
         return tuple(map(str, self.problems))
 
 
+@public_evolving
 class TypeSerializer(ABC, Generic[T]):
     """Turns the values of a type into bytes and back.
 
@@ -134,7 +139,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @property
     def type_name(self) -> str:
-        """How messages call the type of the values."""
+        """The name of the values' type in messages."""
         return type(self).__name__
 
     @abstractmethod
@@ -149,7 +154,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, data: bytes) -> T:
-        """Return the value of bytes; all of them must belong to it.
+        """Return the value that bytes represent; all of them must belong to it.
 
         Raises
         ------
@@ -162,6 +167,7 @@ class TypeSerializer(ABC, Generic[T]):
         """Return what a savepoint must record to read the bytes of this serializer."""
 
 
+@public_evolving
 class SnapshotLoader(Protocol):
     """Reads snapshots inside another one, and finds classes by their names."""
 
@@ -199,6 +205,7 @@ class SnapshotLoader(Protocol):
         ...
 
 
+@public_evolving
 class TypeSerializerSnapshot(ABC, Generic[T]):
     """A savepoint's record of the serializer that wrote a state.
 
@@ -212,7 +219,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @property
     def type_name(self) -> str:
-        """How messages call the type of the values."""
+        """The name of the values' type in messages."""
         return type(self).__name__.removesuffix("Snapshot")
 
     @property
@@ -226,7 +233,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """Take over the content of a written snapshot.
+        """Set the content of this snapshot from a written one.
 
         Parameters
         ----------
@@ -235,13 +242,13 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         data
             The content; untrusted.
         loader
-            Reads snapshots inside this one, and finds classes; it keeps to the modules that are
-            allowed (in place of Flink's class loader).
+            Reads snapshots inside this one, and finds classes, but only in allowed modules (it
+            stands for Flink's class loader).
 
         Raises
         ------
         ValueError
-            The content is damaged. So is every other error: the caller reports it as damage.
+            The content is damaged. The caller reports every other error as damage, too.
         """
 
     @abstractmethod
@@ -268,7 +275,7 @@ class OldStateReader(TypeSerializer[T]):
 
     def serialize(self, value: T) -> bytes:
         """Raise UsageError: values are written by the new serializer."""
-        raise UsageError(f"{self.type_name} in its old form is only read, not written")
+        raise UsageError(f"{self.type_name} in its old form can only be read, not written")
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
         """Raise UsageError: what writes nothing needs no snapshot."""

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from flinkish.annotations import experimental, public_evolving
 from flinkish.errors import Corrupt, FlinkishError, Incompatible, UnsupportedFormat, UsageError
 from flinkish.state.serializers import TypeSerializerSnapshot
 from flinkish.state.wire import Parts, put_part, put_size, put_text
@@ -35,6 +36,7 @@ DEFAULT_MODULES: Final = ("flinkish",)
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
+@experimental
 @dataclass(frozen=True)
 class StatePlace:
     """The origin of a snapshot, for messages: the state's name and its operator's uid."""
@@ -183,6 +185,7 @@ class ModuleLoader:
         )
 
 
+@public_evolving
 def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
     """Return the bytes that :meth:`ModuleLoader.read` reads.
 
@@ -206,6 +209,7 @@ def write_snapshot(snapshot: TypeSerializerSnapshot[Any]) -> bytes:
     return bytes(out)
 
 
+@public_evolving
 def read_snapshot(
     data: bytes, place: StatePlace | str, modules: Iterable[str] = DEFAULT_MODULES
 ) -> TypeSerializerSnapshot[Any]:
@@ -223,6 +227,7 @@ def read_snapshot(
     return ModuleLoader(place, tuple(modules)).read(data)
 
 
+@public_evolving
 def check_snapshot_class(cls: type) -> None:
     """Check that a snapshot of this class will be found again at a restore.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from flinkish.storage import local
 from flinkish.storage.below import parts_of, read_below
+from flinkish.storage.concurrency import requests_in_flight, set_connections
 from flinkish.storage.deletion import (
     plan_empty_directories,
     plan_tree,
@@ -26,7 +27,6 @@ from flinkish.storage.deletion import (
 )
 from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.hashing import Hasher
-from flinkish.storage.limits import set_connections
 from flinkish.storage.listing import FileEntry, Listing
 from flinkish.storage.local import publish, sync_directory
 from flinkish.storage.locations import (
@@ -107,7 +107,7 @@ _Result = TypeVar("_Result")
 
 
 def _store(location: str) -> RemoteStore:
-    from flinkish.storage.remote import store_of
+    from flinkish.storage.stores import store_of
 
     return store_of(location)
 
@@ -277,6 +277,4 @@ def in_flight(
     if is_local(location):
         yield from map(function, items)
         return
-    from flinkish.storage import remote
-
-    yield from remote.in_flight(function, items, batch)
+    yield from requests_in_flight(function, items, batch)

@@ -149,7 +149,7 @@ def read_below(root: str, name: str, limit: int) -> bytes:
     if is_local(root):
         data = _read_local(root, parts, limit)
     else:
-        from flinkish.storage.remote import store_of
+        from flinkish.storage.stores import store_of
 
         data = store_of(root).read_bytes(join(root, name))
     if len(data) > limit:

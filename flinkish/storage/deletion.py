@@ -162,7 +162,7 @@ def _names(place: LocalRoot, parts: tuple[str, ...]) -> list[str] | None:
 
 
 def _store(root: str) -> RemoteStore:
-    from flinkish.storage.remote import store_of
+    from flinkish.storage.stores import store_of
 
     return store_of(root)
 

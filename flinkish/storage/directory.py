@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.storage.placing import place
 
 
+@public_evolving
 @dataclass(frozen=True)
 class StorageDirectory:
     """A directory at ``root``; paths are relative to it, with slashes, and cannot leave it."""

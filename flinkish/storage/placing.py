@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkish.storage import deletion, local
+from flinkish.storage.concurrency import connections
 from flinkish.storage.errors import Replaced, storage_error
 from flinkish.storage.hashing import Hasher, digest_of
-from flinkish.storage.locations import is_local, split
+from flinkish.storage.locations import is_local, scheme_of, split
 
 if TYPE_CHECKING:
     from flinkish.storage.remote import RemoteStore
 
 #: Maximum bytes of a file that is buffered in memory between two stores; larger ones go to disk.
 _SPOOLED = 16 << 20
+#: Maximum number of requests that one thread has in flight, if the client supports it.
+_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class PlacedFile:
 
 
 def _store(location: str) -> RemoteStore:
-    from flinkish.storage.remote import store_of
+    from flinkish.storage.stores import store_of
 
     return store_of(location)
 
@@ -51,11 +54,12 @@ def place(
 ) -> PlacedFile:
     """Place a file at ``target`` by the cheapest available method; replace an existing target.
 
-    Local files are linked if possible (and if ``link``), otherwise copied. Within one remote store
-    the store copies. In all other cases the bytes pass through this process. ``stamp`` and ``size``
-    are from the source's listing; without a stamp any content is accepted, the size saves a
-    request. ``hasher`` gets the bytes that pass through this process (default: SHA-256). Raises
-    FileNotFoundError if the source no longer exists, Replaced if it no longer has ``stamp``.
+    With ``link``, a local file is linked if the file system permits (:func:`.local.place`);
+    otherwise it is copied. Within one remote store the store copies. In all other cases the bytes
+    pass through this process. ``stamp`` and ``size`` are from the source's listing; without a stamp
+    any content is accepted, the size saves a request. ``hasher`` gets the bytes that pass through
+    this process (default: SHA-256). Raises FileNotFoundError if the source no longer exists,
+    Replaced if it no longer has ``stamp``.
     """
     if is_local(source) and is_local(target):
         if link:
@@ -93,11 +97,11 @@ class Placing:
 
 def batch_size(source: str, target: str) -> int:
     """Return how many files to pass to :func:`place_all` at once; 1 if batching does not help."""
-    if is_local(target):
+    if is_local(target) or scheme_of(target) != "s3":
         return 1
-    from flinkish.storage import remote
-
-    return remote.batch_size(source, target)
+    if not is_local(source) and not _store(source).is_same(_store(target)):
+        return 1
+    return max(1, min(_BATCH, connections() // 4))
 
 
 def _sha256(_: Placing) -> Hasher:

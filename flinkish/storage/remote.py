@@ -1,10 +1,4 @@
-"""Remote storage through fsspec: S3 (s3fs), HDFS (hdfs-native), WebHDFS, memory and others.
-
-Credentials, endpoints and other options come from fsspec's own configuration and environment
-(``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec/*.json``, ``AWS_*`` ...), those of one bucket from
-its section ``flinkish``. They stay there: none of them is part of a location. Listings are never
-cached, because other processes write the listed directories.
-"""
+"""A remote file system through fsspec: S3 (s3fs), HDFS (hdfs-native), WebHDFS and others."""
 
 from __future__ import annotations
 
@@ -12,19 +6,18 @@ import hashlib
 import io
 import os
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
 
 from flinkish.config import mask_secrets
 from flinkish.errors import StorageError
-from flinkish.storage import bounded, s3
+from flinkish.storage import s3
+from flinkish.storage.concurrency import Room, requests_in_flight
 from flinkish.storage.errors import NotRegular, Replaced, not_regular, storage_error
 from flinkish.storage.hashing import Hasher, digest_of
-from flinkish.storage.limits import connections
 from flinkish.storage.listing import FileEntry, Listing, remote_entry
-from flinkish.storage.locations import base_name, is_local, parent, scheme_of
+from flinkish.storage.locations import base_name, parent
 
 #: Files up to this size in bytes pass through memory whole, so their digest needs no extra read.
 SMALL = 16 << 20
@@ -35,94 +28,14 @@ _PART = 5 << 20
 _PARTS = 9000
 #: Bytes of files in memory at once, independent of the number of requests in flight.
 _ROOM = 150 << 20
-#: Maximum number of requests that one thread has in flight, if the client supports it.
-_BATCH = 16
 #: Stores without directories: slashes are only characters of a name.
 _FLAT = frozenset({"s3", "gs", "abfs", "abfss", "az", "oss", "oci"})
-_EXTRAS = {
-    "s3": "s3",
-    "hdfs": "hdfs",
-    "gs": "gcs",
-    **dict.fromkeys(("abfs", "abfss", "az"), "azure"),
-}
 
-_stores: dict[tuple[str, str], RemoteStore] = {}
-_lock = threading.Lock()
+_room = Room(_ROOM)
 
 
-def store_of(location: str) -> RemoteStore:
-    """Return the store of a remote location, opened once for each scheme and authority.
-
-    Raises StorageError if the scheme is unknown, its library is not installed, or the store cannot
-    be opened.
-    """
-    scheme, _, rest = location.partition("://")
-    key = scheme, rest.partition("/")[0]
-    with _lock:
-        if key not in _stores:
-            _stores[key] = RemoteStore(_open(location, scheme), scheme)
-        return _stores[key]
-
-
-def forget_stores() -> None:
-    """Reopen stores on their next use (the environment has changed, or the process was forked)."""
-    with _lock:
-        _stores.clear()
-
-
-def _open(location: str, scheme: str) -> Any:
-    from fsspec.core import url_to_fs
-
-    own = _options_of(location)
-    options: dict[str, Any] = {"use_listings_cache": False}
-    if scheme == "s3":
-        settings = s3.client_settings(connections())
-        options["config_kwargs"] = {**settings, **own.pop("config_kwargs", {})}
-    elif scheme in {"hdfs", "viewfs"}:
-        options = _hadoop_options()
-    try:
-        return url_to_fs(location, **{**options, **own})[0]
-    except ImportError as error:
-        extra = _EXTRAS.get(scheme)
-        raise StorageError(
-            f"cannot open {location}: {error}",
-            hint=f"pip install 'flinkish[{extra}]'" if extra else "install the library it names",
-            path=location,
-        ) from error
-    except ValueError as error:
-        raise StorageError(
-            f"cannot open {location}: {error}",
-            hint="flinkish reads and writes what fsspec knows: local paths, s3://, hdfs:// ...",
-            path=location,
-        ) from error
-    except Exception as error:
-        raise _failure("open", location, error) from error
-
-
-def _options_of(location: str) -> dict[str, Any]:
-    """Return the options of one bucket, which override those of its scheme.
-
-    They are in fsspec's configuration, in the section ``flinkish`` under the bucket's URL: one
-    process can then use two stores of one kind.
-    """
-    from fsspec.config import conf
-
-    scheme, _, rest = location.partition("://")
-    return dict(conf.get("flinkish", {}).get(f"{scheme}://{rest.partition('/')[0]}", {}))
-
-
-def _hadoop_options() -> dict[str, Any]:
-    """Return options for hdfs-native, which treats every option as Hadoop configuration.
-
-    By Hadoop's default an absent NameNode is tried 15 times, which takes three minutes. Unless a
-    Hadoop configuration may set another value, 4 attempts (about 15 seconds) are enough.
-    """
-    if any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
-        return {}
-    return {"dfs.client.failover.max.attempts": "4"}
-
-
-def _failure(verb: str, location: str, error: BaseException) -> StorageError:
+def remote_failure(verb: str, location: str, error: BaseException) -> StorageError:
+    """Return :func:`.errors.storage_error`, without secrets that a store's library may name."""
     failure = storage_error(verb, location, error)
     failure.message = mask_secrets(failure.message)
     return failure
@@ -143,12 +56,9 @@ def refused(verb: str, location: str) -> Iterator[None]:
         if verb != "write":
             raise
         # The missing item is not a source file, but the bucket that is written to.
-        raise _failure(verb, location, error) from error
+        raise remote_failure(verb, location, error) from error
     except Exception as error:
-        raise _failure(verb, location, error) from error
-
-
-_room = bounded.Room(_ROOM)
+        raise remote_failure(verb, location, error) from error
 
 
 class RemoteStore:
@@ -330,7 +240,7 @@ class RemoteStore:
             if isinstance(copied, tuple | FileNotFoundError | Replaced):
                 results.append(copied)
             else:
-                raise _failure("copy to", target, copied) from copied
+                raise remote_failure("copy to", target, copied) from copied
         return results
 
     def receive_all(self, files: Sequence[tuple[str, bytes]]) -> None:
@@ -340,7 +250,7 @@ class RemoteStore:
             errors = self._s3.put_all([(self._path(target), data) for target, data in files])
         for (target, _), error in zip(files, errors, strict=True):
             if error is not None:
-                raise _failure("write", target, error) from error
+                raise remote_failure("write", target, error) from error
 
     def _stream(self, source: str, target: str, stamp: str | None, hasher: Hasher) -> int:
         """Copy through this process: the store's own copy is no better and returns no digest."""
@@ -411,7 +321,7 @@ class RemoteStore:
     def delete_files(self, locations: Iterable[str]) -> None:
         """Delete many files, a thousand per request on S3; ignore those that do not exist."""
         if self._s3 is None:
-            for _ in in_flight(self.delete_file, locations):
+            for _ in requests_in_flight(self.delete_file, locations):
                 pass
             return
         batch: list[str] = []
@@ -524,25 +434,3 @@ class RemoteStore:
             # A link (sftp) is neither a file nor a directory: it is not followed.
             yield from self._walk(f"{path}/{below}", f"{name}/{below}", info["type"] == "directory")
         yield f"{name}/"
-
-
-def batch_size(source: str, target: str) -> int:
-    """Return how many small files to copy or receive by one call; 1 unless the target is on S3."""
-    if scheme_of(target) != "s3":
-        return 1
-    if not is_local(source) and not store_of(source).is_same(store_of(target)):
-        return 1
-    return max(1, min(_BATCH, connections() // 4))
-
-
-def in_flight(
-    function: Callable[[Any], Any], items: Iterable[Any], batch: int = 1
-) -> Iterator[Any]:
-    """Yield the results of ``map`` in order, with bounded concurrency and memory.
-
-    ``batch`` is the number of requests that one call has in flight. With batches there are fewer
-    concurrent calls, but enough to use the connections while some batches wait for their last
-    request.
-    """
-    workers = connections() if batch == 1 else max(2, 2 * connections() // batch)
-    yield from bounded.in_flight(function, items, workers)

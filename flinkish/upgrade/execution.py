@@ -157,10 +157,9 @@ class Execution:
             wait_until_gone(self._registry, job)
             self._registry.acknowledge([job.job_id])
             for query in self._registry.queries(job.job_id):
-                first = 0 if query.restored_batch is None else query.restored_batch + 1
                 newest = newest_committed_batch(query.checkpoint_dir)
-                if newest is not None and newest >= first:
-                    committed[query.name] = (first, newest)
+                if newest is not None and newest >= query.first_batch:
+                    committed[query.name] = (query.first_batch, newest)
         self._done(committed=committed)
 
     # --- inside -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from flinkish.client.context import Context
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult, rehearse_launch
 from flinkish.client.requests import savepoint_target
-from flinkish.client.restarts import check_ours, with_secrets
+from flinkish.client.restart_plan import check_ours, with_secrets
 from flinkish.config import MASK
 from flinkish.errors import StorageError, UsageError, WrongState
 from flinkish.launch.restart_strategy import strategy_of

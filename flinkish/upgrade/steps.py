@@ -141,10 +141,8 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
         return "it has no streaming query"
     texts = []
     for query in queries:
-        begun = -1 if query.restored_batch is None else query.restored_batch
-        newest = begun if query.batch_id is None else query.batch_id
-        if newest < begun + batches:
-            committed = newest - begun
+        committed = 0 if query.batch_id is None else query.batch_id + 1 - query.first_batch
+        if committed < batches:
             texts.append(f"query '{query.name}' has committed {committed} of {batches} batches")
     return "; ".join(texts) or None
 

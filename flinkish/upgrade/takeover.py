@@ -2,9 +2,9 @@
 
 In a handover the driver of the new program is started first, and waits at its first query.
 
-Of a shadow (Flink's shadow copy) the new program is restored from a savepoint of the job as another
-job, with its own query ids and checkpoints, while the old job continues; its arguments make it
-write elsewhere. When it has caught up it is promoted, which stops the old job with a savepoint, or
+A shadow (Flink's shadow copy) is the new program as another job, restored from a savepoint of the
+old job, which continues. It has its own query ids and checkpoints, and arguments that make it write
+elsewhere. When it has caught up it is promoted, which stops the old job with a savepoint, or
 abandoned.
 """
 
@@ -130,7 +130,7 @@ def find_shadow(context: Context, job: JobRecord) -> Upgrade:
 class InPlaceUpgrade(Execution):
     """An upgrade in place, or a handover.
 
-    A rollback leaves an old job alone that has not been asked to stop yet.
+    If the old job has not been asked to stop yet, a rollback leaves it alone.
     """
 
     def effects(self) -> Mapping[UpgradeState, Callable[[], None]]:
@@ -202,7 +202,7 @@ class InPlaceUpgrade(Execution):
         old = self._registry.job(upgrade.job_id)
         # The failed attempt may have written to the sink: its rows stay, and the job continues.
         ahead = upgrade.restore.options.sink_ahead or "rebase"
-        # Nor is it held up by rows that its source has lost meanwhile: they are in its plan.
+        # Rows that its source has lost meanwhile do not hold it up either; its plan shows them.
         spec = RestoreSpec(
             upgrade.savepoint, RestoreOptions(sink_ahead=ahead, accept_lost_rows=True)
         )
@@ -266,11 +266,11 @@ def promote(
 
     Raises WrongState if it has not caught up yet, no longer runs, or the upgrade is not a shadow.
     """
-    left = _taken_over(context, reference, secrets, force=force, back=False)
-    if not isinstance(left, ShadowUpgrade):
-        raise WrongState(f"upgrade {left.upgrade.upgrade_id} has no shadow", hint="")
-    left.promote()
-    return left
+    execution = _taken_over(context, reference, secrets, force=force, back=False)
+    if not isinstance(execution, ShadowUpgrade):
+        raise WrongState(f"upgrade {execution.upgrade.upgrade_id} has no shadow", hint="")
+    execution.promote()
+    return execution
 
 
 def _taken_over(

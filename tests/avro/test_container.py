@@ -16,9 +16,10 @@ from flinkish.avro.container import (
     MAGIC,
     SYNC_BYTES,
     ContainerReader,
+    UnsupportedAvro,
     encode_long,
 )
-from flinkish.avro.errors import DamagedAvro, UnsupportedAvro
+from flinkish.avro.decoding import DamagedAvro
 
 SYNC = b"s" * SYNC_BYTES
 MOST = 1 << 16

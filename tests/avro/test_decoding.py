@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.avro import decoding
-from flinkish.avro.decoding import PRIMITIVE_DECODERS, Cursor, Decode, read_value
-from flinkish.avro.errors import DamagedAvro
+from flinkish.avro.decoding import PRIMITIVE_DECODERS, Cursor, DamagedAvro, Decode, read_value
 from flinkish.errors import Corrupt
 from tests.state.avro.test_resolution import encode
 

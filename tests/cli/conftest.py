@@ -16,6 +16,7 @@ import pytest
 
 from flinkish.cli.entry import main
 from flinkish.registry.job_registry import Registry
+from tests.support.cli.documents import check_output
 from tests.support.launcher_fakes import kill_processes, make_java, make_spark
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +88,7 @@ class Command:
         self._capsys.readouterr()
         code = main(list(argv))
         captured = self._capsys.readouterr()
+        check_output(argv, captured.out, captured.err)
         return Result(code, captured.out, captured.err)
 
     def ok(self, *argv: str) -> Result:

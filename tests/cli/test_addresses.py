@@ -84,7 +84,8 @@ def described(name: str, uid: str | None, operator_id: str) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "name": name, "operators": [{**operator, "stateful": False, "ordinal": None}, operator],
-        "notes": [], "tree": [], "dot": "", "coverage_message": "", "missing": [],
+        "coverage": {"stateful": 1, "with_uid": 0}, "notes": [],
+        "tree": [], "dot": "", "coverage_message": "",
     }  # fmt: skip
 
 

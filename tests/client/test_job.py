@@ -11,6 +11,7 @@ from flinkish.errors import (
     Locked,
     NoSavepointDirectory,
     NotSavepointable,
+    UsageError,
     WaitTimeout,
     WrongState,
 )
@@ -35,6 +36,26 @@ def test_savepoint_then_stop(cli: Command, client: Client, tmp_path: Path) -> No
     assert Savepoint.open(last.path) == last != first
     with pytest.raises(WrongState, match="FINISHED"):
         job.stop("sp")
+
+
+def test_another_process_waits_for_what_was_requested(cli: Command, client: Client) -> None:
+    job = client.run(Program(str(cli.program), ("saving",), spark_home=str(cli.spark_home)))
+    saving = job.begin_savepoint("sp")
+    with Client() as other:
+        saved = other.pending(saving.request_id).result()
+        stopping = other.job(job.job_id).begin_stop("sp")
+        stopped = client.pending(stopping.request_id).result()
+    assert saving.is_done
+    assert stopping.is_done
+    assert job.refresh().state is JobState.FINISHED
+    assert [each.path for each in job.savepoints()] == [saved.path, stopped.path]
+    with pytest.raises(UsageError, match="cannot be -detached"):
+        job.begin_savepoint("sp")
+    refusing = client.run(Program(str(cli.program), ("refuse",), spark_home=str(cli.spark_home)))
+    refused = refusing.begin_stop("sp")
+    with pytest.raises(NotSavepointable, match="memory sink"):
+        refused.result()
+    assert refused.is_done
 
 
 def test_cancel_with_savepoint(cli: Command, client: Client) -> None:

@@ -51,6 +51,16 @@ def test_no_file_is_mapped_twice() -> None:
     )
 
 
+def test_what_is_at_its_new_place_stays() -> None:
+    deeper = PathMap((("/data", "/data/new"), ("s3://old/a", "/b c")))
+    once = deeper.url_from_outside("file:///data/1", "/data/new")
+    assert once == "file:///data/new/1"
+    assert deeper.url_from_outside(once, "file:/data/new") is None
+    assert deeper.url_from_outside("file:///b%20c/1", "file:/b c") is None
+    assert deeper.leads_to("file:///data/new/x")
+    assert not deeper.leads_to("/data/newer")
+
+
 @pytest.mark.parametrize(
     ("pairs", "overlap"),
     [

@@ -35,7 +35,8 @@ def after(spark: Any, directory: Path, pair: Pair, *later: Any) -> list[Any]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("conf", [{}, pytest.param(ROCKSDB, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("conf", [{}, ROCKSDB])
 def test_keys_expire_two_delays_after_the_watermark(
     spark: Any, tmp_path: Path, conf: dict[str, str]
 ) -> None:

@@ -81,6 +81,7 @@ def test_spark_alone_continues(spark: Any, saved: Saved, tmp_path: Path) -> None
     check_that_spark_continues(spark, tmp_path / "rescaled" / "counts")
 
 
+@pytest.mark.deep
 def test_what_a_program_leaves_needs_consent(spark: Any, saved: Saved, tmp_path: Path) -> None:
     savepoint, _ = saved("counts", "others")
     _, error = planned(savepoint["path"], tmp_path / "one", lambda: start_counting(spark))

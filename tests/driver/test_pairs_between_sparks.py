@@ -26,14 +26,14 @@ def run(python: str, step: str, direction: str, directory: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=1800,
+        timeout=3500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("upwards", [True, False])
 def test_state_evolves_between_sparks(tmp_path: Path, upwards: bool) -> None:
     older = os.environ.get("FLINKISH_SPARK35_PYTHON")

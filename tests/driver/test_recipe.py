@@ -197,10 +197,10 @@ NEW: dict[str, tuple[Callable[[World], Any], int, tuple[str, ...]]] = {
     ("case", "backend"),
     [
         ("session", "rocksdb-changelog"),
-        ("limit", "hdfs"),
         *(
             pytest.param(case, backend, marks=pytest.mark.deep)
             for case, backend in (
+                ("limit", "hdfs"),
                 ("join", "hdfs"),
                 ("join", "rocksdb"),
                 ("join", "rocksdb-format2"),

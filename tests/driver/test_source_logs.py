@@ -74,8 +74,8 @@ def _read(directory: Path, name: str) -> bytes:
 @pytest.mark.parametrize(
     ("positions", "planned"),
     [
-        ((22, 50), False),
         ((18, 38), True),
+        pytest.param((22, 50), False, marks=pytest.mark.deep),
         *(
             pytest.param(positions, planned, marks=pytest.mark.deep)
             for positions in (

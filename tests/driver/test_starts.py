@@ -102,7 +102,7 @@ def test_a_new_checkpoint_over_an_old_output(spark: Any, new_job: NewJob, tmp_pa
     assert program.written() == ["a", "b", "c"], "the first two were dropped, and are there"
 
 
-@pytest.mark.parametrize("dedup", [False, True])
+@pytest.mark.parametrize("dedup", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_a_new_checkpoint_that_counts_on(
     spark: Any, new_job: NewJob, tmp_path: Path, dedup: bool
 ) -> None:

@@ -167,7 +167,6 @@ CASES = [
 ]
 #: Proven at every run; the other cases and ways to keep state are deep.
 FAST = {
-    ("a dedup added below an aggregation", "hdfs"),
     ("a dedup removed below an aggregation", "hdfs"),
     ("two dedups swapped", "rocksdb"),
 }

@@ -43,7 +43,6 @@ WAYS = [
 ]
 #: The cases of `make test`, one of each kind.
 FAST = {
-    ("a field more", "group", "hdfs", "eager"),
     ("class and field renamed", "processor", "rocksdb", "lazy"),
     ("a field's type changed", "group", "hdfs", "eager"),
 }

@@ -98,6 +98,7 @@ def launcher(flinkish: Flinkish, tmp_path: Path) -> Iterator[Launcher]:
     launcher.close()
 
 
+@pytest.mark.deep
 def test_saved_stopped_gone_on_killed_and_terminated(
     flinkish: Flinkish, launcher: Launcher, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def upgrade(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrade]:
     upgrade.flinkish.clean_up()
 
 
+@pytest.mark.deep
 def test_a_running_job_is_checked_as_it_is(upgrade: Upgrade) -> None:
     """Its file sink gets batches all the time, and nothing but the job itself is ahead."""
     assert upgrade.live is not None
@@ -169,6 +170,7 @@ def test_a_state_that_has_changed_is_told_before_and_refused_in_the_same_words(
     assert upgrade.flinkish.job(newest)["state"] == "FAILED"
 
 
+@pytest.mark.deep
 def test_state_that_nobody_takes_is_told_before_and_refused_in_the_same_words(
     upgrade: Upgrade,
 ) -> None:
@@ -233,9 +235,10 @@ def test_a_plan_is_saved_and_carried_out(upgrade: Upgrade) -> None:
     assert flinkish.job(done.json()["job_id"])["state"] == "RUNNING"
 
 
-def test_what_is_wrong_with_the_words(upgrade: Upgrade) -> None:
-    assert upgrade.flinkish("check", "app.py").code == 2
-    assert upgrade.flinkish("check", "-s", "nowhere", "app.py").code == 11
-    assert upgrade.flinkish("run", "--plan", "app.py").code == 2
-    assert upgrade.flinkish("run", "--plan", "nowhere.json").code == 2
-    assert upgrade.flinkish("run", "--reset-source", "x", "app.py").code == 2
+def test_what_is_wrong_with_the_words(flinkish: Flinkish) -> None:
+    (flinkish.directory / "app.py").touch()
+    assert flinkish("check", "app.py").code == 2
+    assert flinkish("check", "-s", "nowhere", "app.py").code == 11
+    assert flinkish("run", "--plan", "app.py").code == 2
+    assert flinkish("run", "--plan", "nowhere.json").code == 2
+    assert flinkish("run", "--reset-source", "x", "app.py").code == 2

@@ -238,7 +238,7 @@ def cancel_frozen(command: Flinkish, place: Place) -> None:
 def holds(path: Path, text: str) -> bool:
     """Whether a file, or a file in a zip file, has the text."""
     data = path.read_bytes()
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as source:
-            return any(text.encode() in source.read(name) for name in source.namelist())
+    # A file that only looks like a zip file, or is still being copied, is searched as it is.
+    with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as source:
+        return any(text.encode() in source.read(name) for name in source.namelist())
     return text.encode() in data

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,27 @@ def test_a_table_that_others_have_written_to_does_not_go_back(
 @pytest.mark.parametrize("spark", SPARKS)
 def test_delta_to_delta_and_a_fork(jobs_of: MakeJobs, spark: str) -> None:
     table_jobs.check_table_to_table(jobs_of(spark))
+
+
+@pytest.mark.parametrize("spark", ["4.0.5"])
+def test_tables_that_are_moved(jobs_of: MakeJobs, tmp_path: Path, spark: str) -> None:
+    jobs = jobs_of(spark)
+    old, new = tmp_path / "old", tmp_path / "new place"
+
+    def at(place: Path) -> TableJobs:
+        place.mkdir(exist_ok=True)
+        return replace(
+            jobs,
+            target=lambda table: str(place / table),
+            column=lambda name, table: column_of(place / table, name),
+        )
+
+    def move() -> TableJobs:
+        old.rename(new)
+        return replace(at(new), written=there.written)
+
+    there = at(old)
+    table_jobs.check_a_move(there, move, ("--map-path", f"{old}={new}"))
 
 
 @pytest.mark.servers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,23 @@ def test_an_upgrade_that_fails_leaves_no_row_of_the_new_program(
 @pytest.mark.parametrize("spark", ["3.5.9", "4.1.4"])
 def test_iceberg_to_iceberg_and_a_fork(jobs_of: MakeJobs, spark: str) -> None:
     table_jobs.check_table_to_table(jobs_of(spark))
+
+
+@pytest.mark.parametrize("spark", ["4.0.5"])
+def test_tables_that_are_moved(jobs_of: MakeJobs, tmp_path: Path, spark: str) -> None:
+    """As Iceberg itself moves them: its metadata has absolute paths."""
+    jobs = jobs_of(spark)
+    old, new = tmp_path / "wh", tmp_path / "new"
+
+    def move() -> TableJobs:
+        iceberg.move_tables(spark, old, new, ["db.first", f"db.{TABLE}"])
+        return replace(
+            jobs,
+            options=("-pyexec", venvs.interpreter(spark), *iceberg.options(spark, new)),
+            column=lambda name, table: column_of(new, name, table),
+        )
+
+    table_jobs.check_a_move(jobs, move, ("--map-path", f"{old}={new}"))
 
 
 @pytest.mark.servers

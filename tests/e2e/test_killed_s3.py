@@ -23,7 +23,7 @@ import pytest
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import Request, RequestState
 from flinkish.savepoint.manage.prune import collect_garbage
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import PATIENCE, Flinkish, wait_until

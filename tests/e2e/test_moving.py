@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import PATIENCE, Flinkish
 from tests.support.savepoint.places import put_tree

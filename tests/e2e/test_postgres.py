@@ -11,9 +11,10 @@ from urllib.parse import quote
 import pytest
 
 from flinkish.registry.job_registry import Registry
+from tests.e2e.test_attached import Launcher
 from tests.e2e.test_killed import processes_of
 from tests.registry.conftest import PASSWORD, Cluster, cluster
-from tests.support.cli.command import Flinkish
+from tests.support.cli.command import PATIENCE, Flinkish, wait_until
 
 __all__ = ["cluster"]  # the fixture: a private server
 
@@ -46,6 +47,34 @@ def test_lifecycle_and_kill(on_postgres: Flinkish, tmp_path: Path) -> None:
     for command in (("status", again), ("config", "show", "--origin"), ("logs", again)):
         shown = flinkish.ok(*command)
         assert PASSWORD not in shown.out + shown.err
+
+
+@pytest.mark.deep
+def test_a_program_that_attaches_itself_outlives_an_outage(
+    on_postgres: Flinkish, cluster: Cluster, tmp_path: Path
+) -> None:
+    launcher = Launcher(on_postgres, tmp_path)
+    try:
+        process = launcher.start(FLINKISH_NAME="job")
+        launcher.wait_for_batch(1)
+        on_postgres.wait_for_state("job", "RUNNING")
+        cluster.stop()
+        try:
+            wait_until(lambda: "cannot be reached" in launcher.log())
+            launcher.wait_for_batch(launcher.newest() + 3)
+        finally:
+            cluster.start()
+        wait_until(lambda: "has been reached" in launcher.log())
+        assert launcher.log().count("cannot be reached") == 1
+        path = on_postgres.ok("savepoint", "-q", "job", str(tmp_path / "sp")).out.strip()
+        assert on_postgres.ok("savepoint", "verify", path).code == 0
+        on_postgres.ok("stop", "job", "-p", str(tmp_path / "sp"))
+        assert process.wait(PATIENCE) == 0, launcher.log()
+        assert on_postgres.job("job")["state"] == "FINISHED"
+        assert PASSWORD not in launcher.log()
+        launcher.check_counts()
+    finally:
+        launcher.close()
 
 
 def test_a_server_that_is_away(on_postgres: Flinkish, cluster: Cluster) -> None:

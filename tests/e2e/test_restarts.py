@@ -59,22 +59,30 @@ def states(flinkish: Flinkish, job: str) -> list[str]:
     return [change["state"] for change in flinkish.job(job)["state_history"]]
 
 
-def test_jobs_come_back(flinkish: Flinkish, tmp_path: Path) -> None:
+def test_the_strategy_brings_back_a_killed_driver(flinkish: Flinkish, tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    job = start(flinkish, "a", out)
+    flinkish.wait_for_batch(job, 1)
+    query_id = flinkish.job(job)["queries"][0]["query_id"]
+    processes = processes_of(job)
+    kill([processes["jvm"], processes["driver"]])
+    flinkish.wait(job, lambda record: "RESTARTING" in states(flinkish, job))
+    goes_on(flinkish, job, out)
+    assert flinkish.job(job)["queries"][0]["query_id"] == query_id
+    shown = flinkish.ok("status", job).out
+    assert "restarts" in shown
+    assert "attempt 1, in 0.1 s, after: the driver" in shown
+    flinkish.ok("cancel", job)
+
+
+@pytest.mark.deep
+def test_jobs_come_back_after_a_reboot_a_stop_and_another_cluster(
+    flinkish: Flinkish, tmp_path: Path
+) -> None:
     outs = {"a": tmp_path / "a", "b": tmp_path / "b"}
     jobs = {name: start(flinkish, name, out) for name, out in outs.items()}
     a, b = jobs["a"], jobs["b"]
     flinkish.wait_for_batch(a, 1)
-    query_id = flinkish.job(a)["queries"][0]["query_id"]
-
-    # Its driver is killed: the strategy brings it back.
-    processes = processes_of(a)
-    kill([processes["jvm"], processes["driver"]])
-    flinkish.wait(a, lambda record: "RESTARTING" in states(flinkish, a))
-    goes_on(flinkish, a, outs["a"])
-    assert flinkish.job(a)["queries"][0]["query_id"] == query_id
-    shown = flinkish.ok("status", a).out
-    assert "restarts" in shown
-    assert "attempt 1, in 0.1 s, after: the driver" in shown
 
     # The machine restarts: one job is told to end, there is no time for the other.
     flinkish.wait_for_batch(b, 1)

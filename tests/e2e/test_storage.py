@@ -18,7 +18,7 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.e2e.test_killed import processes_of
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish, Result, wait_until
 from tests.support.servers.hdfs import HdfsServer

@@ -15,7 +15,7 @@ import pytest
 from flinkish.operators.uids import uid_to_operator_id
 from tests.support import venvs
 from tests.support.cli.command import LIGHT, PROGRAMS, Flinkish
-from tests.support.golden_operator_ids import recorded
+from tests.support.operator_graphs import recorded
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(3600)]
 

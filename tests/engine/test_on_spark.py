@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.checkpoint import test_roundtrip
 from tests.engine import test_evolving, test_resuming
-from tests.support.checkpoints import streaming_queries
 from tests.support.engine import evolution_oracle, resuming_program
 from tests.support.engine.case_programs import run_programs
 
-#: Files of three kinds: snapshots, archives, changelogs.
-SAVED = ("changelog/agg",)
 #: Rescaled and moved to the other backend; with rows that wait in both sides of a join.
 REWRITTEN = ("hdfs-outer@rocksdb",)
 #: Most types, and the other backend.
@@ -30,16 +26,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What came of all cases, by program."""
     chosen = {
-        streaming_queries.__name__: SAVED,
         resuming_program.__name__: REWRITTEN,
         evolution_oracle.__name__: EVOLVED,
     }
     return run_programs(chosen, tmp_path_factory.mktemp("programs"), timeout=850)
-
-
-@pytest.mark.parametrize("case", SAVED)
-def test_a_query_goes_on_from_a_savepoint(results: Results, case: str) -> None:
-    test_roundtrip.check(results[streaming_queries.__name__], case)
 
 
 @pytest.mark.parametrize("name", REWRITTEN)

@@ -17,8 +17,7 @@ import pytest
 from flinkish.operators import golden
 from flinkish.operators.graph import OperatorGraph
 from flinkish.operators.hasher import hash_v2, hash_v3, user_hashes
-from tests.support.golden_operator_ids import PATH, graphs, recorded
-from tests.support.operator_graphs import flip
+from tests.support.operator_graphs import PATH, flip, graphs, recorded
 
 
 @pytest.mark.parametrize("name", graphs())

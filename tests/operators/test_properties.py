@@ -23,8 +23,7 @@ from flinkish.operators.graph import OperatorGraph, connect
 from flinkish.operators.hasher import HasherVersion, generated_v3, hash_v2, hash_v3
 from flinkish.operators.identity import identify
 from tests.operators.test_hasher import Parts, parts
-from tests.support.golden_operator_ids import recorded
-from tests.support.operator_graphs import flip, hash_graph
+from tests.support.operator_graphs import flip, hash_graph, recorded
 
 fast = settings(max_examples=60, deadline=None)
 ROOT = Path(__file__).parents[2]
@@ -138,7 +137,7 @@ def test_flinks_ids_come_out_of_a_file_in_any_order(
 def test_no_id_depends_on_the_seed_of_pythons_hashes() -> None:
     """A set of texts has another order in each process; that of the ids may not follow it."""
     script = (
-        "from tests.support.golden_operator_ids import graphs\n"
+        "from tests.support.operator_graphs import graphs\n"
         "from flinkish.operators.identity import identify\n"
         "print([identify(graph) for graph in graphs().values()])\n"
         "print(set(map(str, range(50))))\n"

@@ -11,7 +11,7 @@ from flinkish.operators.uids import (
     murmur3_128,
     uid_to_operator_id,
 )
-from tests.support.golden_operator_ids import recorded
+from tests.support.operator_graphs import recorded
 
 
 def test_every_recorded_uid() -> None:

@@ -20,7 +20,7 @@ from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.manage.verify import verify
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.small_savepoints import JOB_ID
 from tests.support.servers.s3 import S3Server

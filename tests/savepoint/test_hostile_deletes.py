@@ -25,7 +25,7 @@ from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.storage import deletion
 from flinkish.storage.directory import StorageDirectory
-from flinkish.storage.remote import forget_stores, store_of
+from flinkish.storage.stores import forget_stores, store_of
 from tests.support.savepoint.bait import PRECIOUS, put_bait, snapshot, untouched
 from tests.support.savepoint.killed_processes import all_objects
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint

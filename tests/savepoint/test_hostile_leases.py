@@ -23,7 +23,7 @@ from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.bait import put_bait, snapshot, untouched
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint

@@ -19,8 +19,8 @@ from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
-from flinkish.savepoint.write.writer import first_wrong_size, write_savepoint
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome, first_wrong_size
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 

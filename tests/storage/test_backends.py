@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
 from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.s3 import S3Server

@@ -15,7 +15,7 @@ import flinkish
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError, UnsafePath
 from flinkish.storage import below, deletion
-from flinkish.storage.remote import forget_stores, store_of
+from flinkish.storage.stores import forget_stores, store_of
 from tests.support.savepoint.bait import put_bait, snapshot, untouched
 from tests.support.servers.s3 import S3Server
 

@@ -13,9 +13,9 @@ import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.storage.bounded import Room, in_flight
+from flinkish.storage.concurrency import Room, in_flight
 from flinkish.storage.placing import PlacedFile, Placing
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.support.servers.s3 import S3Server
 
 NAMES = [f"{number}.delta" for number in range(6)]

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,10 @@ class TableJobs:
         none where there is no table yet.
     topic
         The broker and the topic that the jobs read instead of files.
+    first
+        The table that they read instead of files.
+    name
+        That of the jobs.
     """
 
     flinkish: Flinkish
@@ -55,6 +59,8 @@ class TableJobs:
     target: Callable[[str], str]
     column: Callable[[str, str], Counter[int]]
     topic: tuple[KafkaServer, str] | None = None
+    first: str | None = None
+    name: str = "rows"
     written: int = field(default=0)
 
     def ids(self, table: str = TABLE) -> Counter[int]:
@@ -67,6 +73,8 @@ class TableJobs:
         if self.topic is not None:
             broker, name = self.topic
             return f"kafka:{broker.bootstrap}/{name}"
+        if self.first is not None:
+            return f"{self.format}:{self.target(self.first).removeprefix('table:')}"
         return str(self.root / "in")
 
     def feed(self, files: int) -> None:
@@ -109,7 +117,7 @@ class TableJobs:
 
     def run(self, target: str, *words: str, restore: tuple[str, ...] = ()) -> str:
         """Start a job; returns its id."""
-        options = ("--name", "rows", *self.options, *restore)
+        options = ("--name", self.name, *self.options, *restore)
         program = (self.format, self.source, target, *words)
         return self.flinkish.run(PROGRAM, *program, options=options)
 
@@ -300,6 +308,47 @@ def check_table_to_table(jobs: TableJobs) -> None:
     )
     jobs.wait_for_ids(resumed, 8)
     jobs.check_all_once()
+
+
+def check_a_move(jobs: TableJobs, move: Callable[[], TableJobs], mapping: tuple[str, str]) -> None:
+    """Read one table and write another, and go on where both have been moved to.
+
+    Parameters
+    ----------
+    move
+        Moves the tables ``first`` and ``t``; returns the jobs of the new place.
+    mapping
+        The option ``--map-path`` that says it.
+    """
+    jobs.feed(3)
+    feeder = jobs.run(jobs.target("first"))
+    jobs.wait_for_ids(feeder, 3, "first")
+    second = replace(jobs, first="first", name="second")
+    job = second.run(second.target(TABLE), "--keys")
+    jobs.wait_for_ids(job, 3)
+    older = jobs.savepoint(job)
+    jobs.feed(1)
+    jobs.wait_for_ids(job, 4)
+    stopped = jobs.stop(job)
+    jobs.feed(2)  # which the second job has not read
+    jobs.wait_for_ids(feeder, 6, "first")
+    fed = jobs.stop(feeder)
+
+    moved = move()
+    second = replace(moved, first="first", name="second")
+    target = moved.target(TABLE)
+    for savepoint, code, verdict in ((older, 5, "ahead"), (stopped, 0, "as-is")):
+        asked = second.check(target, "--keys", restore=("-s", savepoint, *mapping))
+        assert asked.code == code, asked
+        plan = asked.json()
+        assert plan["sinks"][0]["verdict"] == verdict, plan
+        assert plan["sources"][0]["verdict"] == "as-is", plan
+    job = second.run(target, "--keys", restore=("-s", stopped, *mapping))
+    moved.run(moved.target("first"), restore=("-s", fed, *mapping))
+    moved.feed(2)
+    moved.wait_for_ids(job, 8)
+    moved.check_all_once()
+    assert moved.ids("first") == Counter(range(8))
 
 
 def check_from_kafka(jobs: TableJobs, broker: KafkaServer, connectors: Iterable[Path]) -> None:

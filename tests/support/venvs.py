@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,12 @@ _PATIENCE = 1800
 _FOR_SPARK_4 = ("pandas<3", "pyarrow", "protobuf>=6.33.5,<7")
 
 
+#: Airflow, and what flinkish needs beside it.
+_FOR_AIRFLOW = (
+    "apache-airflow>=3,<4",
+    "apache-airflow-providers-apache-spark",
+    *("click", "rich", "fsspec", "fastavro", "prometheus_client"),
+)
 #: Beside NumPy and pyarrow, which the environments have.
 _FOR_THE_ENGINE = ("fastavro", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
 
@@ -59,16 +65,29 @@ def interpreter(spark: str) -> str:
     Raises Unavailable, saying what cannot be had.
     """
     environment = {**ENVIRONMENTS, **PATCHES}[spark]
-    directory = DIRECTORY / f"spark-{spark}"
+    mark, packages = (spark, *environment.packages), (f"pyspark=={spark}", *environment.packages)
+    return _environment(f"spark-{spark}", environment.pythons, mark, packages)
+
+
+def airflow() -> str:
+    """The Python of the environment with Airflow and its provider for Spark, which is made when
+    missing. Raises Unavailable, saying what cannot be had."""
+    return _environment("airflow", _SPARK_4.pythons, _FOR_AIRFLOW, _FOR_AIRFLOW)
+
+
+def _environment(
+    name: str, pythons: Sequence[str], mark: Sequence[str], packages: Sequence[str]
+) -> str:
+    """The Python of an environment with these packages; ``mark`` tells it from older ones."""
+    directory = DIRECTORY / name
     python, stamp = directory / "bin" / "python", directory / "installed.json"
     # With the directory, because an environment that was moved or copied does not work.
-    wanted = json.dumps([str(directory), spark, *environment.packages])
-    with _made_once(stamp, wanted) as is_missing:
+    with _made_once(stamp, json.dumps([str(directory), *mark])) as is_missing:
         if is_missing:
-            base = _base_python(environment.pythons)
+            base = _base_python(tuple(pythons))
             _run(base, "-m", "venv", "--clear", str(directory))
             pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
-            _run(str(python), *pip, f"pyspark=={spark}", *environment.packages)
+            _run(str(python), *pip, *packages)
     return str(python)
 
 

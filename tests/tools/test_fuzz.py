@@ -17,11 +17,11 @@ from tools.fuzz.worker import Hang, outcome
 
 
 def test_some_seconds_of_it_find_nothing() -> None:
-    report = fuzz.run(fuzz.plan_of(1500, seed=7))
+    report = fuzz.run(fuzz.plan_of(500, seed=7))
     assert report.ok, [f"{f.target} {f.seed}: {f.details}" for f in report.findings] + report.bait
-    assert sum(report.counts.values()) == report.inputs == 1500
+    assert sum(report.counts.values()) == report.inputs == 500
     read = sum(count for word, count in report.counts.items() if word.endswith(": read"))
-    assert 100 < read < 1400  # neither nonsense only, nor nothing changed
+    assert 30 < read < 470  # neither nonsense only, nor nothing changed
 
 
 def test_nothing_that_was_trouble_once_is_again() -> None:

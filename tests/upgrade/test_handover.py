@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.client.restarts import plan_restart
+from flinkish.client.restart_plan import plan_restart
 from flinkish.errors import WrongState
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState

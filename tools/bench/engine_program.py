@@ -5,6 +5,7 @@ as an aggregation has them) with a real query, once, and then, in one Spark sess
 
 - ``spark``: Spark's own offline repartition (4.2 and later) of a copy of the checkpoint;
 - ``rescale``: the engine's, of the same checkpoint;
+- ``shuffled``: the same through a shuffle;
 - ``evolve``: the engine gives a value column more width and adds one, and rescales;
 - ``typed``: the engine writes the values of a typed state again, whose class has a field more and
   one fewer, and rescales. The bytes are in the last column, as a typed state's are.
@@ -32,6 +33,7 @@ from pyspark.sql import functions as F
 from flinkish.engine.avro.schemas import unique_names
 from flinkish.engine.migration.checkpoint_migration import rewrite_checkpoint
 from flinkish.engine.migration.evolution import join_path
+from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.files import LocalDirectory
@@ -150,23 +152,36 @@ def main(directory: Path, rows: int, before: int, after: int, runs: int) -> None
     checkpoint = make_state(spark, directory, rows, before)
     target = directory / "target"
 
-    def with_spark() -> None:
+    def with_spark() -> str:
         # Spark rewrites the checkpoint itself: what is measured is not the copy.
         manager = spark._streamingCheckpointManager
         manager.repartition(str(target), after)
+        return ""
 
-    def with_engine(changes: dict[tuple[str, str], FamilyChange]) -> None:
-        rewrite_checkpoint(
+    def with_engine(changes: dict[tuple[str, str], FamilyChange]) -> str:
+        result = rewrite_checkpoint(
             spark.sparkContext,
             LocalDirectory(str(checkpoint)),
             LocalDirectory(str(target)),
             TargetState(partitions=after),
             each={0: TargetState(changes=changes)},
         )
+        [operator] = result.operators
+        return "shuffled" if operator.shuffle else "native" if operator.native else "direct"
 
-    ways: dict[str, tuple[Callable[[], None], bool]] = {
+    def with_shuffle() -> str:
+        planned: Any = OperatorMigration
+        decided = planned.shuffle
+        planned.shuffle = property(lambda _: "for comparison")
+        try:
+            return with_engine({})
+        finally:
+            planned.shuffle = decided
+
+    ways: dict[str, tuple[Callable[[], str], bool]] = {
         "spark": (with_spark, True),
         "rescale": (lambda: with_engine({}), False),
+        "shuffled": (with_shuffle, False),
         "evolve": (lambda: with_engine(evolved(checkpoint)), False),
         "typed": (lambda: with_engine(migrated(checkpoint)), False),
     }
@@ -176,14 +191,10 @@ def main(directory: Path, rows: int, before: int, after: int, runs: int) -> None
             if copied:
                 shutil.copytree(checkpoint, target)
             start = time.monotonic()
-            way()
+            how = way()
             seconds = time.monotonic() - start
-            print(
-                json.dumps(
-                    {"way": name, "run": run, "seconds": seconds, "peak": worker_peak(spark)}
-                ),
-                flush=True,
-            )
+            measured = {"way": name, "how": how, "run": run, "seconds": seconds}
+            print(json.dumps({**measured, "peak": worker_peak(spark)}), flush=True)
     spark.stop()
 
 

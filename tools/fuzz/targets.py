@@ -422,7 +422,7 @@ def _of_canonical(checkpoint: Path, directory: Path) -> list[Target]:
     [store] = found.stores
     directory.mkdir()
     files = store_files(source, found, 0, store)
-    rows_of = [(0, block.keys, block.values) for block in read_store(files)]
+    rows_of = [(0, list(block.keys), list(block.values)) for block in read_store(files)]
 
     def create(name: str) -> Any:
         return open(directory / name, "wb")

@@ -91,7 +91,7 @@ MUTANTS = (
         "the watermark of combined queries is the fastest instead of the slowest",
         "combined_watermark",
         Swap("max", "min"),
-        ("tests/checkpoint/format/test_log_rewrites.py", *_CHECKPOINT),
+        ("tests/restore/materialize/test_new_logs.py", *_CHECKPOINT),
     ),
     Mutant(
         "pins-not-written",

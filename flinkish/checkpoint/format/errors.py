@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import Corrupt, Incompatible, UnsupportedFormat
 
 
+@public_evolving
 class CheckpointFormatError(Corrupt, ValueError):
     """A file is damaged, truncated, or not one that Spark writes.
 

@@ -124,14 +124,3 @@ def _content(text: bytes | str) -> dict[str, Any]:
 
 def _listed(ids: Mapping[int, StateIds]) -> dict[str, list[list[str]]]:
     return {str(operator): [list(p) for p in ids[operator]] for operator in sorted(ids)}
-
-
-def combined_watermark(watermarks: Sequence[int], policy: str | None) -> int:
-    """Compute the watermark of a query made of several, like Spark's ``MultipleWatermarkPolicy``.
-
-    Watermarks are in milliseconds since the epoch; 0 without any part. ``policy`` is the pinned
-    ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts (``min``, also if it is
-    not pinned), or the fastest (``max``).
-    """
-    pick = max if (policy or "").lower() == "max" else min
-    return pick(watermarks, default=0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.jobs import AckDocument
 from flinkish.cli.options.arguments import complete_job
 from flinkish.client.listing import acknowledge
 from flinkish.errors import UsageError
 
 
-@command("ack", exit_codes=(10, 13))
+@command("ack", exit_codes=(10, 13), documents=(AckDocument,))
 @click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_job)
 @click.option("--all", "every", is_flag=True, help="Acknowledge all failed jobs.")
 def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
@@ -25,9 +26,10 @@ def ack(call: Call, jobs: tuple[str, ...], every: bool) -> int:
         acknowledged = acknowledge(session, jobs)
         out = session.out
         if out.json:
-            session.document(
-                {"jobs": [{"job_id": job.job_id, "name": job.name} for job in acknowledged]}
-            )
+            document: AckDocument = {
+                "jobs": [{"job_id": job.job_id, "name": job.name} for job in acknowledged]
+            }
+            session.document(document)
             return 0
         for job in acknowledged:
             out.line(job.job_id if out.quiet else f"Acknowledged: {job.name} ({job.job_id}).")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.programs import BundleDocument
 from flinkish.cli.options.arguments import complete_file, dry_run_option, words_of
 from flinkish.client.bundling import bundle_program
 from flinkish.launch.carried_job import OF_SCHEMES
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import Program
 from flinkish.units import size_text
 
@@ -18,6 +16,7 @@ from flinkish.units import size_text
 @command(
     "bundle",
     exit_codes=(16,),
+    documents=(BundleDocument,),
     context_settings={"allow_interspersed_args": False},
     options_metavar="-o FILE [OPTIONS]",
 )
@@ -70,7 +69,7 @@ def bundle(
     program = Program(application, tuple(rest), module)
     result = bundle_program(program, path, storages=storages, dry_run=dry_run)
     if call.out.json:
-        document: dict[str, Any] = {"dry_run": dry_run, "bundle": encode_fields(result)}
+        document: BundleDocument = {"dry_run": dry_run, "bundle": result}
         call.out.document(document)
     elif call.out.quiet:
         call.out.line(result.path)

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
+from flinkish.cli.options.arguments import words_of
+from flinkish.cli.options.origin import (
+    Origin,
+    OriginFirst,
+    OriginOptions,
+    origin_and_program,
+    origin_of,
+)
 from flinkish.cli.options.program import parallelism_option, program_options
 from flinkish.cli.options.restore import restore_options
+from flinkish.cli.output import plan_markdown
 from flinkish.cli.output.plan_table import show_plan
+from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import checking
+from flinkish.client.checking import Plan
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import verdict_line
+
+TEXT, JSON, MARKDOWN, GITHUB = FORMS = ("text", "json", "markdown", "github")
+#: The variable with the file that GitHub shows below a run of a workflow.
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 @dataclass(frozen=True)
@@ -22,11 +39,13 @@ class CheckOptions(OriginOptions):
     """The parsed options of ``check``."""
 
     output: str | None
+    form: str | None
 
 
 @command(
     "check",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(RestorePlan,),
     cls=OriginFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
@@ -39,6 +58,15 @@ class CheckOptions(OriginOptions):
     metavar="FILE",
     type=click.Path(),
     help="Save the plan for run --plan FILE. It is bound to the savepoint, the program and Spark.",
+)
+@click.option(
+    "--format",
+    "form",
+    metavar="|".join(FORMS),
+    type=click.Choice(FORMS),
+    shell_complete=words_of(*FORMS),
+    help="How the plan is shown. json: as --json. markdown: for the reviewers of a change. github: "
+    f"as annotations of a workflow, and as Markdown in the file that {STEP_SUMMARY} names.",
 )
 @parallelism_option
 @program_options
@@ -54,23 +82,81 @@ def check(call: Call, **options: Any) -> int:
     touched. Existing paths and URLs are savepoints, as after -s.
     """
     check_options = CheckOptions(**options)
-    with call.session(check_options.settings()) as session, driver_output(call.out):
-        origin = origin_of(session, check_options)
-        plan = checking.check(
-            session,
-            origin.program,
-            origin.savepoint,
-            check_options.restore,
-            job=origin.job,
-            to_save=check_options.output is not None,
-        )
-    if call.out.json:
-        call.out.document(plan.document)
-    elif call.out.quiet:
-        call.out.line(plan.verdict)
-    else:
-        show_plan(plan.restore_plan)
-        call.out.line(verdict_line(plan.restore_plan))
+    form = _form(call.out, check_options.form)
+    origin: Origin | None = None
+    try:
+        with call.session(check_options.settings()) as session, driver_output(call.out):
+            origin = origin_of(session, check_options)
+            plan = checking.check(
+                session,
+                origin.program,
+                origin.savepoint,
+                check_options.restore,
+                job=origin.job,
+                to_save=check_options.output is not None,
+            )
+    except FlinkishError as error:
+        _show_failure(call.out, form, error, origin)
+        raise
+    _show(call.out, form, plan, origin)
     if check_options.output is not None:  # last: the plan has been shown even if saving it fails
         plan.save(check_options.output)
     return plan.exit_code
+
+
+def _form(out: Output, asked: str | None) -> str:
+    """Return the form of the plan, and set that of the output."""
+    if asked is None:
+        return JSON if out.json else TEXT
+    if out.quiet or (out.json and asked != JSON):
+        flag = "-q" if out.quiet else "--json"
+        raise UsageError(f"{flag} and --format {asked} are mutually exclusive", hint="name one")
+    out.json = asked == JSON
+    return asked
+
+
+def _program_of(origin: Origin | None) -> str | None:
+    return None if origin is None else origin.program.application or origin.program.module
+
+
+def _annotated(origin: Origin | None) -> str | None:
+    """Return the file to which annotations belong; a module (-pym) is none."""
+    file = None if origin is None else origin.program.application
+    return plan_markdown.in_repository(file, os.environ)
+
+
+def _show(out: Output, form: str, plan: Plan, origin: Origin) -> None:
+    program = _program_of(origin)
+    if form == JSON:
+        out.document(plan.document)
+    elif form == MARKDOWN:
+        out.text(plan_markdown.markdown(plan.restore_plan, program))
+    elif form == GITHUB:
+        out.text(plan_markdown.github_log(plan.restore_plan, _annotated(origin)))
+        _summarize(out, plan_markdown.markdown(plan.restore_plan, program))
+    elif out.quiet:
+        out.line(plan.verdict)
+    else:
+        show_plan(plan.restore_plan)
+        out.line(verdict_line(plan.restore_plan))
+
+
+def _show_failure(out: Output, form: str, error: FlinkishError, origin: Origin | None) -> None:
+    """Show why there is no plan where the error on stderr is not read."""
+    program = _program_of(origin)
+    if form == MARKDOWN:
+        out.text(plan_markdown.failure_markdown(error, program))
+    elif form == GITHUB:
+        out.text(plan_markdown.failure_annotation(error, _annotated(origin)))
+        _summarize(out, plan_markdown.failure_markdown(error, program))
+
+
+def _summarize(out: Output, text: str) -> None:
+    """Append Markdown to GitHub's summary of the step; the verdict does not depend on it."""
+    path = os.environ.get(STEP_SUMMARY)
+    if path:
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            out.warning(f"cannot write {STEP_SUMMARY}: {error}")

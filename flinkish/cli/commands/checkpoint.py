@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.jobs import CheckpointDocument
 from flinkish.cli.options.arguments import job_argument, timeout_option
 from flinkish.cli.output.printer import Output
 from flinkish.client.committed import Committed, newest_batches, next_batches
 from flinkish.units import table
 
 
-@command("checkpoint", exit_codes=(4, 5, 10, 11, 13, 14, 15))
+@command("checkpoint", exit_codes=(4, 5, 10, 11, 13, 14, 15), documents=(CheckpointDocument,))
 @job_argument
 @timeout_option
 @click.option("--no-wait", is_flag=True, help="Show the newest committed batches without waiting.")
@@ -36,22 +37,21 @@ def checkpoint(call: Call, job: str, timeout: float | None, no_wait: bool) -> in
 def _show(out: Output, committed: Committed) -> int:
     job, queries = committed.job, committed.queries
     if out.json:
-        out.document(
-            {
-                "job_id": job.job_id,
-                "name": job.name,
-                "state": job.state.value,
-                "queries": [
-                    {
-                        "name": query.name,
-                        "query_id": query.query_id,
-                        "batch_id": query.batch_id,
-                        "checkpoint_dir": query.checkpoint_dir,
-                    }
-                    for query in queries
-                ],
-            }
-        )
+        document: CheckpointDocument = {
+            "job_id": job.job_id,
+            "name": job.name,
+            "state": job.state,
+            "queries": [
+                {
+                    "name": query.name,
+                    "query_id": query.query_id,
+                    "batch_id": query.batch_id,
+                    "checkpoint_dir": query.checkpoint_dir,
+                }
+                for query in queries
+            ],
+        }
+        out.document(document)
     elif out.quiet:
         for query in queries:
             out.line("-" if query.batch_id is None else str(query.batch_id))

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.versions import ConnectorsDocument, PairDocument, TableDocument
 from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
 from flinkish.cli.output.printer import is_terminal
 from flinkish.cli.output.versions_text import (
@@ -50,7 +51,7 @@ def _complete_connector(
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-@command("compat", exit_codes=())
+@command("compat", exit_codes=(), documents=(PairDocument, TableDocument, ConnectorsDocument))
 @click.argument("created", metavar="[FROM]", required=False, shell_complete=_complete)
 @click.argument("resumed", metavar="[TO]", required=False, shell_complete=_complete)
 @click.option(
@@ -170,8 +171,7 @@ def _show_table(
     out = call.out
     flat = [one for row in comparisons for one in row]
     if out.json:
-        document = table_document(matrix, flat)
-        out.document({"from": str(rows[0]), **document} if len(rows) == 1 else document)
+        out.document(table_document(matrix, flat, only=rows[0] if len(rows) == 1 else None))
     elif out.quiet:
         for one in flat:
             out.line(f"{one.created} {one.resumed} {one.verdict.value}")

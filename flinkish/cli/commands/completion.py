@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.installation import CompletionDocument
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@command("completion", exit_codes=())
+@command("completion", exit_codes=(), documents=(CompletionDocument,))
 @click.argument("shell", metavar="|".join(SHELLS), type=click.Choice(SHELLS))
 def completion(call: Call, shell: str) -> int:
     """Print the completion script of a shell.
@@ -27,7 +28,8 @@ def completion(call: Call, shell: str) -> int:
     """
     text = script(shell)
     if call.out.json:
-        call.out.document({"shell": shell, "script": text})
+        document: CompletionDocument = {"shell": shell, "script": text}
+        call.out.document(document)
     else:
         sys.stdout.write(text)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, command
+from flinkish.cli.documents.installation import ConfigDocument
 from flinkish.units import table
 
 
@@ -13,7 +14,7 @@ def config() -> None:
     """Show the effective configuration."""
 
 
-@command("show", exit_codes=())
+@command("show", exit_codes=(), documents=(ConfigDocument,))
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 def show(call: Call, origin: bool) -> int:
     """Show every key and its value (empty if it has none); passwords are hidden."""
@@ -21,13 +22,12 @@ def show(call: Call, origin: bool) -> int:
         settings = session.config.settings()
         out = session.out
         if out.json:
-            out.document(
-                {
-                    "settings": [
-                        {"key": s.key, "value": s.masked, "origin": s.origin} for s in settings
-                    ]
-                }
-            )
+            document: ConfigDocument = {
+                "settings": [
+                    {"key": s.key, "value": s.masked, "origin": s.origin} for s in settings
+                ]
+            }
+            out.document(document)
         elif origin:
             rows = [(s.key, "-" if s.masked is None else s.masked, s.origin) for s in settings]
             for line in table(("KEY", "VALUE", "ORIGIN"), rows):

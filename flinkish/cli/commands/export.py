@@ -16,7 +16,6 @@ from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import exporting
-from flinkish.client.check_origin import find_origin
 from flinkish.client.exporting import ExportedCheckpoint, ExportResult
 from flinkish.errors import UsageError
 from flinkish.messages.codec import encode_fields
@@ -61,6 +60,7 @@ class PlacesFirst(Command):
 @command(
     "export",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(ExportResult,),
     cls=PlacesFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
@@ -105,7 +105,7 @@ def export(call: Call, **options: Any) -> int:
             raise UsageError(f"no {names[len(words)]} was specified", hint=_USAGE)
         places = dict(zip(names, words, strict=False))
         program = named_by(words[len(names) :], parsed.program)
-        origin = find_origin(session, places["SAVEPOINT"]) if "SAVEPOINT" in places else None
+        origin = session.find_origin(places["SAVEPOINT"]) if "SAVEPOINT" in places else None
         result = exporting.export(
             session,
             program if program.application or program.module else None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, cast
 
 import click
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, OptionalValue, command
+from flinkish.cli.documents.programs import InfoDocument, PlannedOperator, PlannedQueryRecord
 from flinkish.cli.options.program import (
     named_by,
     parallelism_option,
@@ -21,13 +22,11 @@ from flinkish.errors import UsageError
 from flinkish.messages.launch import Program
 from flinkish.savepoint.format.operator_lookup import address
 
-#: Fields of a recorded query that are for people, not part of the JSON document.
-_SHOWN = ("tree", "dot", "coverage_message", "missing")
-
 
 @command(
     "info",
     exit_codes=(4,),
+    documents=(InfoDocument,),
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
@@ -37,13 +36,22 @@ _SHOWN = ("tree", "dot", "coverage_message", "missing")
 )
 @click.option(
     "--require-uids",
-    is_flag=True,
-    help="Exit 4 if a stateful operator has no uid (for CI).",
+    cls=OptionalValue,
+    is_flag=False,
+    flag_value="stateful",
+    type=click.Choice(["all", "stateful"]),
+    metavar="[all|stateful]",
+    help="Exit 4 if a stateful operator has no uid (for CI); with 'all', if any operator has none, "
+    "as pipeline.auto-generate-uids=false.",
 )
 @parallelism_option
 @program_options
 def info(
-    call: Call, as_dot: bool, require_uids: bool, parallelism: int | None, program: Program
+    call: Call,
+    as_dot: bool,
+    require_uids: Literal["all", "stateful"] | None,
+    parallelism: int | None,
+    program: Program,
 ) -> int:
     """Show a program's operators: uids, operator ids, state.
 
@@ -68,14 +76,11 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
     for query in queries:
         for note in query["notes"]:
             out.warning(f"query '{query['name']}': {note}")
-        if query["missing"]:
+        if query["coverage"]["with_uid"] < query["coverage"]["stateful"]:
             out.warning(f"query '{query['name']}': {query['coverage_message']}")
     if out.json:
-        documents = [
-            {**{k: v for k, v in q.items() if k not in _SHOWN}, "operators": _addressed(q)}
-            for q in queries
-        ]
-        out.document({"queries": documents})
+        document: InfoDocument = {"queries": [_document(query) for query in queries]}
+        out.document(document)
     elif as_dot:
         for line in dot_graph(queries).split("\n"):
             out.line(line)
@@ -93,9 +98,17 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
                 out.line(f"  {line}")
 
 
-def _addressed(query: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the operators; those with state also have an address that is unique in the job."""
-    return [{**operator, "address": _address(query, operator)} for operator in query["operators"]]
+def _document(query: Mapping[str, Any]) -> PlannedQueryRecord:
+    """Return a query; operators with state also have an address that is unique in the job."""
+    return {
+        "name": query["name"],
+        "operators": [
+            cast(PlannedOperator, {**operator, "address": _address(query, operator)})
+            for operator in query["operators"]
+        ],
+        "coverage": query["coverage"],
+        "notes": query["notes"],
+    }
 
 
 def _address(query: Mapping[str, Any], operator: Mapping[str, Any]) -> str | None:

@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, Session, command
+from flinkish.cli.documents.jobs import ListDocument
 from flinkish.cli.options.arguments import since_option, words_of
 from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
 from flinkish.cli.output.printer import is_terminal
 from flinkish.cli.output.streams import flush
 from flinkish.cli.output.text import folded, terminal_width
 from flinkish.client.listing import JobFilter, find_jobs
-from flinkish.errors import UsageError
+from flinkish.errors import PartialFailure, UsageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, JobState
 
@@ -40,12 +41,18 @@ def _states(
     return frozenset(states[word] for word in words)
 
 
-@command("list", exit_codes=())
+@command("list", exit_codes=(3,), documents=(ListDocument,))
 @click.option("-r", "--running", is_flag=True, help="Only running and restarting jobs.")
 @click.option("-s", "--scheduled", is_flag=True, help="Only starting jobs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Include ended jobs.")
 @click.option(
     "--failed", is_flag=True, help="Only jobs that ran, failed and were not acknowledged."
+)
+@click.option(
+    "--stuck",
+    is_flag=True,
+    help="Only running jobs that commit nothing though they have input "
+    "(execution.stuck.timeout); exit code 3 if there is one, except with --watch.",
 )
 @click.option(
     "--state",
@@ -58,13 +65,14 @@ def _states(
 )
 @since_option("Only jobs started since: 1d, 2h, 10:30, 2026-11-23T10:30.")
 @click.option("--name", metavar="NAME", help="Only jobs with this name; * and ? are wildcards.")
-@click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C (exit code 130).")
 def list_command(
     call: Call,
     running: bool,
     scheduled: bool,
     everything: bool,
     failed: bool,
+    stuck: bool,
     states: frozenset[JobState],
     since: float | None,
     name: str | None,
@@ -84,7 +92,12 @@ def list_command(
         raise UsageError(
             "--state cannot be combined with -r, -s or --failed", hint="use only one of them"
         )
-    options = ListOptions(running, scheduled, everything, failed, states, name, since)
+    if stuck and (scheduled or everything or failed or states):
+        raise UsageError(
+            "--stuck cannot be combined with -s, -a, --failed or --state",
+            hint="use only one of them",
+        )
+    options = ListOptions(running, scheduled, everything, failed, stuck, states, name, since)
     while True:
         drawn = watch and is_terminal(sys.stdout)
         with call.session() as session:
@@ -100,7 +113,7 @@ def list_command(
             for line in notices:
                 out.note(line)
         if not watch:
-            return 0
+            return PartialFailure.code if stuck and rows else 0
         flush(sys.stdout)
         time.sleep(REDRAW)
 
@@ -118,6 +131,7 @@ class ListOptions:
     scheduled: bool = False
     everything: bool = False
     failed: bool = False
+    stuck: bool = False
     states: frozenset[JobState] = frozenset()
     name: str | None = None
     since: float | None = None
@@ -126,6 +140,8 @@ class ListOptions:
         """Return the jobs that the options ask for. Pure."""
         if self.failed:
             return JobFilter(None, self.name, self.since, failed=True)
+        if self.stuck:
+            return JobFilter({JobState.RUNNING}, self.name, self.since)
         states = self.states or wanted_states(
             running=self.running, scheduled=self.scheduled, everything=self.everything
         )
@@ -135,6 +151,8 @@ class ListOptions:
 def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the jobs as :func:`flinkish.cli.output.jobs_text.show` takes them, and the notices."""
     jobs = find_jobs(session, options.wanted())
+    if options.stuck:
+        return _stuck(session, jobs)
     rows = _rows(session.registry, jobs)
     if options.failed:
         return rows, [] if rows else ["No unacknowledged failed jobs."]
@@ -151,6 +169,33 @@ def read_jobs(session: Session, options: ListOptions) -> tuple[list[dict[str, An
             notices.append(absent_notice(session.absent_registry))
     failed = session.registry.unacknowledged()
     return rows, [*notices, *failed_notice([(job.name, job.job_id) for job in failed])]
+
+
+def _stuck(
+    session: Session, running: Sequence[JobRecord]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    from flinkish.client.stuck import find_stuck
+
+    stuck = find_stuck(session, running)
+    jobs = [job for job in running if job.job_id in stuck]
+    notices = [
+        f"{job.name} ({job.job_id}): {each.describe()}"
+        for job in jobs
+        for each in stuck[job.job_id]
+    ]
+    rows = [
+        {
+            **row,
+            "stuck": [
+                {"query": each.query, "seconds": round(each.seconds, 3)}
+                for each in stuck[row["job_id"]]
+            ],
+        }
+        for row in _rows(session.registry, jobs)
+    ]
+    if not running:
+        session.warn_of_absent_registry()
+    return rows, notices or ["No stuck jobs."]
 
 
 def _rows(registry: Registry, jobs: Sequence[JobRecord]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.jobs import LogsDocument
 from flinkish.cli.options.arguments import job_argument, since_option, words_of
 from flinkish.cli.output.printer import copy_log
 from flinkish.client.logs import LogReader
@@ -36,7 +37,7 @@ def _pattern(
         ) from error
 
 
-@command("logs", exit_codes=(10,))
+@command("logs", exit_codes=(10,), documents=(LogsDocument,))
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the job ends.")
 @click.option(
@@ -83,9 +84,12 @@ def logs(
         text = log.read() if lines is None else log.read_last(lines)
         if session.out.json:
             output = "".join([*text, *log.finish()])
-            session.out.document(
-                {"job_id": record.job_id, "path": record.log_path, "lines": output.splitlines()}
-            )
+            document: LogsDocument = {
+                "job_id": record.job_id,
+                "path": record.log_path,
+                "lines": output.splitlines(),
+            }
+            session.out.document(document)
             return 0
         _show(text)
         _show(log.follow(session) if follow else log.finish())

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+import threading
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.jobs import MetricsDocument
 from flinkish.cli.options.arguments import complete_file
 from flinkish.cli.output.printer import copy_log
-from flinkish.client.metrics import Metric, measure, prometheus_text, write_text
+from flinkish.client.metrics import Metric, measure
+from flinkish.client.metrics_export import prometheus_text, served, write_text
+from flinkish.errors import UsageError
 
 
-@command("metrics", exit_codes=())
+def _address(
+    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """Return the host and the port of ``[HOST:]PORT``."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise UsageError(f"--listen: {value!r} is not [HOST:]PORT", hint="such as 9249")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+@command("metrics", exit_codes=(), documents=(MetricsDocument,))
 @click.option(
     "-o",
     "--output",
@@ -21,13 +36,26 @@ from flinkish.client.metrics import Metric, measure, prometheus_text, write_text
     shell_complete=complete_file,
     help="Write to this file atomically, instead of stdout.",
 )
-def metrics(call: Call, output: str | None) -> int:
+@click.option(
+    "--listen",
+    "address",
+    metavar="[HOST:]PORT",
+    callback=_address,
+    help="Serve them over HTTP until Ctrl-C, instead of printing them; HOST: 127.0.0.1.",
+)
+def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> int:
     """Print metrics of jobs, queries and savepoints in Prometheus' text format.
 
     Meant for node_exporter's textfile collector, run from cron. The values come from the
     registry: they are as old as the drivers' last heartbeats. On a terminal, unprintable
     characters are escaped.
     """
+    if address is not None:
+        if output is not None or call.out.json:
+            raise UsageError(
+                "--listen cannot be combined with -o or --json", hint="use only one of them"
+            )
+        return _serve(call, *address)
     with call.session() as session:
         numbers = measure(session)
         session.warn_of_absent_registry()
@@ -40,7 +68,19 @@ def metrics(call: Call, output: str | None) -> int:
     return 0
 
 
-def document(metrics: list[Metric]) -> dict[str, Any]:
+def _serve(call: Call, host: str, port: int) -> int:
+    def read() -> list[Metric]:
+        with call.session() as session:  # of the thread that answers
+            return measure(session)
+
+    with served(read, host, port) as bound:
+        name = f"[{host}]" if ":" in host else host  # an address of IPv6
+        call.out.complain(f"Serving metrics at http://{name}:{bound}/metrics")
+        threading.Event().wait()
+    return 0
+
+
+def document(metrics: list[Metric]) -> MetricsDocument:
     """Return metrics as JSON data. Pure."""
     return {
         "metrics": [

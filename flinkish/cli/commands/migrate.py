@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.request_result import completed, summary_document
+from flinkish.cli.documents.programs import (
+    MigrateDocument,
+    MigrateDryRunDocument,
+    PlannedRewriteRecord,
+)
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.options.program import spark_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import migration
 from flinkish.errors import UsageError
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import Program
 from flinkish.messages.migration import MigrationResult
 from flinkish.units import size_text
+
+if TYPE_CHECKING:
+    from flinkish.savepoint.state.migration_targets import PlannedRewrite
 
 _BACKENDS = ("hdfs", "rocksdb")
 _CODECS = ("lz4", "zstd", "snappy", "lzf")
@@ -39,7 +46,9 @@ def _schema(text: str) -> tuple[str, Any]:
         raise UsageError(f"cannot read the schema {file}: {error}") from error
 
 
-@command("migrate", exit_codes=(4, 11, 12, 15, 16))
+@command(
+    "migrate", exit_codes=(4, 11, 12, 15, 16), documents=(MigrateDocument, MigrateDryRunDocument)
+)
 @click.argument("path", metavar="PATH", type=click.Path())
 @click.argument("target", metavar="TARGET", type=click.Path())
 @click.option(
@@ -158,10 +167,13 @@ def _show_plan(out: Output, plan: migration.MigrationPlan) -> None:
     }
     asked = {key: value for key, value in changes.items() if value is not None}
     if out.json:
-        operators = [each.to_json() for each in plan.operators]
-        out.document(
-            {"dry_run": True, "path": plan.savepoint, "changes": asked, "operators": operators}
-        )
+        planned: MigrateDryRunDocument = {
+            "dry_run": True,
+            "path": plan.savepoint,
+            "changes": asked,
+            "operators": [_planned(each) for each in plan.operators],
+        }
+        out.document(planned)
         return
     out.line(f"Would rewrite {plan.savepoint} into a new savepoint below {requested.target}:")
     for key, value in asked.items():
@@ -172,8 +184,13 @@ def _show_plan(out: Output, plan: migration.MigrationPlan) -> None:
         name = f"'{each.uid}'" if each.uid else f"operator {each.ordinal}"
         out.line(f"{name} of {each.query} ({each.kind or 'unknown kind'}):")
         out.line(f"  partitions: {_change(each.partitions)}, backend: {_change(each.backend)}")
+        out.line(f"  rows: {_way(each.shuffle)}")
         for line in each.changes:
             out.line(f"  {line}")
+
+
+def _way(shuffle: str | None) -> str:
+    return "without a shuffle" if shuffle is None else f"shuffled: {shuffle}"
 
 
 def _change(both: tuple[object, object]) -> str:
@@ -181,11 +198,27 @@ def _change(both: tuple[object, object]) -> str:
     return str(before) if before == after else f"{before} -> {after}"
 
 
+def _planned(each: PlannedRewrite) -> PlannedRewriteRecord:
+    return {
+        "query": each.query,
+        "uid": each.uid,
+        "ordinal": each.ordinal,
+        "kind": each.kind,
+        "partitions": {"before": each.partitions[0], "after": each.partitions[1]},
+        "backend": {"before": each.backend[0], "after": each.backend[1]},
+        "shuffle": each.shuffle,
+        "changes": list(each.changes),
+    }
+
+
 def _show(out: Output, result: MigrationResult) -> None:
     savepoint = result.savepoint
     if out.json:
-        operators = [encode_fields(operator) for operator in result.operators]
-        out.document({"savepoint": summary_document(savepoint), "operators": operators})
+        document: MigrateDocument = {
+            "savepoint": summary_document(savepoint),
+            "operators": list(result.operators),
+        }
+        out.document(document)
     elif out.quiet:
         out.line(savepoint.path)
     else:
@@ -193,6 +226,7 @@ def _show(out: Output, result: MigrationResult) -> None:
             name = operator.uid or f"operator {operator.ordinal}"
             out.line(
                 f"{name} of {operator.query}: {operator.rows:,} rows, "
-                f"{size_text(operator.bytes)}, digest {operator.content}"
+                f"{size_text(operator.bytes)}, digest {operator.content}, "
+                f"{_way(operator.shuffle)}{', native' if operator.native else ''}"
             )
         out.line(completed(savepoint))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, Session, command
+from flinkish.cli.documents.jobs import PurgedJob, PurgedLeftover, PurgeDocument
+from flinkish.cli.documents.parts import error_record
 from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time
+from flinkish.cli.output.text import iso_time, known_time, local_time
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
 from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError
@@ -21,7 +22,7 @@ from flinkish.units import counted, size_text, table
 _LEFT = "rehearsal"
 
 
-@command("purge", exit_codes=(3, 5))
+@command("purge", exit_codes=(3, 5), documents=(PurgeDocument,))
 @click.option(
     "--ended-before",
     "age",
@@ -69,14 +70,13 @@ def _ask(out: Output, plan: PurgeResult) -> None:
 def _show(session: Session, result: PurgeResult) -> None:
     out = session.out
     if out.json:
-        session.document(
-            {
-                "ended_before": iso_time(result.ended_before),
-                "dry_run": result.dry_run,
-                "jobs": [_document(each) for each in result.jobs],
-                "leftovers": [_leftover_document(each) for each in result.leftovers],
-            }
-        )
+        document: PurgeDocument = {
+            "ended_before": iso_time(result.ended_before),
+            "dry_run": result.dry_run,
+            "jobs": [_document(each) for each in result.jobs],
+            "leftovers": [_leftover_document(each) for each in result.leftovers],
+        }
+        session.document(document)
         return
     if out.quiet:
         for each in result.going:
@@ -92,13 +92,13 @@ def _show(session: Session, result: PurgeResult) -> None:
         out.line(line)
 
 
-def _document(outcome: PurgeOutcome) -> dict[str, Any]:
+def _document(outcome: PurgeOutcome) -> PurgedJob:
     job, plan = outcome.job, outcome.plan
     return {
         "job_id": job.job_id,
         "name": job.name,
-        "state": job.state.value,
-        "end_time": iso_time(job.end_time),
+        "state": job.state,
+        "end_time": known_time(job.end_time),
         "keep": plan.keep,
         "reasons": list(plan.reasons),
         "removed": outcome.removed,
@@ -113,21 +113,21 @@ def _document(outcome: PurgeOutcome) -> dict[str, Any]:
             }
             for item in plan.items
         ],
-        "error": None if outcome.error is None else outcome.error.to_record(),
+        "error": None if outcome.error is None else error_record(outcome.error),
     }
 
 
-def _leftover_document(leftover: Leftover) -> dict[str, Any]:
+def _leftover_document(leftover: Leftover) -> PurgedLeftover:
     error = leftover.error
     return {
         "what": _LEFT,
         "path": leftover.location,
-        "written": iso_time(leftover.written or None),
+        "written": known_time(leftover.written or None),
         "bytes": leftover.bytes,
         "keep": leftover.stays is not None,
         "reason": leftover.stays,
         "removed": leftover.removed,
-        "error": None if error is None else error.to_record(),
+        "error": None if error is None else error_record(error),
     }
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.restart import goes_on
+from flinkish.cli.documents.jobs import RecoverDocument
+from flinkish.cli.documents.parts import error_record
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.output.printer import Output
-from flinkish.client.restarts import Recovery
-from flinkish.client.restarts import recover as recover_jobs
+from flinkish.client.recovery import Recovery
+from flinkish.client.recovery import recover as recover_jobs
 from flinkish.errors import FlinkishError
 
 
-@command("recover", exit_codes=(3,))
+@command("recover", exit_codes=(3,), documents=(RecoverDocument,))
 @dry_run_option
 def recover(call: Call, dry_run: bool) -> int:
     """Restart the jobs of this host whose processes are gone and that have a restart strategy.
@@ -28,23 +29,24 @@ def recover(call: Call, dry_run: bool) -> int:
             session, dry_run=dry_run, on_recovery=lambda one: _tell(out, one, dry_run=dry_run)
         )
         if out.json:
-            session.document({"dry_run": dry_run, **document(recoveries)})
+            session.document(document(recoveries, dry_run=dry_run))
         elif not recoveries:
             out.note("Nothing to do: this host has no lost jobs.")
             session.warn_of_absent_registry()
     return exit_code(recoveries)
 
 
-def document(recoveries: Sequence[Recovery]) -> dict[str, Any]:
+def document(recoveries: Sequence[Recovery], *, dry_run: bool) -> RecoverDocument:
     """Return the result as JSON data. Pure."""
     return {
+        "dry_run": dry_run,
         "restarted": [
             {"job_id": one.job.job_id, "name": one.job.name, "batches": dict(one.restart.batches)}
             for one in recoveries
             if one.restart is not None
         ],
         "failed": [
-            {"job_id": one.job.job_id, "name": one.job.name, "error": one.error.to_record()}
+            {"job_id": one.job.job_id, "name": one.job.name, "error": error_record(one.error)}
             for one in recoveries
             if one.error is not None
         ],

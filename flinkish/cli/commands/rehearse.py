@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.programs import RehearseDocument
 from flinkish.cli.options.arguments import parse_seconds, words_of
 from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
 from flinkish.cli.options.restore import restore_options
-from flinkish.cli.output import upgrades_text
+from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import rehearsal
-from flinkish.messages.rehearsals import RehearsalLimits
+from flinkish.client.rehearsal import RehearsalResult
+from flinkish.messages.rehearsals import RehearsalLimits, RehearsedQuery
+from flinkish.units import table
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class RehearseOptions(OriginOptions):
 @command(
     "rehearse",
     exit_codes=(4, 5, 10, 11, 13, 15),
+    documents=(RehearseDocument,),
     cls=OriginFirst,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
@@ -90,8 +95,39 @@ def rehearse(call: Call, **options: Any) -> int:
             ),
             drop_output=rehearse_options.sink is not None,
         )
-    upgrades_text.show(call.out, result)
+    show_rehearsal(call.out, result)
     error = result.error()
     if error is not None:
         raise error
     return 0
+
+
+def show_rehearsal(out: Output, done: RehearsalResult) -> None:
+    """Show what became of a rehearsal: a row for each query."""
+    if out.json:
+        rehearsed: RehearseDocument = {
+            "queries": list(done.queries),
+            "warnings": list(done.warnings),
+        }
+        out.document(rehearsed)
+        return
+    if out.quiet:
+        return
+    head = ("QUERY", "BATCHES", "ROWS IN", "ROWS OUT", "STATE ROWS", "ROWS/S", "JOB'S ROWS/S")
+    rows = [tuple(_row(query)) for query in done.queries]
+    for line in table(head, rows, right="123456"):
+        out.line(line)
+    for warning in done.warnings:
+        out.warning(warning)
+
+
+def _row(query: RehearsedQuery) -> Iterator[str]:
+    states = [batch.state_rows for batch in query.batches if batch.state_rows is not None]
+    rate, before = query.rows_per_second, query.job_rows_per_second
+    yield query.name
+    yield str(len(query.batches))
+    yield f"{query.input_rows:,}"
+    yield "-" if query.output_rows is None else f"{query.output_rows:,}"
+    yield "-" if not states else f"{states[-1]:,} ({states[-1] - states[0]:+,})"
+    yield "-" if rate is None else f"{rate:,.0f}"
+    yield "-" if before is None else f"{before:,.0f}"

@@ -7,6 +7,7 @@ import click
 from flinkish.cli.base import HELP_NAMES, Call, command
 from flinkish.cli.commands import request_result
 from flinkish.cli.commands.status import request_document
+from flinkish.cli.documents.requests import OutcomeDocument, RequestDocument
 from flinkish.cli.options.arguments import timeout_option
 from flinkish.cli.output.progress import describe
 from flinkish.cli.output.text import local_time
@@ -19,7 +20,7 @@ def request() -> None:
     """Follow a savepoint, stop or cancel triggered with -detached."""
 
 
-@command("show", exit_codes=(10,))
+@command("show", exit_codes=(10,), documents=(RequestDocument,))
 @click.argument("request_id", metavar="ID")
 def show(call: Call, request_id: str) -> int:
     """Show a request's progress or result."""
@@ -27,7 +28,8 @@ def show(call: Call, request_id: str) -> int:
         record = session.registry.request(request_id)
         out = session.out
         if out.json:
-            out.document({"request": request_document(record)})
+            document: RequestDocument = {"request": request_document(record)}
+            out.document(document)
         elif out.quiet:
             out.line(record.state.value)
         else:
@@ -50,7 +52,7 @@ def show(call: Call, request_id: str) -> int:
     return 0
 
 
-@command("wait", exit_codes=(4, 10, 12, 13, 14, 15))
+@command("wait", exit_codes=(4, 10, 12, 13, 14, 15), documents=(OutcomeDocument,))
 @click.argument("request_id", metavar="ID")
 @timeout_option
 def wait(call: Call, request_id: str, timeout: float | None) -> int:

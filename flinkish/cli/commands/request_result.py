@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from flinkish.cli.documents.parts import SavepointResult
+from flinkish.cli.documents.requests import DetachedDocument, OutcomeDocument, RequestDryRunDocument
 from flinkish.cli.output.printer import Output
 from flinkish.client.requests import Outcome
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, RequestKind
 
@@ -23,8 +22,13 @@ def show(out: Output, outcome: Outcome, job: JobRecord) -> int:
 def show_dry_run(out: Output, outcome: Outcome, what: str) -> int:
     """Show that ``what`` would be done."""
     if out.json:
-        fields = {"job_id": outcome.job_id, "kind": outcome.kind.value, "target": outcome.target}
-        out.document({"dry_run": True, **fields})
+        document: RequestDryRunDocument = {
+            "dry_run": True,
+            "job_id": outcome.job_id,
+            "kind": outcome.kind,
+            "target": outcome.target,
+        }
+        out.document(document)
     elif not out.quiet:
         out.line(f"Would {what}.")
     return 0
@@ -33,7 +37,11 @@ def show_dry_run(out: Output, outcome: Outcome, what: str) -> int:
 def _show_detached(out: Output, outcome: Outcome) -> int:
     """Show a request that was not waited for, in the words of Flink's ``CliFrontend``."""
     if out.json:
-        out.document({"request_id": outcome.request_id, "job_id": outcome.job_id})
+        document: DetachedDocument = {
+            "request_id": outcome.request_id,
+            "job_id": outcome.job_id,
+        }
+        out.document(document)
     elif out.quiet:
         out.line(str(outcome.request_id))
     else:
@@ -56,22 +64,22 @@ def show_result(out: Output, outcome: Outcome) -> int:
     return 0
 
 
-def result_document(outcome: Outcome) -> dict[str, Any]:
+def result_document(outcome: Outcome) -> OutcomeDocument:
     """Return an outcome as the JSON of ``savepoint``, ``stop`` and ``cancel``. Pure."""
     result, savepoint = outcome.result, outcome.savepoint
     return {
         "request_id": outcome.request_id,
         "job_id": outcome.job_id,
-        "state": None if outcome.state is None else outcome.state.value,
-        "job_state": None if outcome.job_state is None else outcome.job_state.value,
+        "state": outcome.state,
+        "job_state": outcome.job_state,
         "savepoint": None if savepoint is None else summary_document(savepoint),
         "stop_method": None if result is None else result.stop_method,
-        "left_out": [encode_fields(each) for each in outcome.left_out],
+        "left_out": list(outcome.left_out),
         "complete": result is None or result.complete,
     }
 
 
-def summary_document(savepoint: SavepointSummary) -> dict[str, Any]:
+def summary_document(savepoint: SavepointSummary) -> SavepointResult:
     """Return a savepoint that has just been taken as JSON data. Pure."""
     return {
         "path": savepoint.path,
@@ -81,7 +89,7 @@ def summary_document(savepoint: SavepointSummary) -> dict[str, Any]:
         "shared_files": savepoint.shared_files,
         "moved_bytes": savepoint.moved_bytes,
         "duration": savepoint.duration,
-        "queries": [encode_fields(query) for query in savepoint.queries],
+        "queries": list(savepoint.queries),
     }
 
 

@@ -10,6 +10,8 @@ import click
 from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands.run import show_submitted
 from flinkish.cli.commands.savepoint_all import complain
+from flinkish.cli.documents.jobs import RestartAllDocument, RestartDryRunDocument, RunDocument
+from flinkish.cli.documents.parts import JobName, error_record
 from flinkish.cli.options.arguments import (
     F,
     check_one_or_all,
@@ -20,28 +22,35 @@ from flinkish.cli.options.arguments import (
     take,
 )
 from flinkish.cli.options.program import secret_args_option, spark_options
-from flinkish.cli.options.restore import accept_lost_rows_option, sink_ahead_option
+from flinkish.cli.options.restore import consent_options
 from flinkish.cli.output.printer import Output
 from flinkish.client import restarts
 from flinkish.client.program import absolute
+from flinkish.client.restart_plan import Restart
 from flinkish.client.together import AllStarted, StartedAgain, restart_all
 from flinkish.config import working_directory
 from flinkish.errors import UsageError
+from flinkish.launch.restoring import given
 from flinkish.messages.launch import Program
+from flinkish.messages.restore_options import RestoreOptions
 
 
-def _spark_of(options: dict[str, Any]) -> Program:
-    """Return what changes of Spark, master and Pythons, with absolute paths."""
+def _changes_of(options: dict[str, Any]) -> Program:
+    """Return what changes of Spark, master, Pythons and settings, with absolute paths."""
     options["secret_arguments"] = options.pop("secret_arguments") or ()
     return absolute(take(Program, options), working_directory(instead="/"))
 
 
-def _spark_changes(function: F) -> F:
-    """Add the options for another Spark and for secrets, as the argument ``spark``."""
-    return spark_options(secret_args_option(packed(function, "spark", _spark_of)))
+def _changes(function: F) -> F:
+    """Add the options for another Spark and for secrets, as the argument ``changes``."""
+    return spark_options(secret_args_option(packed(function, "changes", _changes_of)))
 
 
-@command("restart", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
+@command(
+    "restart",
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    documents=(RunDocument, RestartAllDocument, RestartDryRunDocument),
+)
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.option(
     "--from",
@@ -58,9 +67,8 @@ def _spark_changes(function: F) -> F:
     help="Start all jobs of the newest stop --all that do not run yet, from its savepoints.",
 )
 @pattern_option
-@sink_ahead_option
-@accept_lost_rows_option
-@_spark_changes
+@consent_options
+@_changes
 @dry_run_option
 def restart(
     call: Call,
@@ -68,9 +76,8 @@ def restart(
     savepoint: str | None,
     every: bool,
     name: str | None,
-    sink_ahead: str | None,
-    accept_lost_rows: bool,
-    spark: Program,
+    restore: RestoreOptions,
+    changes: Program,
     dry_run: bool,
 ) -> int:
     """Restart a job that has ended, with its recorded program, arguments and settings.
@@ -84,23 +91,22 @@ def restart(
     from its savepoint. Run it again to continue with those that have not come up.
     """
     check_one_or_all(job, every=every, name=name, verb="restart")
-    if every and (savepoint is not None or spark.secret_arguments):
+    if every and (savepoint is not None or changes.secret_arguments):
         raise UsageError(
             "--all uses the savepoint of each job, and takes no --from and no --secret-args",
             hint="restart a job with secret arguments alone: flinkish restart JOB --from PATH",
         )
-    flag = "--sink-ahead" if sink_ahead is not None else "--accept-lost-rows"
-    if (sink_ahead is not None or accept_lost_rows) and savepoint is None and not every:
-        raise UsageError(f"{flag} requires --from", hint="see: flinkish restart --help")
+    if savepoint is None and not every:
+        for _, flag in given(restore):
+            raise UsageError(f"{flag} requires --from", hint="see: flinkish restart --help")
     with call.session() as session:
         if job is None:
             out = session.out
             started = restart_all(
                 session,
                 name,
-                spark=spark,
-                sink_ahead=sink_ahead,
-                accept_lost_rows=accept_lost_rows,
+                changes=changes,
+                options=restore,
                 dry_run=dry_run,
                 on_outcome=lambda outcome: _tell(out, outcome),
             )
@@ -109,17 +115,14 @@ def restart(
             session,
             session.find_job(job, include_final=True),
             savepoint,
-            conf=spark.conf,
-            secret_args=spark.secret_arguments or None,
-            sink_ahead=sink_ahead,
-            accept_lost_rows=accept_lost_rows,
-            spark=spark,
+            changes=changes,
+            options=restore,
             dry_run=dry_run,
         )
     return _would(call.out, begun) if dry_run else show_submitted(call.out, begun.job)
 
 
-def goes_on(restart: restarts.Restart) -> str:
+def goes_on(restart: Restart) -> str:
     """Return where a job's queries resume, as the end of a sentence. Pure."""
     if restart.savepoint is not None:
         return f"from {restart.savepoint}, as a new job"
@@ -131,10 +134,16 @@ def goes_on(restart: restarts.Restart) -> str:
     )
 
 
-def _would(out: Output, restart: restarts.Restart) -> int:
+def _would(out: Output, restart: Restart) -> int:
     job, how = restart.job, goes_on(restart)
     if out.json:
-        out.document({"dry_run": True, "job_id": job.job_id, "name": job.name, "how": how})
+        planned: RestartDryRunDocument = {
+            "dry_run": True,
+            "job_id": job.job_id,
+            "name": job.name,
+            "how": how,
+        }
+        out.document(planned)
     elif not out.quiet:
         out.line(f"Would restart job {job.name} ({job.job_id}): {how}.")
     return 0
@@ -146,7 +155,7 @@ def _show_all(
     """Show what became of the jobs of the newest ``stop --all``; return the exit status."""
     out = session.out
     if out.json:
-        session.document({"dry_run": dry_run, **document(all_started)})
+        session.document(document(all_started, dry_run=dry_run))
     elif not all_started.outcomes:
         like = f" matches {pattern!r}" if pattern and all_started.together else ""
         out.note(f"Nothing to do: no job that stop --all stopped{like}.")
@@ -154,26 +163,31 @@ def _show_all(
     return all_started.exit_code
 
 
-def document(all_started: AllStarted) -> dict[str, Any]:
+class _Entry(JobName):
+    savepoint: str | None
+
+
+def document(all_started: AllStarted, *, dry_run: bool) -> RestartAllDocument:
     """Return the result of ``restart --all`` as JSON data. Pure."""
 
-    def entry(outcome: StartedAgain) -> dict[str, Any]:
+    def entry(outcome: StartedAgain) -> _Entry:
         job = outcome.job
         return {"job_id": job.job_id, "name": job.name, "savepoint": outcome.savepoint}
 
     fine = [each for each in all_started.outcomes if each.error is None]
     return {
+        "dry_run": dry_run,
         "restarted": [
             {
                 **entry(each),
                 "new_job_id": None if each.started is None else each.started.job_id,
-                "state": None if each.started is None else each.started.state.value,
+                "state": None if each.started is None else each.started.state,
             }
             for each in fine
             if each.skipped is None
         ],
         "failed": [
-            {**entry(each), "error": each.error.to_record()}
+            {**entry(each), "error": error_record(each.error)}
             for each in all_started.outcomes
             if each.error is not None
         ],

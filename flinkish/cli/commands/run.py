@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from flinkish.cli.base import Call, Session, command
+from flinkish.cli.documents.jobs import RunDocument, RunDryRunDocument
 from flinkish.cli.options.arguments import dry_run_option, words_of
 from flinkish.cli.options.program import (
     named_by,
@@ -63,6 +64,7 @@ def _claim_mode(_ctx: click.Context, parameter: click.Parameter, value: str | No
 @command(
     "run",
     exit_codes=(4, 5, 11, 12, 13, 14, 15),
+    documents=(RunDocument, RunDryRunDocument),
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS]",
 )
@@ -191,20 +193,23 @@ def _show_started(session: Session, job: JobRecord) -> int:
         show_plan(start.restore_plan, sys.stderr)
     for note in start.further_notes:
         session.out.note(note)
-    return show_submitted(session.out, running, start.notes, start.plan)
+    return show_submitted(session.out, running, start.notes, start.restore_plan)
 
 
 def show_submitted(
-    out: Output, job: JobRecord, notes: Sequence[str] = (), plan: Mapping[str, Any] | None = None
+    out: Output, job: JobRecord, notes: Sequence[str] = (), plan: RestorePlan | None = None
 ) -> int:
     """Show the result of ``run``; for people, Flink's line.
 
     ``notes`` are the driver's notes about the start, ``plan`` is how the job was restored.
     """
     if out.json:
-        document = {"job_id": job.job_id, "name": job.name, "state": job.state.value}
-        more = {"notes": list(notes)} if notes else {}
-        out.document({**document, **more, **({"plan": plan} if plan is not None else {})})
+        document: RunDocument = {"job_id": job.job_id, "name": job.name, "state": job.state}
+        if notes:
+            document["notes"] = list(notes)
+        if plan is not None:
+            document["plan"] = plan
+        out.document(document)
     elif out.quiet:
         out.line(job.job_id)
     else:
@@ -216,8 +221,13 @@ def _show_running(out: Output, job: JobRecord) -> int:
     """Show the job that has not ended, and has the name, with ``--if-not-running``."""
     state = job.state.value
     if out.json:
-        fields = {"job_id": job.job_id, "name": job.name, "state": state, "already_running": True}
-        out.document(fields)
+        document: RunDocument = {
+            "job_id": job.job_id,
+            "name": job.name,
+            "state": job.state,
+            "already_running": True,
+        }
+        out.document(document)
     elif out.quiet:
         out.line(job.job_id)
     else:
@@ -228,9 +238,15 @@ def _show_running(out: Output, job: JobRecord) -> int:
 def _show_dry_run(out: Output, submitted: Submitted, uid_map: Sequence[tuple[str, str]]) -> int:
     words = list(mask_words(submitted.command))
     if out.json:
-        carried = {} if submitted.carried is None else {"carried": submitted.carried}
-        fields = {"dry_run": True, "name": submitted.name, "command": words, **carried}
-        out.document({**fields, "uid_map": dict(uid_map)})
+        document: RunDryRunDocument = {
+            "dry_run": True,
+            "name": submitted.name,
+            "command": words,
+            "uid_map": dict(uid_map),
+        }
+        if submitted.carried is not None:
+            document["carried"] = submitted.carried
+        out.document(document)
         return 0
     out.line(shlex.join(words))
     if not out.quiet:

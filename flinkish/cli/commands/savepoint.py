@@ -10,6 +10,8 @@ import click
 
 from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands import request_result
+from flinkish.cli.documents.requests import ALL_JOBS, ONE_JOB
+from flinkish.cli.documents.savepoints import DisposeDocument
 from flinkish.cli.options.arguments import (
     complete_job,
     detached_option,
@@ -22,8 +24,8 @@ from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.progress import driver_output
 from flinkish.client import lifecycle
 from flinkish.client.context import accept
+from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Outcome
-from flinkish.client.retention import not_pruned
 from flinkish.errors import UsageError, quoted_path
 
 if TYPE_CHECKING:
@@ -145,7 +147,11 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     return int(value)
 
 
-@command("savepoint", exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15))
+@command(
+    "savepoint",
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    documents=(*ONE_JOB, *ALL_JOBS, DisposeDocument),
+)
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.argument("target", metavar="[TARGET]", required=False, type=click.Path())
 @click.option(

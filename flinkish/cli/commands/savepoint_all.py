@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flinkish.cli.base import Session
 from flinkish.cli.commands.request_result import summary_document
+from flinkish.cli.documents.parts import JobName, error_record
+from flinkish.cli.documents.requests import AllDryRunDocument, AllSavedDocument, NewestSaved
 from flinkish.cli.output.printer import Output
+from flinkish.cli.output.text import iso_time
 from flinkish.client import all_jobs
-from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome
-from flinkish.client.listing import Troubles
+from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, NewestSavepoint
+from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Removal
-from flinkish.client.retention import not_pruned
 from flinkish.errors import Locked
-from flinkish.messages.codec import encode_fields
 from flinkish.storage import to_uri
+from flinkish.units import age_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from flinkish.savepoint.manage.retention import Policy
+
+
+#: What is done with all jobs.
+Verb = Literal["savepoint", "stop"]
+
+
+class _Entry(JobName):
+    request_id: str | None
 
 
 def save_all(
@@ -39,8 +49,13 @@ def save_all(
     if not begin(session, asked, pattern, "savepoint", dry_run=dry_run):
         return 0
     saved = all_jobs.save_all(
-        session, asked, keep=keep, on_outcome=lambda outcome: tell(out, outcome), **options
+        session,
+        asked,
+        keep=keep,
+        on_outcome=lambda outcome: tell(out, outcome),
+        **options,
     )
+    tell_troubles(out, saved)
     _tell_removal(out, asked.target, saved.removal)
     if out.json:
         session.document(document(saved, keep))
@@ -48,7 +63,7 @@ def save_all(
 
 
 def begin(
-    session: Session, asked: AllJobs, pattern: str | None, verb: str, *, dry_run: bool
+    session: Session, asked: AllJobs, pattern: str | None, verb: Verb, *, dry_run: bool
 ) -> bool:
     """Show what will be done with which jobs; return whether to do it."""
     if not asked.jobs:
@@ -57,58 +72,80 @@ def begin(
         session.warn_of_absent_registry()
     if dry_run:
         _would(session.out, asked, verb)
-    else:
-        _tell_troubles(session.out, asked.troubles)
     return not dry_run
 
 
-def document(saved: AllSaved, keep: Policy) -> dict[str, Any]:
+def document(saved: AllSaved, keep: Policy) -> AllSavedDocument:
     """Return the result as JSON data. Pure."""
 
-    def entry(outcome: JobOutcome) -> dict[str, Any]:
+    def entry(outcome: JobOutcome) -> _Entry:
         job = outcome.job
         return {"job_id": job.job_id, "name": job.name, "request_id": outcome.request_id}
 
     outcomes, removal = saved.outcomes, saved.removal
-    fields: dict[str, Any] = {
+    fields: AllSavedDocument = {
         "savepoints": [
             {
                 **entry(each),
                 **summary_document(each.savepoint),
-                "left_out": [encode_fields(query) for query in each.left_out],
+                "left_out": list(each.left_out),
             }
             for each in outcomes
             if each.savepoint is not None
         ],
         "failed": [
-            {**entry(each), "error": each.error.to_record()}
+            {**entry(each), "error": error_record(each.error), **_newest(each.newest)}
             for each in outcomes
             if each.error is not None
         ],
         "skipped": [
-            {**entry(each), "reason": each.skipped} for each in outcomes if each.skipped is not None
+            {**entry(each), "reason": each.skipped, **_newest(each.newest)}
+            for each in outcomes
+            if each.skipped is not None
         ],
         "unacknowledged": [
-            {"job_id": job.job_id, "name": job.name, "error": dict(job.failure or {})}
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "error": dict(job.failure or {}),
+                **_newest(saved.newest.get(job.job_id)),
+            }
             for job in saved.troubles.failed
         ],
         "missing": list(saved.troubles.missing),
     }
     if not keep.is_empty:
         fields["pruned"] = list(removal.removed)
-        fields["prune_error"] = None if removal.error is None else removal.error.to_record()
+        fields["prune_error"] = None if removal.error is None else error_record(removal.error)
     return fields
 
 
-def _tell_troubles(out: Output, troubles: Troubles) -> None:
-    for job in troubles.failed:
+def _newest(newest: NewestSavepoint | None) -> NewestSaved:
+    """Return the newest good savepoint of a job that has no new one, as JSON data. Pure."""
+    if newest is None:
+        return {"newest_savepoint": None}
+    created, age = iso_time(newest.created), round(newest.age, 3)
+    return {"newest_savepoint": {"path": newest.path, "created": created, "age": age}}
+
+
+def _since(newest: NewestSavepoint | None) -> str:
+    """Return how old the newest good savepoint of a job is, as a clause. Pure."""
+    if newest is None:
+        return "it has no good savepoint"
+    return f"its newest good savepoint is {age_text(newest.age)} old"
+
+
+def tell_troubles(out: Output, saved: AllSaved) -> None:
+    """Show the jobs that should run and do not."""
+    for job in saved.troubles.failed:
         why = (job.failure or {}).get("message") or "it has failed"
         complain(
             out,
             f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
+            f"{_since(saved.newest.get(job.job_id))}; "
             f"acknowledge it with: flinkish ack {job.job_id}",
         )
-    for name in troubles.missing:
+    for name in saved.troubles.missing:
         complain(out, f"error: no job named {name} is running")
 
 
@@ -116,10 +153,11 @@ def tell(out: Output, outcome: JobOutcome) -> None:
     """Show the outcome for one job as soon as it is known."""
     for warning in outcome.warnings:
         out.warning(f"job {outcome.who}: {warning}")
+    newest = _since(outcome.newest)
     if outcome.error is not None:
-        complain(out, f"error: job {outcome.who}: {outcome.error.message}")
+        complain(out, f"error: job {outcome.who}: {outcome.error.message}; {newest}")
     elif outcome.skipped is not None:
-        complain(out, f"skipped: job {outcome.who}: {outcome.skipped}")
+        complain(out, f"skipped: job {outcome.who}: {outcome.skipped}; {newest}")
     elif outcome.savepoint is not None and not (out.json or out.quiet):
         path = to_uri(outcome.savepoint.path)
         out.line(f"{outcome.who}: Savepoint completed. Path: {path}")
@@ -143,10 +181,15 @@ def complain(out: Output, text: str) -> None:
         out.complain(text)
 
 
-def _would(out: Output, asked: AllJobs, verb: str) -> None:
+def _would(out: Output, asked: AllJobs, verb: Verb) -> None:
     if out.json:
-        ids = [{"job_id": job.job_id, "name": job.name} for job in asked.running]
-        out.document({"dry_run": True, "kind": verb, "target": asked.target, "jobs": ids})
+        document: AllDryRunDocument = {
+            "dry_run": True,
+            "kind": verb,
+            "target": asked.target,
+            "jobs": [{"job_id": job.job_id, "name": job.name} for job in asked.running],
+        }
+        out.document(document)
     elif not out.quiet:
         for job in asked.running:
             out.line(f"Would {verb} job {job.name} ({job.job_id}), savepoint in {asked.target}.")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.savepoints import CopyDocument
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.client.savepoints import copy_savepoint
 from flinkish.units import counted, size_text
 
 
-@command("savepoint copy", exit_codes=(4, 11, 12, 15, 16))
+@command("savepoint copy", exit_codes=(4, 11, 12, 15, 16), documents=(CopyDocument,))
 @click.argument("path", metavar="PATH", type=click.Path())
 @click.argument("target", metavar="TARGET", type=click.Path())
 @dry_run_option
@@ -27,7 +26,8 @@ def copy(call: Call, path: str, target: str, dry_run: bool) -> int:
         copied = copy_savepoint(session, path, target, dry_run=dry_run)
     out = call.out
     if out.json:
-        out.document({"dry_run": dry_run, "copy": asdict(copied)})
+        document: CopyDocument = {"dry_run": dry_run, "copy": copied}
+        out.document(document)
         return 0
     if out.quiet:
         out.line(copied.path)

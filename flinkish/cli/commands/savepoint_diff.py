@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.savepoints import DiffDocument
 from flinkish.client.savepoints import diff_savepoints
 from flinkish.units import table
 
@@ -16,7 +17,7 @@ from flinkish.units import table
 _WIDTH = 60
 
 
-@command("savepoint diff", exit_codes=(4, 11, 15))
+@command("savepoint diff", exit_codes=(4, 11, 15), documents=(DiffDocument,))
 @click.argument("first", metavar="A", type=click.Path())
 @click.argument("second", metavar="B", type=click.Path())
 @click.option("--exit-code", is_flag=True, help="Exit 1 if they differ.")
@@ -29,7 +30,7 @@ def diff(call: Call, first: str, second: str, exit_code: bool) -> int:
     document = diff_savepoints(first, second)
     out = call.out
     if out.json:
-        out.document(document)
+        out.document(cast(DiffDocument, document))
     elif out.quiet:
         out.line("equal" if document["equal"] else "different")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flinkish.cli.base import Session
+from flinkish.cli.documents.savepoints import DisposeDocument
 from flinkish.client.context import accept
 from flinkish.client.savepoints import dispose_savepoint
 from flinkish.units import size_text
@@ -20,21 +21,20 @@ def dispose(session: Session, path: str, *, yes: bool, dry_run: bool) -> int:
         tell=gone.append if dry_run or out.json else None,
     )
     if out.json:
-        out.document(
-            {
-                "disposed": not dry_run,
-                "dry_run": dry_run,
-                "path": disposed.path,
-                "files": disposed.removed,
-                "bytes": disposed.bytes,
-                "missing": disposed.missing,
-                "foreign": list(disposed.foreign),
-                "gone": gone,
-                "kept": disposed.kept,
-                "kept_bytes": disposed.kept_bytes,
-                "users": list(disposed.users),
-            }
-        )
+        document: DisposeDocument = {
+            "disposed": not dry_run,
+            "dry_run": dry_run,
+            "path": disposed.path,
+            "files": disposed.removed,
+            "bytes": disposed.bytes,
+            "missing": disposed.missing,
+            "foreign": list(disposed.foreign),
+            "gone": gone,
+            "kept": disposed.kept,
+            "kept_bytes": disposed.kept_bytes,
+            "users": list(disposed.users),
+        }
+        out.document(document)
     elif out.quiet:
         out.line(disposed.path)
     elif dry_run:

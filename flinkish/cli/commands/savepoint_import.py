@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.parts import error_record
+from flinkish.cli.documents.savepoints import ImportDocument
 from flinkish.client import catalog
 
 
-@command("savepoint import", exit_codes=(3, 4, 11, 15))
+@command("savepoint import", exit_codes=(3, 4, 11, 15), documents=(ImportDocument,))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
     """Add savepoints to the registry: each PATH is one, or a directory of them.
@@ -20,12 +22,17 @@ def import_savepoints(call: Call, paths: tuple[str, ...]) -> int:
         imported = catalog.import_savepoints(session, paths)
     out, entries, new = session.out, imported.entries, imported.new
     if out.json:
-        savepoints = [
-            {"path": entry.path, "job_id": entry.header.job.job_id, "new": entry.path in new}
-            for entry in entries
-        ]
-        failed = [{"path": path, "error": error.to_record()} for path, error in imported.failed]
-        out.document({"savepoints": savepoints, "new": len(new), "failed": failed})
+        document: ImportDocument = {
+            "savepoints": [
+                {"path": entry.path, "job_id": entry.header.job.job_id, "new": entry.path in new}
+                for entry in entries
+            ],
+            "new": len(new),
+            "failed": [
+                {"path": path, "error": error_record(error)} for path, error in imported.failed
+            ],
+        }
+        out.document(document)
     elif out.quiet:
         for path in new:
             out.line(path)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.output.text import fitting_time, iso_time, terminal_width, utc_time
+from flinkish.cli.documents.savepoints import ListedSavepoint, SavepointListDocument
+from flinkish.cli.output.text import fitting_time, known_time, terminal_width, utc_time
 from flinkish.client.catalog import Listed, list_directory, list_registry
 from flinkish.client.requests import SAVEPOINT_DIR
 from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, UsageError, quoted_path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import CatalogEntry
 
 
-@command("savepoint list", exit_codes=(11,))
+@command("savepoint list", exit_codes=(11,), documents=(SavepointListDocument,))
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
 @click.option("--registry", "registry", is_flag=True, help="List the registry's savepoints.")
 def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
@@ -48,7 +49,8 @@ def list_savepoints(call: Call, directory: str | None, registry: bool) -> int:
             for text in listed.warnings:
                 out.warning(text)
             write = session.document if where is None else out.document
-            write({"savepoints": [_document(row) for row in rows]})
+            document: SavepointListDocument = {"savepoints": [_document(row) for row in rows]}
+            write(document)
         elif out.quiet:
             for row in rows:
                 if row["state"] == "complete":
@@ -149,9 +151,10 @@ def _found(entry: CatalogEntry, damage: FlinkishError | None) -> dict[str, Any]:
     }
 
 
-def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+def _document(row: Mapping[str, Any]) -> ListedSavepoint:
     queries = [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()]
-    return {**row, "created": iso_time(row["created"]), "queries": queries}
+    document = {**row, "created": known_time(row["created"]), "queries": queries}
+    return cast(ListedSavepoint, document)
 
 
 def render(rows: list[dict[str, Any]], width: int | None = None) -> list[str]:

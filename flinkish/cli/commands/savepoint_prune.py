@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flinkish.cli.base import Call, Session, command
+from flinkish.cli.documents.parts import error_record
+from flinkish.cli.documents.savepoints import Garbage, PruneDocument, PrunedSavepoint
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, utc_time
-from flinkish.client.retention import PruneResult, prune_savepoints
+from flinkish.cli.output.text import iso_time, known_time, utc_time
+from flinkish.client.pruning import PruneResult, prune_savepoints
 from flinkish.units import counted, size_text, table
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.prune import GarbageOutcome, PruneOutcome
 
 
-@command("savepoint prune", exit_codes=(3, 5, 11, 12))
+@command("savepoint prune", exit_codes=(3, 5, 11, 12), documents=(PruneDocument,))
 @click.argument("directory", metavar="DIR", type=click.Path())
 @keep_options("Keep the newest N.")
 @click.option(
@@ -79,16 +81,15 @@ def _show(session: Session, result: PruneResult) -> None:
     out, dry_run = session.out, result.dry_run
     location, savepoints, left = result.directory, result.savepoints, result.garbage
     if out.json:
-        session.document(
-            {
-                "directory": location,
-                "dry_run": dry_run,
-                "savepoints": [_document(each) for each in savepoints],
-                "garbage": [_garbage_document(each) for each in left],
-                "unreadable": [{"path": p, "error": e.to_record()} for p, e in result.unreadable],
-                "warnings": list(result.warnings),
-            }
-        )
+        document: PruneDocument = {
+            "directory": location,
+            "dry_run": dry_run,
+            "savepoints": [_document(each) for each in savepoints],
+            "garbage": [_garbage_document(each) for each in left],
+            "unreadable": [{"path": p, "error": error_record(e)} for p, e in result.unreadable],
+            "warnings": list(result.warnings),
+        }
+        session.document(document)
         return
     if out.quiet:
         for path in [o.savepoint.path for o in savepoints if o.removed or (dry_run and not o.keep)]:
@@ -118,7 +119,7 @@ def _warn(out: Output, result: PruneResult) -> None:
         out.warning(f"{path} is kept: {error.message}")
 
 
-def _document(outcome: PruneOutcome) -> dict[str, Any]:
+def _document(outcome: PruneOutcome) -> PrunedSavepoint:
     header = outcome.savepoint.header
     return {
         "path": outcome.savepoint.path,
@@ -131,22 +132,22 @@ def _document(outcome: PruneOutcome) -> dict[str, Any]:
         "bytes": outcome.bytes if not outcome.keep else outcome.savepoint.bytes,
         "shared_files": outcome.shared,
         "gone": list(outcome.gone),
-        "error": None if outcome.error is None else outcome.error.to_record(),
+        "error": None if outcome.error is None else error_record(outcome.error),
     }
 
 
-def _garbage_document(outcome: GarbageOutcome) -> dict[str, Any]:
+def _garbage_document(outcome: GarbageOutcome) -> Garbage:
     directory = outcome.found
     return {
         "path": directory.path,
-        "modified": iso_time(directory.modified),
+        "modified": known_time(directory.modified),
         "files": directory.files,
         "bytes": directory.bytes,
         "keep": outcome.reason is not None,
         "reason": outcome.reason,
         "gone": list(outcome.gone),
         "removed": outcome.removed,
-        "error": None if outcome.error is None else outcome.error.to_record(),
+        "error": None if outcome.error is None else error_record(outcome.error),
     }
 
 

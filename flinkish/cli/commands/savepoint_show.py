@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.savepoints import SavepointContents, ShowDocument
 from flinkish.errors import UsageError
 from flinkish.units import size_text, table
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.format.reader import OpenSavepoint
 
 
-@command("savepoint show", exit_codes=(4, 11, 15))
+@command("savepoint show", exit_codes=(4, 11, 15), documents=(ShowDocument,))
 @click.argument("path", metavar="PATH", type=click.Path())
 @click.option(
     "--lag",
@@ -48,12 +49,13 @@ def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
     if out.quiet and not out.json:
         out.line(savepoint.path)
         return 0
-    document = {"savepoint": describe_in_full(savepoint)}
-    _add_kafka(document["savepoint"]["queries"], servers)
+    contents = describe_in_full(savepoint)
+    _add_kafka(contents["queries"], servers)
     if out.json:
+        document: ShowDocument = {"savepoint": cast(SavepointContents, contents)}
         out.document(document)
     else:
-        for line in render(document["savepoint"]):
+        for line in render(contents):
             out.line(line)
     return 0
 
@@ -72,7 +74,7 @@ def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
 
 def describe_in_full(savepoint: OpenSavepoint) -> dict[str, Any]:
     """Return the savepoint as JSON data, with the bytes it shares."""
-    from flinkish.savepoint.directory.space import measure
+    from flinkish.savepoint.directory.sharing import measure
     from flinkish.savepoint.format.operator_lookup import address, shared_ids
     from flinkish.savepoint.format.reader import describe
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.savepoints import Lock, UnlockDocument
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import iso_time, local_time
+from flinkish.cli.output.text import iso_time, known_time, local_time
 from flinkish.client import locks
 from flinkish.errors import ConsentNeeded
 from flinkish.units import counted, table
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
 
 
-@command("savepoint unlock", exit_codes=(5,))
+@command("savepoint unlock", exit_codes=(5,), documents=(UnlockDocument,))
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path())
 @click.option(
     "--force",
@@ -49,8 +50,12 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
         gone = {each.name for each in chosen}
         out = session.out
         if out.json:
-            documents = [_document(each, stale, gone, dry_run) for each in leases]
-            out.document({"directory": location, "dry_run": dry_run, "leases": documents})
+            document: UnlockDocument = {
+                "directory": location,
+                "dry_run": dry_run,
+                "leases": [_document(each, stale, gone, dry_run) for each in leases],
+            }
+            out.document(document)
         elif out.quiet:
             for each in chosen:
                 out.line(each.name)
@@ -67,7 +72,7 @@ def unlock(call: Call, directory: str | None, force: bool, yes: bool, dry_run: b
 
 def _document(
     lease: FoundLease, stale: Collection[str], gone: Collection[str], dry_run: bool
-) -> dict[str, Any]:
+) -> Lock:
     record = lease.record
     kind = lease.kind if record is None else record.kind
     return {
@@ -78,7 +83,7 @@ def _document(
         "host": None if record is None else record.host,
         "pid": None if record is None else record.pid,
         "created": None if record is None else iso_time(record.created),
-        "refreshed": iso_time(lease.modified if record is None else record.refreshed),
+        "refreshed": known_time(lease.modified if record is None else record.refreshed),
         "path": None if record is None else record.path,
         "damage": lease.damage,
         "stale": lease.name in stale,

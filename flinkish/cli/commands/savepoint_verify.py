@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from flinkish.cli.base import Call, command
+from flinkish.cli.documents.parts import error_record
+from flinkish.cli.documents.savepoints import Level, VerifiedSavepoint, VerifyDocument
 from flinkish.cli.options.arguments import words_of
 from flinkish.cli.output.printer import Output
 from flinkish.client.savepoints import Verified
@@ -17,7 +17,7 @@ from flinkish.units import size_text
 _LEVELS = ("quick", "full", "deep")
 
 
-@command("savepoint verify", exit_codes=(3, 4, 11, 15))
+@command("savepoint verify", exit_codes=(3, 4, 11, 15), documents=(VerifyDocument,))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--level",
@@ -27,14 +27,14 @@ _LEVELS = ("quick", "full", "deep")
     help="quick: names and sizes; full (default): digests of all files; deep: also decode "
     "every state row.",
 )
-def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
+def verify_savepoints(call: Call, paths: tuple[str, ...], level: Level) -> int:
     """Verify savepoints: every file exists, with the recorded size and digest.
 
     Files that belong to another savepoint are checked there. If a file is bad, the exit code is
     15, and the first bad files are named (all of them with --json).
     """
     out = call.out
-    documents = []
+    documents: list[VerifiedSavepoint] = []
 
     def show(verified: Verified) -> None:
         documents.append(_document(verified, level))
@@ -43,20 +43,21 @@ def verify_savepoints(call: Call, paths: tuple[str, ...], level: str) -> int:
 
     failure = verify_all(paths, level, show)
     if out.json:
-        out.document({"savepoints": documents})
+        document: VerifyDocument = {"savepoints": documents}
+        out.document(document)
     if failure is not None:
         raise failure
     return 0
 
 
-def _document(verified: Verified, level: str) -> dict[str, Any]:
-    error = None if verified.error is None else verified.error.to_record()
+def _document(verified: Verified, level: Level) -> VerifiedSavepoint:
+    error = None if verified.error is None else error_record(verified.error)
     verification = verified.verification
     if verification is None:
         return {"path": verified.path, "level": level, "ok": False, "error": error}
     return {
         "path": verification.path,
-        "level": verification.level,
+        "level": level,
         "ok": verification.ok,
         "files": verification.files,
         "bytes": verification.bytes,
@@ -68,7 +69,7 @@ def _document(verified: Verified, level: str) -> dict[str, Any]:
     }
 
 
-def _show(out: Output, document: dict[str, Any], error: FlinkishError | None) -> None:
+def _show(out: Output, document: VerifiedSavepoint, error: FlinkishError | None) -> None:
     path = document["path"]
     if document["ok"] and out.quiet:
         out.line(path)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, command
+from flinkish.cli.documents.programs import (
+    StateExportDocument,
+    StateExportDryRunDocument,
+    StateRecord,
+    StateRow,
+    StateRowsDocument,
+)
 from flinkish.cli.options.arguments import raw_option, savepoint_argument, state_argument, words_of
 from flinkish.cli.options.program import spark_options
 from flinkish.cli.output.printer import Output
@@ -27,7 +34,7 @@ def state() -> None:
     """Show and export the state in savepoints."""
 
 
-@command("show", exit_codes=(4, 11, 15))
+@command("show", exit_codes=(4, 11, 15), documents=(StateRowsDocument,))
 @savepoint_argument
 @state_argument
 @click.option(
@@ -81,7 +88,12 @@ def show(
 def _show(out: Output, state: StateRows) -> None:
     rows = state.rows
     if out.json:
-        out.document({"operator": state.state, "rows": rows, "more": state.more})
+        document: StateRowsDocument = {
+            "operator": cast(StateRecord, state.state),
+            "rows": [cast(StateRow, row) for row in rows],
+            "more": state.more,
+        }
+        out.document(document)
     elif out.quiet:
         for row in rows:
             out.line(_text(row))
@@ -121,7 +133,9 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@command("export", exit_codes=(4, 11, 15))
+@command(
+    "export", exit_codes=(4, 11, 15), documents=(StateExportDocument, StateExportDryRunDocument)
+)
 @savepoint_argument
 @state_argument
 @click.argument("target", metavar="TARGET", type=click.Path())
@@ -168,15 +182,22 @@ def export(
             dry_run=dry_run,
         )
     if dry_run and out.json:
-        out.document(
-            {"dry_run": True, "operator": written.state, "path": written.path, "format": form}
-        )
+        planned: StateExportDryRunDocument = {
+            "dry_run": True,
+            "operator": cast(StateRecord, written.state),
+            "path": written.path,
+            "format": form,
+        }
+        out.document(planned)
     elif dry_run:
         state = written.state["state"]
         out.line(f"Would write the state {state} of {name} as {form} to {written.path}")
     elif out.json:
-        exported = {"path": written.path, "format": form, "rows": written.rows}
-        out.document({"operator": written.state, "export": exported})
+        document: StateExportDocument = {
+            "operator": cast(StateRecord, written.state),
+            "export": {"path": written.path, "format": form, "rows": written.rows},
+        }
+        out.document(document)
     elif out.quiet:
         out.line(written.path)
     else:

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
 from flinkish import __version__
 from flinkish.cli.base import Call, command
 from flinkish.cli.commands.list import REDRAW
+from flinkish.cli.documents.jobs import (
+    JobDescriptionRecord,
+    JobStateEntry,
+    Process,
+    RecordedSavepoint,
+    StatusDocument,
+)
+from flinkish.cli.documents.requests import RequestRecord
+from flinkish.cli.documents.upgrades import UpgradeDocument
 from flinkish.cli.options.arguments import job_argument
 from flinkish.cli.output.printer import Output, is_terminal
-from flinkish.cli.output.text import folded, iso_time, local_time, terminal_width
-from flinkish.cli.output.upgrades_text import document, upgrade_row
+from flinkish.cli.output.text import folded, iso_time, known_time, local_time, terminal_width
 from flinkish.client.listing import JobDescription, describe_job
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError, with_job
 from flinkish.launch.restart_strategy import name_of
 from flinkish.launch.secret_settings import shown_arguments
-from flinkish.messages.codec import encode_fields
 from flinkish.messages.launch import ExternalLauncher
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
+from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.jobs import JobRecord, JobStateChange, ProcessRef, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
 
 
-@command("status", exit_codes=(10,))
+@command("status", exit_codes=(10,), documents=(StatusDocument,))
 @job_argument
 @click.option("--watch", is_flag=True, help="Redraw every second until the job ends, or Ctrl-C.")
 def status(call: Call, job: str, watch: bool) -> int:
@@ -54,7 +61,8 @@ def status(call: Call, job: str, watch: bool) -> int:
 
 def _show(out: Output, description: JobDescription, *, drawn: bool) -> None:
     if out.json:
-        out.document({"job": job_document(description)})
+        document: StatusDocument = {"job": job_document(description)}
+        out.document(document)
         return
     width = terminal_width(sys.stdout)
     lines = [description.job.state.value] if out.quiet else render(description, width)
@@ -65,15 +73,15 @@ def _show(out: Output, description: JobDescription, *, drawn: bool) -> None:
         out.line(line)
 
 
-def job_document(description: JobDescription) -> dict[str, Any]:
+def job_document(description: JobDescription) -> JobDescriptionRecord:
     """Return a job as JSON data, as ``status --json`` shows it."""
     job = description.job
     return {
         "job_id": job.job_id,
         "name": job.name,
-        "state": job.state.value,
+        "state": job.state,
         "start_time": iso_time(job.start_time),
-        "end_time": iso_time(job.end_time),
+        "end_time": known_time(job.end_time),
         "state_history": [_change(change) for change in description.history],
         "restart_strategy": name_of(job.launch.options),
         "restarts": [
@@ -83,27 +91,23 @@ def job_document(description: JobDescription) -> dict[str, Any]:
         "spark_version": job.spark_version,
         "application_id": job.application_id,
         "launcher": "flinkish" if job.launch.external is None else "external",
-        "external_launcher": _external(job.launch.external),
+        "external_launcher": job.launch.external,
         "program": job.launch.application or job.launch.module,
         "arguments": list(shown_arguments(job.launch)),
         "master": job.launch.master,
         "restored_from": (job.launch.restore.path or None) if job.launch.restore else None,
         "checkpoint_dir": job.checkpoint_dir,
         "log_path": job.log_path,
-        "heartbeat": iso_time(job.heartbeat),
+        "heartbeat": known_time(job.heartbeat),
         "supervisor": _process(job.supervisor),
         "driver": _process(job.driver),
         "exit_status": job.exit_status,
         "failure": job.failure,
-        "queries": [query_document(query) for query in description.queries],
+        "queries": list(description.queries),
         "savepoints": [savepoint_document(s) for s in description.savepoints],
         "requests": [request_document(request) for request in description.requests],
-        "upgrades": [document(upgrade) for upgrade in description.upgrades],
+        "upgrades": [upgrade_document(upgrade) for upgrade in description.upgrades],
     }
-
-
-def _external(launcher: ExternalLauncher | None) -> dict[str, str] | None:
-    return None if launcher is None else encode_fields(launcher)
 
 
 def _external_text(launcher: ExternalLauncher | None) -> str | None:
@@ -113,12 +117,7 @@ def _external_text(launcher: ExternalLauncher | None) -> str | None:
     return f"external ({launcher.name}{other})"
 
 
-def query_document(query: QueryStatus) -> dict[str, Any]:
-    """Return a query as JSON data: everything that its driver last reported."""
-    return encode_fields(query)
-
-
-def savepoint_document(record: SavepointSummary) -> dict[str, Any]:
+def savepoint_document(record: SavepointSummary) -> RecordedSavepoint:
     """Return a savepoint of the registry as JSON data."""
     return {
         "path": record.path,
@@ -128,25 +127,44 @@ def savepoint_document(record: SavepointSummary) -> dict[str, Any]:
         "bytes": record.bytes,
         "files": record.files,
         "duration": record.duration,
-        "queries": [encode_fields(query) for query in record.queries],
+        "queries": list(record.queries),
         "request_id": record.request_id,
     }
 
 
-def request_document(request: Request) -> dict[str, Any]:
+def upgrade_document(upgrade: Upgrade) -> UpgradeDocument:
+    """Return an upgrade as JSON data. Pure."""
+    return {
+        "upgrade_id": upgrade.upgrade_id,
+        "kind": upgrade.kind,
+        "state": upgrade.state,
+        "job_id": upgrade.job_id,
+        "name": upgrade.name,
+        "created": iso_time(upgrade.created),
+        "ended": known_time(upgrade.ended),
+        "savepoint": upgrade.savepoint,
+        "old_savepoint": upgrade.old_savepoint,
+        "new_job_id": upgrade.new_job_id,
+        "old_again_id": upgrade.old_again_id,
+        "failure": None if upgrade.failure is None else dict(upgrade.failure),
+        "committed": {name: list(batches) for name, batches in upgrade.committed.items()},
+    }
+
+
+def request_document(request: Request) -> RequestRecord:
     """Return a request as JSON data."""
     return {
         "request_id": request.request_id,
         "job_id": request.job_id,
-        "kind": request.kind.value,
-        "state": request.state.value,
+        "kind": request.kind,
+        "state": request.state,
         "created": iso_time(request.created),
-        "started": iso_time(request.started),
-        "finished": iso_time(request.finished),
+        "started": known_time(request.started),
+        "finished": known_time(request.finished),
         "requester": request.requester,
-        "arguments": encode_fields(request.arguments),
+        "arguments": request.arguments,
         "progress": request.progress,
-        "result": None if request.result is None else encode_fields(request.result),
+        "result": request.result,
         "error": request.error,
     }
 
@@ -293,15 +311,15 @@ def _restarts(changes: Sequence[JobStateChange]) -> str | None:
     return f"{len(changes)}; the last: {changes[-1].reason}" if changes else None
 
 
-def _change(change: JobStateChange) -> dict[str, Any]:
+def _change(change: JobStateChange) -> JobStateEntry:
     return {
-        "state": change.state.value,
+        "state": change.state,
         "time": iso_time(change.time),
         "reason": change.reason,
     }
 
 
-def _process(ref: ProcessRef | None) -> Mapping[str, Any] | None:
+def _process(ref: ProcessRef | None) -> Process | None:
     return {"host": ref.host, "pid": ref.pid} if ref else None
 
 
@@ -315,3 +333,9 @@ def _number(value: int | None) -> str:
 
 def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def upgrade_row(upgrade: Upgrade) -> tuple[str, str, str, str]:
+    """Return an upgrade as a row: when, its state, its id, why it was given up."""
+    reason = str((upgrade.failure or {}).get("message") or "")
+    return local_time(upgrade.created), upgrade.state.value, upgrade.upgrade_id, reason

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, Session, command
+from flinkish.cli.commands.rehearse import show_rehearsal
+from flinkish.cli.commands.status import upgrade_document
+from flinkish.cli.documents.parts import error_record
+from flinkish.cli.documents.upgrades import (
+    FleetDocument,
+    FleetMember,
+    UpgradeDocument,
+    UpgradeDryRunDocument,
+)
 from flinkish.cli.options.arguments import F, complete_file, dry_run_option, job_argument
 from flinkish.cli.options.new_version import new_version_options
 from flinkish.cli.options.program import conf_option, secret_args_option
 from flinkish.cli.options.restore import sink_ahead_option
-from flinkish.cli.output import upgrades_text
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
-from flinkish.cli.output.upgrades_text import document
 from flinkish.client.checking import Plan
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import RolledBack, UsageError
@@ -32,7 +38,7 @@ from flinkish.upgrade.target import NewVersion
 from flinkish.upgrade.workflows import UpgradeResult
 
 
-@command("fleet", exit_codes=(3,))
+@command("fleet", exit_codes=(3,), documents=(FleetDocument,))
 @click.argument("file", metavar="FILE.toml", type=click.Path(), shell_complete=complete_file)
 @click.option(
     "--jobs",
@@ -75,20 +81,21 @@ def _tell(out: Output, result: FleetResult) -> None:
 
 def _show(out: Output, results: Sequence[FleetResult]) -> None:
     if out.json:
-        out.document({"jobs": [_document(result) for result in results]})
+        fleet: FleetDocument = {"jobs": [_document(result) for result in results]}
+        out.document(fleet)
     elif not out.quiet:
         rows = [(r.name, r.outcome.value, r.job_id or "-") for r in results]
         for line in table(("NAME", "OUTCOME", "JOB ID"), rows):
             out.line(line)
 
 
-def _document(result: FleetResult) -> dict[str, Any]:
+def _document(result: FleetResult) -> FleetMember:
     return {
         "name": result.name,
-        "outcome": result.outcome.value,
+        "outcome": result.outcome,
         "job_id": result.job_id,
-        "upgrade": None if result.upgrade is None else document(result.upgrade),
-        "error": None if result.error is None else result.error.to_record(),
+        "upgrade": None if result.upgrade is None else upgrade_document(result.upgrade),
+        "error": None if result.error is None else error_record(result.error),
     }
 
 
@@ -97,7 +104,11 @@ def upgrade() -> None:
     """Upgrade a job to another program or another Spark, with rollback."""
 
 
-@command("in-place", exit_codes=(4, 5, 10, 12, 13, 14, 15))
+@command(
+    "in-place",
+    exit_codes=(4, 5, 10, 12, 13, 14, 15),
+    documents=(UpgradeDocument, UpgradeDryRunDocument),
+)
 @job_argument
 @new_version_options
 @click.option(
@@ -148,10 +159,14 @@ def in_place(
 
 def _show_rehearsal(out: Output, result: RehearsalResult) -> None:
     if not out.json:  # its one document is about the upgrade
-        upgrades_text.show(out, result)
+        show_rehearsal(out, result)
 
 
-@command("shadow", exit_codes=(4, 5, 10, 12, 13, 14, 15))
+@command(
+    "shadow",
+    exit_codes=(4, 5, 10, 12, 13, 14, 15),
+    documents=(UpgradeDocument, UpgradeDryRunDocument),
+)
 @job_argument
 @new_version_options
 @click.option("--promote", is_flag=True, help="Let JOB's shadow take over from it.")
@@ -201,7 +216,7 @@ def _left_options(function: F) -> F:
     return click.argument("upgrade_id", metavar="ID")(function)
 
 
-@command("resume", exit_codes=(10, 12, 13, 14, 15))
+@command("resume", exit_codes=(10, 12, 13, 14, 15), documents=(UpgradeDocument,))
 @_left_options
 def resume(
     call: Call,
@@ -219,7 +234,7 @@ def resume(
         return _show_end(session, workflows.resume(session, upgrade_id, secrets, force=force))
 
 
-@command("rollback", exit_codes=(10, 12, 13, 14, 15))
+@command("rollback", exit_codes=(10, 12, 13, 14, 15), documents=(UpgradeDocument,))
 @_left_options
 @sink_ahead_option
 def rollback(
@@ -268,7 +283,7 @@ def _show_end(session: Session, result: UpgradeResult) -> int:
         if not (out.json or out.quiet):
             for line in (result.upgrade.failure or {}).get("tail") or ():
                 out.complain(f"  {line}")
-        failure.data.update(document(result.upgrade))
+        failure.data.update(upgrade_document(result.upgrade))
         failure.data["sinks"] = [encode_fields(sink) for sink in result.sinks]
     _warn(out, result)
     raise failure
@@ -282,7 +297,7 @@ def _warn(out: Output, result: UpgradeResult) -> None:
 def _show_result(out: Output, result: UpgradeResult) -> None:
     upgrade, job = result.upgrade, result.job_id
     if out.json:
-        out.document(document(upgrade))
+        out.document(upgrade_document(upgrade))
     elif out.quiet:
         out.line(str(job))
     elif upgrade.state is UpgradeState.SHADOWING:
@@ -301,10 +316,13 @@ def _show_dry_run(session: Session, ready: Ready) -> int:
     """Show the plan and the steps of an upgrade, and return the exit status."""
     out = session.out
     if out.json:
-        out.document(
-            {"dry_run": True, "job_id": ready.upgrade.job_id, "steps": ready.steps()}
-            | {"plan": ready.plan.document}
-        )
+        planned: UpgradeDryRunDocument = {
+            "dry_run": True,
+            "job_id": ready.upgrade.job_id,
+            "steps": ready.steps(),
+            "plan": ready.plan.restore_plan,
+        }
+        out.document(planned)
     elif not out.quiet:
         show_plan(ready.plan.restore_plan)
         out.line(verdict_line(ready.plan.restore_plan))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.commands.status import query_document
+from flinkish.cli.documents.jobs import WaitDocument
 from flinkish.cli.options.arguments import (
     job_argument,
     timeout_option,
@@ -16,7 +16,7 @@ from flinkish.client.waiting import wait_for
 from flinkish.units import table
 
 
-@command("wait", exit_codes=(10, 13, 14))
+@command("wait", exit_codes=(10, 13, 14), documents=(WaitDocument,))
 @job_argument
 @click.option(
     "--for",
@@ -47,13 +47,12 @@ def wait(call: Call, job: str, goal: str, query: str | None, timeout: float | No
         reached = wait_for(session, record, wanted, session.timeout(timeout))
         queries = session.registry.queries(reached.job_id)
         if out.json:
-            out.document(
-                {
-                    "job_id": reached.job_id,
-                    "state": reached.state.value,
-                    "queries": [query_document(each) for each in queries],
-                }
-            )
+            document: WaitDocument = {
+                "job_id": reached.job_id,
+                "state": reached.state,
+                "queries": queries,
+            }
+            out.document(document)
         elif out.quiet:
             out.line(reached.state.value)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -10,11 +12,15 @@ from click.shell_completion import CompletionItem
 from flinkish.cli.base import Command, Session, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
 from flinkish.cli.options.program import named_by
-from flinkish.client import check_origin
-from flinkish.launch.restoring import settings
+from flinkish.config import Config
+from flinkish.errors import UsageError
+from flinkish.launch.restoring import RECOVERY_PATH, settings
 from flinkish.messages.launch import Program
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
+
+_METADATA = "_metadata"
+_WHICH = "flinkish check JOB APP.py, or flinkish check -s PATH APP.py"
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class OriginFirst(Command):
         if at is None or args[at + 1 : at + 2] == [] or not args[at + 1].startswith("-"):
             return super().parse_args(ctx, args)
         flags = {word.partition("=")[0] for word in args[:at]} & {"-s", "--fromSavepoint"}
-        if flags or check_origin.is_program(args[at]):
+        if flags or is_program(args[at]):
             return super().parse_args(ctx, args)  # these are the program's own
         behind = args[at + 1 :]
         program = first_argument(self, behind)
@@ -76,13 +82,48 @@ def origin_and_program(function: F) -> F:
 def origin_of(session: Session, options: OriginOptions) -> Origin:
     """Find the savepoint or job, and the program, that a command's arguments name."""
     program = options.program
-    word, rest = check_origin.split_words(
+    word, rest = split_words(
         program.arguments,
         session.config,
         named=options.savepoint is not None,
         has_program=bool(program.application or program.module),
     )
-    origin = None if word is None else check_origin.find_origin(session, word)
+    origin = None if word is None else session.find_origin(word)
     savepoint = origin if isinstance(origin, str) else options.savepoint
     job = origin if isinstance(origin, JobRecord) else None
     return Origin(named_by(rest, program), savepoint, job)
+
+
+def split_words(
+    words: Sequence[str], config: Config, *, named: bool, has_program: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """Split the words of ``check`` into the origin and the program with its arguments.
+
+    Without ``-s`` the first word is the origin. A configured savepoint is the origin where the
+    first word is the program.
+
+    ``words``: the words after the options. ``config``: may have a savepoint to restore. ``named``:
+    whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, so
+    that it is not among the words.
+
+    Returns the origin, None where it is not among the words; and the other words.
+
+    Raises UsageError if there is no origin.
+    """
+    rest = tuple(words)
+    if not has_program and rest and not rest[0].strip():
+        raise UsageError("the first argument is empty", hint=_WHICH)
+    configured = config.get(RECOVERY_PATH) is not None
+    if named or (configured and (has_program or len(rest) < 2 or is_program(rest[0]))):
+        return None, rest
+    if len(rest) < (1 if has_program else 2) or (not has_program and is_program(rest[0])):
+        raise UsageError(
+            "no savepoint or job, and no program was specified",
+            hint=_WHICH,
+        )
+    return rest[0], rest[1:]
+
+
+def is_program(word: str) -> bool:
+    """Return whether a word is the file of a program, as far as its name tells."""
+    return os.path.isfile(word) and os.path.basename(word) != _METADATA

@@ -8,8 +8,13 @@ from functools import partial
 import click
 
 from flinkish.cli.options.arguments import F, packed, take, words_of
-from flinkish.launch.restoring import check_path_map, check_uid_map, path_pair, uid_pair
-from flinkish.launch.set_offsets import pair_of
+from flinkish.launch.restoring import (
+    check_path_map,
+    check_uid_map,
+    offset_pair,
+    path_pair,
+    uid_pair,
+)
 from flinkish.messages.restore_options import SINK_MODES, VERIFY_LEVELS, RestoreOptions
 
 
@@ -31,7 +36,7 @@ def _set_offsets(
     _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     """Convert ``SOURCE=WHERE`` options to pairs."""
-    return tuple(pair_of(value) for value in values)
+    return tuple(offset_pair(value) for value in values)
 
 
 _savepoint_option = click.option(
@@ -87,7 +92,7 @@ sink_ahead_option = click.option(
     help="If a sink has later batches than the savepoint: continue after them, let it drop "
     "output, or roll its table (Delta, Iceberg) back to the savepoint's version.",
 )
-accept_lost_rows_option = click.option(
+_accept_lost_rows_option = click.option(
     "--accept-lost-rows",
     is_flag=True,
     help="Skip rows of a Kafka source that were deleted, with or without their topic, before "
@@ -143,7 +148,7 @@ _OPTIONS = (
     _reset_source_option,
     _set_offsets_option,
     sink_ahead_option,
-    accept_lost_rows_option,
+    _accept_lost_rows_option,
     _accept_repeated_rows_option,
     _accept_partial_option,
     _offline_option,
@@ -159,6 +164,11 @@ def restore_options(function: F) -> F:
     """Add the arguments ``savepoint`` and ``restore``: what is restored, and how."""
     allow, *others = _OPTIONS
     return _savepoint_option(_with((allow, _fork_option, *others, _verify_option), function))
+
+
+def consent_options(function: F) -> F:
+    """Add the consents to what a restart may meet, as the argument ``restore``."""
+    return _with((sink_ahead_option, _accept_lost_rows_option), function)
 
 
 def _with(options: Sequence[Callable[[F], F]], function: F) -> F:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkish.units import table
 
 if TYPE_CHECKING:
+    from flinkish.cli.documents.versions import ConnectorsDocument, Place
     from flinkish.compat.connectors import Cell, ConnectorMatrix, Environment
     from flinkish.compat.model import Version
 
@@ -118,7 +119,7 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
 
 def connectors_document(
     matrix: ConnectorMatrix, created: Version | None = None, resumed: Version | None = None
-) -> dict[str, Any]:
+) -> ConnectorsDocument:
     """Return the table, or those cells from one Spark to another, as JSON data."""
     return {
         "from": None if created is None else str(created),
@@ -133,7 +134,7 @@ def connectors_document(
                 "role": one.role,
                 "from": _environment(one.created),
                 "to": _environment(one.resumed),
-                "verdict": one.verdict.value,
+                "verdict": one.verdict,
                 "limitation": one.limitation,
             }
             for one in matrix.between(created, resumed)
@@ -143,5 +144,5 @@ def connectors_document(
     }
 
 
-def _environment(one: Environment) -> dict[str, str]:
+def _environment(one: Environment) -> Place:
     return {"artifact": one.artifact, "spark": one.spark}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from flinkish.cli.output.text import iso_time, json_document, table_time
+from flinkish.cli.output.text import iso_time, json_document, known_time, table_time
 from flinkish.units import counted, table, visible
 
 TYPE_CHECKING = False  # type checkers know this name; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from flinkish.cli.documents.jobs import ListDocument, ListedJob
 
 _HEAD = ("START", "JOB ID", "NAME", "STATE", "QUERIES", "BATCH", "LAST SAVEPOINT")
 _NUMBERS = "45"
@@ -23,10 +25,11 @@ def show(
     """Return the text for stdout, with line ends; empty if there is nothing to show. Pure.
 
     A row has job_id, name, state, start_time and end_time (seconds since the epoch), queries (name
-    to newest committed batch) and last_savepoint (path or None).
+    to newest committed batch) and last_savepoint (path or None); with ``--stuck`` also stuck.
     """
     if json:
-        return json_document({"jobs": [_document(row) for row in rows]}) + "\n"
+        document: ListDocument = {"jobs": [_document(row) for row in rows]}
+        return json_document(document) + "\n"
     if quiet:
         lines = [visible(row["job_id"]) for row in rows]
     else:
@@ -88,17 +91,20 @@ def _last_batch(row: dict[str, Any]) -> int | None:
     return max(batches) if batches else None
 
 
-def _document(row: dict[str, Any]) -> dict[str, Any]:
-    return {
+def _document(row: dict[str, Any]) -> ListedJob:
+    document: ListedJob = {
         "job_id": row["job_id"],
         "name": row["name"],
         "state": row["state"],
         "start_time": iso_time(row["start_time"]),
-        "end_time": iso_time(row["end_time"]),
+        "end_time": known_time(row["end_time"]),
         "queries": [{"name": name, "batch_id": batch} for name, batch in row["queries"].items()],
         "last_batch": _last_batch(row),
         "last_savepoint": row["last_savepoint"],
     }
+    if "stuck" in row:
+        document["stuck"] = row["stuck"]
+    return document
 
 
 def _cells(row: dict[str, Any], width: int | None) -> tuple[str, ...]:

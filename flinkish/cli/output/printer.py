@@ -1,10 +1,9 @@
 """How results, notices and errors reach the user: stdout for the result, stderr for the rest.
 
 Names, paths and messages come from elsewhere (other users' jobs, directories that others write
-into). Characters in them that are not printable are escaped here (what ``-q`` writes into a pipe
-is not, see :meth:`Output.line`), and in
-:func:`flinkish.units.table` before columns are aligned. No other part of the command writes to the
-terminal. JSON does its own escaping.
+into). Their unprintable characters are escaped here, except in what ``-q`` writes into a pipe
+(:meth:`Output.line`); :func:`flinkish.units.table` escapes them before it aligns columns. JSON does
+its own escaping. No other part of the command writes to the terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
-from flinkish.cli.output.text import SCHEMA_VERSION, json_document, terminal_height, terminal_width
+from flinkish.cli.output.text import (
+    SCHEMA_VERSION,
+    json_document,
+    terminal_height,
+    terminal_width,
+    without_commands,
+)
 from flinkish.config import mask_secrets, working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
 from flinkish.units import counted, shortened, visible, visible_lines
@@ -41,22 +46,21 @@ class Output:
     def line(self, text: str = "") -> None:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
 
-        It is escaped on a terminal, and where it is no text. Line ends in it are always escaped: a
-        name must not add a line to a list that a script reads.
+        On a terminal it is escaped, and so is what is not valid text. Line ends are always escaped:
+        a name must not add a line to a list that a script reads.
         """
         is_text = not any("\ud800" <= character <= "\udfff" for character in text)
         raw = self.quiet and is_text and not sys.stdout.isatty()
         sys.stdout.write((text.replace("\n", "\\n") if raw else visible(text)) + "\n")
 
     def text(self, text: str) -> None:
-        """Write lines of the result, with their ends, in which everything is escaped already."""
+        """Write lines of the result, which have their line ends and are escaped already."""
         sys.stdout.write(text)
 
     def screen(self, lines: Sequence[str]) -> None:
         """Draw lines from the top of the screen, below a line with the time, for ``--watch``.
 
-        What does not fit on the screen is left out, so that its head stays. Only for a terminal
-        (:func:`is_terminal`).
+        Lines that do not fit are left out at the end. Only for a terminal (:func:`is_terminal`).
         """
         width, height = terminal_width(sys.stdout), terminal_height(sys.stdout)
         drawn = [time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)", *lines]
@@ -125,11 +129,11 @@ class Output:
         if self.json:
             record = masked({**error.to_record(), "message": message, "hint": hint})
             line = json.dumps({"schema_version": SCHEMA_VERSION, "error": record}, default=_plain)
-            sys.stderr.write(line + "\n")
+            sys.stderr.write(line.replace("##[", "##\\u005b") + "\n")  # as without_commands
         else:
-            sys.stderr.write(f"error: {visible(message)}\n")
+            sys.stderr.write(without_commands(f"error: {visible(message)}\n"))
             if hint:
-                sys.stderr.write(f"hint: {visible(hint)}\n")
+                sys.stderr.write(without_commands(f"hint: {visible(hint)}\n"))
         sys.stderr.flush()
 
 
@@ -146,7 +150,8 @@ def show_traceback(error: BaseException) -> None:
     """Write the traceback of ``error`` to stderr, for ``--debug``."""
     import traceback
 
-    sys.stderr.write(visible_lines("".join(traceback.format_exception(error))))
+    lines = visible_lines("".join(traceback.format_exception(error)))
+    sys.stderr.write(without_commands(lines))
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
@@ -165,6 +170,10 @@ def masked(value: Any) -> Any:
         return {key: masked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        from flinkish.messages.codec import encode_fields
+
+        return masked(encode_fields(value))
     return value
 
 
@@ -173,7 +182,8 @@ def _joined(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return visible(mask_secrets(" ".join(text.rstrip("\n").split("\n"))))
+    line = visible(mask_secrets(" ".join(text.rstrip("\n").split("\n"))))
+    return without_commands(line)
 
 
 def _plain(value: Any) -> Any:

@@ -23,13 +23,16 @@ def json_document(fields: Mapping[str, Any]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, **fields}, indent=2, default=str)
 
 
-def iso_time(seconds: float | None) -> str | None:
+def iso_time(seconds: float) -> str:
     """Return seconds since the epoch as UTC ISO-8601 with milliseconds."""
-    if seconds is None:
-        return None
     whole = int(seconds // 1)
     millis = int((seconds - whole) * 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{millis:03d}Z"
+
+
+def known_time(seconds: float | None) -> str | None:
+    """Return a moment as :func:`iso_time` does; None if it is not known."""
+    return None if seconds is None else iso_time(seconds)
 
 
 def local_time(seconds: float | None) -> str:
@@ -44,6 +47,20 @@ def utc_time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def without_commands(text: str) -> str:
+    """Return lines for stderr in which GitHub's runner, which reads them, finds no command.
+
+    Its commands are ``::name::`` at the beginning of a line, after blanks, and ``##[name]``
+    anywhere.
+    """
+    if "::" not in text and "##[" not in text:
+        return text
+    import re  # rarely needed: ``list`` loads this module
+
+    lines = re.sub(r"((?:\A|[\r\n])[^\S\r\n]*):(?=:)", r"\1\\x3a", text)
+    return lines.replace("##[", "##\\x5b")
 
 
 #: Terminals with fewer columns get times without year and seconds.

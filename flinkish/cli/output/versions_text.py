@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from flinkish.units import table
 
 if TYPE_CHECKING:
+    from flinkish.cli.documents.versions import (
+        Advice,
+        EvidenceRecord,
+        MatrixCell,
+        Origin,
+        PairDocument,
+        TableDocument,
+    )
     from flinkish.compat.lookup import VersionComparison
     from flinkish.compat.model import Cell, Limitation, Matrix, Version
 
@@ -134,9 +142,9 @@ def _evidence_text(matrix: Matrix, version: Version) -> str:
     return f"{version} was not measured: the answer is that of {releases[0]}."
 
 
-def _evidence_record(matrix: Matrix, version: Version) -> dict[str, Any]:
+def _evidence_record(matrix: Matrix, version: Version) -> EvidenceRecord:
     level, releases = matrix.evidence(version)
-    return {"level": level.value, "releases": list(releases)}
+    return {"level": level, "releases": list(releases)}
 
 
 def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list[str]:
@@ -160,7 +168,7 @@ def _limitations(matrix: Matrix, comparisons: Iterable[VersionComparison]) -> li
     return [one for name, one in matrix.limitations.items() if name in names]
 
 
-def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, Any]:
+def pair_document(matrix: Matrix, comparison: VersionComparison) -> PairDocument:
     """Return one pair of versions as JSON data. Pure."""
     from flinkish.compat.lookup import route
 
@@ -171,7 +179,7 @@ def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, An
         "framework": matrix.framework,
         "from": str(comparison.created),
         "to": str(comparison.resumed),
-        "verdict": comparison.verdict.value,
+        "verdict": comparison.verdict,
         "limitations": _records(comparison.limitations),
         "cells": [_cell_record(cell) for cell in comparison.cells],
         "steps": list(steps),
@@ -180,58 +188,65 @@ def pair_document(matrix: Matrix, comparison: VersionComparison) -> dict[str, An
             "from": _evidence_record(matrix, comparison.created),
             "to": _evidence_record(matrix, comparison.resumed),
         },
+        "scope": matrix.scope,
         **_origin_record(matrix),
     }
 
 
-def table_document(matrix: Matrix, comparisons: Sequence[VersionComparison]) -> dict[str, Any]:
-    """Return several pairs as JSON data: every cell, and one verdict per pair. Pure."""
-    return {
+def table_document(
+    matrix: Matrix, comparisons: Sequence[VersionComparison], *, only: Version | None = None
+) -> TableDocument:
+    """Return several pairs as JSON data: every cell, and one verdict per pair. Pure.
+
+    ``only``: the version from which all of them are, if it is one row of the table.
+    """
+    document: dict[str, object] = {
         "framework": matrix.framework,
         "versions": list(matrix.lines),
         "pairs": [
-            {"from": str(one.created), "to": str(one.resumed), "verdict": one.verdict.value}
+            {"from": str(one.created), "to": str(one.resumed), "verdict": one.verdict}
             for one in comparisons
         ],
         "cells": [_cell_record(cell) for one in comparisons for cell in one.cells],
         "limitations": _records(_limitations(matrix, comparisons)),
         "preconditions": _preconditions(matrix),
+        "scope": matrix.scope,
         **_origin_record(matrix),
     }
+    if only is not None:
+        document["from"] = str(only)
+    return cast("TableDocument", document)
 
 
-def _cell_record(cell: Cell) -> dict[str, Any]:
-    record: dict[str, Any] = {
+def _cell_record(cell: Cell) -> MatrixCell:
+    record: MatrixCell = {
         "from": cell.created,
         "to": cell.resumed,
-        "verdict": cell.verdict.value,
+        "verdict": cell.verdict,
         "limitations": list(cell.limitations),
     }
     if cell.operator is not None:
-        record |= {
-            "operator": cell.operator,
-            "backend": cell.backend,
-            "formats": sorted(cell.formats),
-            "error": cell.error,
-        }
+        record["operator"] = cell.operator
+        record["backend"] = cell.backend
+        record["formats"] = sorted(cell.formats)
+        record["error"] = cell.error
     return record
 
 
-def _records(limitations: Iterable[Limitation]) -> list[dict[str, str]]:
+def _records(limitations: Iterable[Limitation]) -> list[Advice]:
     return [{"id": one.id, "text": one.text, "advice": one.advice} for one in limitations]
 
 
-def _preconditions(matrix: Matrix) -> list[dict[str, str]]:
+def _preconditions(matrix: Matrix) -> list[Advice]:
     return [{"id": one.id, "text": one.text, "advice": one.advice} for one in matrix.preconditions]
 
 
-def _origin_record(matrix: Matrix) -> dict[str, Any]:
+def _origin_record(matrix: Matrix) -> Origin:
     """Return the source of the table."""
     if matrix.measured is None:
-        return {"source": matrix.source, "scope": matrix.scope}
+        return {"source": matrix.source}
     return {
         "measured": matrix.measured,
         "releases": {line.line: line.measured for line in matrix.versions},
         "all_releases": {line.line: list(line.releases) for line in matrix.versions},
-        "scope": matrix.scope,
     }

@@ -104,7 +104,7 @@ class KafkaConnector(Connector):
     def is_read_again(self, options: Mapping[str, str]) -> bool:
         """Return whether a query in a new checkpoint reads the input of an earlier run again.
 
-        By default it begins with what comes.
+        By default it begins with the rows that arrive from then on.
         """
         lowered = {name.lower(): value.strip().lower() for name, value in options.items()}
         starts = [lowered.get(f"starting{what}") for what in ("offsets", "timestamp")]

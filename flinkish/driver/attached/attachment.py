@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.config import working_directory
 from flinkish.driver.attached.adoption import Adoption, adopt
 from flinkish.driver.attached.patient_registry import PatientRegistry
@@ -42,6 +43,7 @@ _QUIET = 1.0
 _current: Attachment | None = None
 
 
+@public_evolving
 def attach(
     name: str | None = None,
     *,
@@ -211,11 +213,19 @@ class Attachment:
             if asks_restore(self._arguments, os.environ, spark):
                 self._refuse(error)
             log(f"the program is not under flinkish's control: {error.message}; {error.hint}")
+            self._stand_aside()
         except Exception:
+            self._stand_aside()
             if asks_restore(self._arguments, os.environ, spark):
                 raise
             traceback.print_exc()
             log("the program is not under flinkish's control: see the error above")
+
+    def _stand_aside(self) -> None:
+        """Leave a program alone that has no job: in a notebook the next ``attach`` begins anew."""
+        if self._served is None:
+            self.has_ended = True
+            self._restore_pyspark()
 
     def _serve_job(self, session: Any, spark: Mapping[str, str]) -> None:
         asked = attach_request(self._arguments, os.environ, spark, working_directory(instead="/"))
@@ -248,6 +258,7 @@ class Attachment:
 
     def _refuse(self, error: FlinkishError) -> None:
         """End a program that must not start without its restore. Raises."""
+        self._stand_aside()
         self._restore_pyspark()
         if is_interactive():
             raise error

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from flinkish import __version__, storage
 from flinkish.config import mask_secrets, working_directory
@@ -20,13 +21,14 @@ from flinkish.driver.attached.request import AttachRequest
 from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY
 from flinkish.errors import Locked, RegistryError
+from flinkish.launch import launcher
 from flinkish.launch.secret_settings import without_secrets
-from flinkish.messages.launch import ExternalLauncher, Launch, RestoreSpec
+from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.queries import QueryStatus
-from flinkish.registry.job_registry import Registry, new_job_id
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import STALE, process_ref, reconcile
-from flinkish.restore.check.version_check import check_spark_version
+from flinkish.restore.check.version_check import check_restorable
 from flinkish.restore.origin.restore_origin import open_origin
 
 #: Seconds to wait for a last driver whose end has not been noticed.
@@ -115,8 +117,11 @@ def registered(asked: AttachRequest, version: str) -> tuple[PatientRegistry, Job
         patient.use(opened)
         return patient, again
     if asked.restore is not None:
-        _check_restorable(asked.restore, version)
-    job = _new_job(name, launch, asked)
+        offers = open_origin(asked.restore, verify=asked.restore.verify)
+        log(check_restorable(offers, version).text)
+    checkpoints = storage.locate(asked.config.get("execution.checkpointing.dir") or "")
+    job = launcher.new_job(name, launch, checkpoints=checkpoints, environ=None, now=time.time())
+    job = replace(job, driver=process_ref())
     patient = PatientRegistry(
         job, lambda: Registry.open(url), lambda to: _register(to, job), mask_secrets(url)
     )
@@ -154,20 +159,6 @@ def _launch(asked: AttachRequest) -> Launch:
     return without_secrets(launch)
 
 
-def _new_job(name: str, launch: Launch, asked: AttachRequest) -> JobRecord:
-    job_id = new_job_id()
-    root = storage.locate(asked.config.get("execution.checkpointing.dir") or "")
-    return JobRecord(
-        job_id=job_id,
-        name=name,
-        state=JobState.INITIALIZING,
-        start_time=time.time(),
-        launch=launch,
-        checkpoint_dir=f"{root.rstrip('/')}/{job_id}",
-        driver=process_ref(),
-    )
-
-
 def _register(registry: Registry, job: JobRecord) -> None:
     registry.add_job(job)
     others = [
@@ -180,11 +171,3 @@ def _register(registry: Registry, job: JobRecord) -> None:
             f"the name {job.name} is that of job {others[-1].job_id} too, which is "
             f"{others[-1].state.value}: address this one by its id, {job.job_id}"
         )
-
-
-def _check_restorable(spec: RestoreSpec, version: str) -> None:
-    """Raise what ``run -s`` raises before it starts a driver."""
-    versions = check_spark_version(open_origin(spec, verify=spec.verify), version)
-    if versions.error is not None:
-        raise versions.error
-    log(versions.check.text)

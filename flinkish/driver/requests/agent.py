@@ -108,7 +108,7 @@ class Agent:
             except Exception:  # noqa: BLE001 - logged; a heartbeat must not end the job
                 if self._is_orphaned():
                     self._lost()
-                if self._closed.is_set() or self._runtime.session_stopped:
+                if self._closed.is_set() or self._runtime.session.is_stopped:
                     continue
                 # Spark did not answer: log it, the next heartbeat asks again.
                 traceback.print_exc()

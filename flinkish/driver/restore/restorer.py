@@ -41,8 +41,13 @@ from flinkish.registry.resumed_runs import ever_ran, offered_names, resumed_runs
 from flinkish.restore.materialize.new_checkpoint import remove_unused
 from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.document import compare_with_expected
-from flinkish.restore.plan.left_out import LostOrigin
-from flinkish.restore.plan.non_restored_state import NOTHING_TAKEN, NonRestored, Taken, taken_before
+from flinkish.restore.plan.non_restored_state import (
+    NOTHING_TAKEN,
+    LostOrigin,
+    NonRestored,
+    Taken,
+    taken_before,
+)
 from flinkish.restore.plan.plan_text import plan_lines
 from flinkish.restore.plan.query_restore import QueryRestore
 from flinkish.restore.plan.restore_planner import RestorePlanner

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from flinkish import storage
@@ -87,12 +88,16 @@ def complete_log(jsq: Any) -> str | None:
 
 
 def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
-    """Map the files that the log of a query's file sink names, as :func:`complete_log` does it."""
+    """Map the files that the log of a query's file sink names, as :func:`complete_log` does it.
+
+    Files below the sink's own path stay: they were mapped at an earlier start, or written since.
+    """
     sink = spark_jvm.stream_execution(jsq).sink()
     if sink.getClass().getSimpleName() != "FileStreamSink":
         return None
     sink_log = spark_jvm.field_of(sink, "fileLog")
     files, changed = sink_log.fileManager(), 0
+    where = str(sink_log.metadataPath().getParent())
     if not files.exists(sink_log.metadataPath()):
         return None
     for entry in files.list(sink_log.metadataPath(), sink_log.batchFilesFilter()):
@@ -103,13 +108,12 @@ def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
         finally:
             stream.close()
         try:
-            mapped = with_other_files(data, str(path), paths.url)
+            mapped = with_other_files(data, str(path), partial(paths.url_from_outside, place=where))
         except CheckpointFormatError as error:
             raise Corrupt(f"{path} is damaged: {error.detail}", path=str(path)) from error
         if mapped != data:
             _replace(files, path, mapped)
             changed += 1
-    where = sink_log.metadataPath().getParent()
     return f"{changed} entries of the log of the file sink {where} were mapped" if changed else None
 
 

@@ -15,14 +15,18 @@ from typing import Any
 
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError
+from flinkish.registry.jobs import JobState
 
 _AWAIT_SLICE = 3600.0  # seconds; any value works, as waits are renewed
 
 
 class ProgramGate:
-    """The job's queries and the requests in flight, for which it makes the program wait.
+    """The job's queries, the requests in flight, for which it makes the program wait, and its end.
 
-    The condition ``changed`` guards this state, and the decisions that are based on it.
+    ``ending`` is the final state of the job once its program ends, if a stop or cancel has set it;
+    ``fatal`` is the error that fails the job. The condition ``changed`` guards this state, and the
+    decisions that are based on it.
     """
 
     def __init__(self) -> None:
@@ -31,6 +35,19 @@ class ProgramGate:
         self._queries: list[ManagedQuery] = []
         self._by_run: dict[str, ManagedQuery] = {}
         self._resumes = 0
+        self.ending: JobState | None = None
+        self.fatal: FlinkishError | None = None
+
+    def end(self, state: JobState) -> None:
+        """Set how the job ends; the program continues once the request in flight has settled."""
+        with self.changed:
+            self.ending = state
+            self.changed.notify_all()
+
+    def fail(self, error: FlinkishError) -> None:
+        """Record an error that fails the job, even if the program handles it."""
+        with self.changed:
+            self.fatal = self.fatal or error
 
     def queries(self) -> list[ManagedQuery]:
         """Return the newest run of each query name, in the order of their first starts."""

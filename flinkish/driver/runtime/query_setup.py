@@ -35,7 +35,7 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.operators.state_semantics import StateSemantics
 from flinkish.restore.materialize.new_checkpoint import is_taken
 from flinkish.restore.plan.changed_settings import refuse_in_place
-from flinkish.restore.plan.left_out import LostOrigin
+from flinkish.restore.plan.non_restored_state import LostOrigin
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -19,6 +19,44 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
+#: The end of the metric's name in lower case; RocksDB's has a prefix.
+_REPAIRED = "numsnapshotsautorepaired"
+
+
+@dataclass
+class SnapshotFacts:
+    """What Spark reports of a query's state snapshots, over the progress reports seen so far.
+
+    ``version``: the oldest of the newest snapshots of all partitions; ``repaired``: how many Spark
+    has repaired by itself. The metrics are those of Spark 4's ``RocksDBStateStoreProvider`` and
+    ``HDFSBackedStateStoreProvider``.
+    """
+
+    version: int | None = None
+    repaired: int | None = None
+    _first: int | None = None
+    _seen: int | None = None
+
+    def see(self, progress: Mapping[str, Any]) -> None:
+        """Take in a progress report; one that was seen before changes nothing."""
+        batch = progress.get("batchId")
+        if batch is None or batch == self._seen:
+            return
+        self._seen = batch
+        if self._first is None:
+            self._first = int(batch)
+        reported = [
+            (name, int(value))
+            for operator in progress.get("stateOperators", ())
+            for name, value in operator.get("customMetrics", {}).items()
+        ]
+        # -1: this driver's executors have uploaded none.
+        versions = [value for name, value in reported if name.startswith("SnapshotLastUploaded.")]
+        self.version = max(min(versions), self._first) if versions else None
+        repairs = [value for name, value in reported if name.lower().endswith(_REPAIRED)]
+        if repairs:
+            self.repaired = (self.repaired or 0) + sum(repairs)
+
 
 @dataclass
 class ManagedQuery:
@@ -29,9 +67,10 @@ class ManagedQuery:
     own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``adopted`` says that it ran
-    before flinkish was attached, which cannot start it again. ``recorded`` are its facts that the
-    registry already has.
+    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
+    was last seen without input, ISO 8601. ``adopted`` says that it ran
+    before flinkish was attached, which cannot start it again. ``recorded`` is what
+    :func:`what_lasts` returned when the registry got its facts.
     """
 
     name: str
@@ -51,8 +90,11 @@ class ManagedQuery:
     own: str | None = None
     adopted: bool = False
     quiesced: bool = False
+    waited_until: str | None = None
+    snapshots: SnapshotFacts = field(default_factory=SnapshotFacts)
     progress: Mapping[str, Any] = field(default_factory=dict)
-    recorded: QueryFacts | None = None
+    recorded: tuple[object, ...] | None = None
+    _run: spark_jvm.Run | None = field(default=None, repr=False)
 
     @property
     def checkpoint(self) -> str:
@@ -63,6 +105,14 @@ class ManagedQuery:
     def jsq(self) -> Any:
         """The JVM query of the current run."""
         return self.handle._jsq
+
+    @property
+    def run(self) -> spark_jvm.Run:
+        """The current run, to look at."""
+        jsq = self.jsq
+        if self._run is None or self._run.jsq is not jsq:
+            self._run = spark_jvm.Run(jsq)
+        return self._run
 
     @property
     def gateway_jvm(self) -> Any:
@@ -132,38 +182,40 @@ def batch_end(progress: Mapping[str, Any]) -> str | None:
 
 def status_of(query: ManagedQuery) -> QueryStatus:
     """Ask the JVM and the checkpoint for the query's present status."""
-    progress = spark_jvm.last_progress(query.jsq)
-    if progress is not None:
-        query.progress = progress
+    look = query.run.look()
+    if look.progress is not None:
+        query.progress = look.progress
     facts = query.progress
+    query.snapshots.see(facts)
+    if query.quiesced or look.waits_for_input:
+        query.waited_until = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     operators = operator_status(query.planned, operators_of(facts))
     return QueryStatus(
         name=query.name,
         query_id=query.query_id,
         run_id=query.run_id,
         checkpoint_dir=query.checkpoint,
-        active=query.quiesced or not spark_jvm.has_ended(query.jsq),
+        active=query.quiesced or not look.has_ended,
         batch_id=_newest_batch(query, facts),
         watermark=facts.get("eventTime", {}).get("watermark"),
         input_rows_per_second=facts.get("inputRowsPerSecond"),
         processed_rows_per_second=facts.get("processedRowsPerSecond"),
         state_rows=sum(op.rows or 0 for op in operators) if operators else None,
         operators=operators,
-        error=spark_jvm.error_of(query.jsq),
+        error=look.error,
         notes=query.notes,
         plan=query.plan,
-        waits_for_input=_waits_for_input(query),
+        # Its trigger may not show it.
+        waits_for_input=None
+        if query.facts.trigger_interval is None
+        else look.waits_for_input and not query.quiesced,
         trigger_interval=query.facts.trigger_interval,
         last_batch_end=batch_end(facts),
+        waited_until=query.waited_until,
         own_location=query.own or "",
+        snapshot_version=query.snapshots.version,
+        snapshots_repaired=query.snapshots.repaired,
     )
-
-
-def _waits_for_input(query: ManagedQuery) -> bool | None:
-    """Return whether the query waits for input; None if its trigger does not show it."""
-    if query.facts.trigger_interval is None:
-        return None
-    return not query.quiesced and spark_jvm.waits_for_input(query.jsq)
 
 
 def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
@@ -175,6 +227,16 @@ def sources_of(query: ManagedQuery) -> list[dict[str, Any]]:
 def sink_of(query: ManagedQuery) -> dict[str, Any]:
     """Return the description of the query's sink for a savepoint."""
     return history.described(query.facts.describe_sink(query.session), query.query_id)
+
+
+def what_lasts(query: ManagedQuery) -> tuple[object, ...]:
+    """Return what tells whether :func:`lasting_facts` has changed, without a call to the JVM."""
+    sources, operators = (query.progress.get(key, ()) for key in ("sources", "stateOperators"))
+    return (
+        query.run_id,
+        *(str(source.get("description", "")) for source in sources),
+        *(str(operator.get("operatorName", "")) for operator in operators),
+    )
 
 
 def lasting_facts(query: ManagedQuery) -> QueryFacts:

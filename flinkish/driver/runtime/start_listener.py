@@ -21,29 +21,45 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 
     The query of ``session`` waits until the call returns.
     """
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark import SparkContext
+    from pyspark.java_gateway import ensure_callback_server_started
 
-    class Starts(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            if event.name != name:
-                return
-            try:
-                call(session._jsparkSession.streams().get(str(event.id)))
-            except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
-                traceback.print_exc()
-
-        def onQueryProgress(self, event: Any) -> None:
-            pass
-
-        def onQueryIdle(self, event: Any) -> None:
-            pass
-
-        def onQueryTerminated(self, event: Any) -> None:
-            pass
-
-    listener = Starts()
-    session.streams.addListener(listener)
+    manager = session._jsparkSession.streams()
+    serve: Any = ensure_callback_server_started  # untyped
+    serve(SparkContext._gateway)
+    streaming = session._jvm.org.apache.spark.sql.streaming
+    listener = streaming.PythonStreamingQueryListenerWrapper(_Starts(manager, name, call))
+    manager.addListener(listener)
     try:
         yield
     finally:
-        session.streams.removeListener(listener)
+        manager.removeListener(listener)
+
+
+class _Starts:
+    """Takes the JVM's own events: PySpark 4.3 fails to read a start whose thread has job tags."""
+
+    def __init__(self, manager: Any, name: str, call: Callable[[Any], None]) -> None:
+        self._manager = manager
+        self._name = name
+        self._call = call
+
+    def onQueryStarted(self, event: Any) -> None:
+        if event.name() != self._name:
+            return
+        try:
+            self._call(self._manager.get(event.id()))
+        except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
+            traceback.print_exc()
+
+    def onQueryProgress(self, event: Any) -> None:
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

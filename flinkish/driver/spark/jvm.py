@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -143,6 +144,8 @@ def has_input(jsq: Any) -> bool:
 #: (``MicroBatchExecution``, the same from 3.5 to 4.3).
 _BETWEEN_LOOKS = ("Waiting for next trigger", "Waiting for data to arrive")
 _LOOKS = "Getting offsets from "
+#: What the message of a failed query begins with (``StreamExecution``, 3.5 to 4.3).
+_FAILED = "Terminated with exception"
 
 
 def waits_for_input(jsq: Any) -> bool:
@@ -150,13 +153,59 @@ def waits_for_input(jsq: Any) -> bool:
 
     A batch without data, which removes old state, counts as one that is computed.
     """
-    status = jsq.status()
-    if status.isDataAvailable():
+    return _waits(read_status(jsq), lambda: jsq.lastProgress() is not None)
+
+
+def _waits(status: Mapping[str, Any], has_progress: Callable[[], bool]) -> bool:
+    if status["isDataAvailable"]:
         return False
-    message = str(status.message())
+    message = str(status["message"])
     if message.startswith(_LOOKS):  # of the look before this one; there may have been none yet
-        return jsq.lastProgress() is not None
+        return has_progress()
     return message in _BETWEEN_LOOKS
+
+
+def read_status(jsq: Any) -> dict[str, Any]:
+    """Return the ``StreamingQueryStatus`` of a query as plain data."""
+    status: dict[str, Any] = json.loads(jsq.status().json())
+    return status
+
+
+class Run:
+    """One run of a query, looked at again and again by few calls to the JVM.
+
+    Each call is a round trip beside the batches, and another one when Python drops an object that
+    it returned.
+    """
+
+    def __init__(self, jsq: Any) -> None:
+        self.jsq = jsq
+        self._thread = stream_execution(jsq).queryExecutionThread()
+
+    def look(self) -> Look:
+        """Return the present state of the run."""
+        has_ended = not self._thread.isAlive()
+        status = read_status(self.jsq)
+        # Set before the run's thread ends, with the exception.
+        has_failed = has_ended or str(status["message"]).startswith(_FAILED)
+        progress = last_progress(self.jsq)
+        return Look(
+            has_ended,
+            error_of(self.jsq) if has_failed else None,
+            progress,
+            _waits(status, lambda: progress is not None),
+        )
+
+
+@dataclass(frozen=True)
+class Look:
+    """The state of a run: whether its thread has ended, its error, its newest report of progress,
+    and whether it waits for input (:func:`waits_for_input`)."""
+
+    has_ended: bool
+    error: str | None
+    progress: Mapping[str, Any] | None
+    waits_for_input: bool
 
 
 class Stage(Enum):

@@ -30,16 +30,17 @@ from flinkish.avro.container import (
     SYNC_BYTES,
     Block,
     ContainerReader,
+    UnsupportedAvro,
     encode_long,
 )
 from flinkish.avro.decoding import (
+    DamagedAvro,
     Decode,
     compile_schema,
     has_empty_items,
     read_value,
     takes_no_bytes,
 )
-from flinkish.avro.errors import DamagedAvro, UnsupportedAvro
 from flinkish.checkpoint.format.text import parse_json
 from flinkish.engine.avro.encoder import encode_records
 from flinkish.engine.avro.record_columns import Wire, compile_list, compile_wire

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.avro.container import COMPRESS
 from flinkish.checkpoint.format.log_rewrites import with_pins, with_state_ids
 from flinkish.checkpoint.format.logs import StateIds
@@ -38,6 +39,7 @@ from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
 from flinkish.engine.stores.files import StateSource, StateTarget, read_bytes
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Rewritten:
     """The result of a rewrite.

@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from flinkish.annotations import public_evolving
 from flinkish.engine.avro.schemas import unique_names
 from flinkish.engine.migration.evolution_steps import (
     CannotEvolve,
@@ -136,6 +137,7 @@ class Resolution:
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(list(arrow_type(self.reader))))
 
 
+@public_evolving
 def resolve(
     writer: Struct,
     reader: Struct,

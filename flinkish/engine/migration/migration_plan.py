@@ -9,16 +9,22 @@ rows. They are plain data and are pickled for Spark's workers.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from flinkish.checkpoint.format.names import DEFAULT_STORE
+from flinkish.checkpoint.format.names import DEFAULT_STORE, ROCKSDB
 from flinkish.engine.migration.evolution import Resolution
 from flinkish.engine.rows.value_formats import Reshape
 from flinkish.engine.stores.checkpoints import OperatorState
 from flinkish.engine.stores.partitioning import Path
-from flinkish.engine.stores.rocksdb_writer import Families
+from flinkish.engine.stores.rocksdb_writer import MAX_RUNS, Families
+
+#: A new partition gets the rows of no more old ones without a shuffle: a task merges up to as many.
+MAX_SOURCES: Final = 64
+#: A task writes for no more new partitions at once; each takes an open file.
+MAX_TARGETS: Final = 256
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,7 @@ class OperatorMigration:
     ``operator`` is the old state; the others describe the new one. ``ordinal`` is Spark's operator
     id, ``backend`` one of ``HDFS``, ``ROCKSDB`` and ``CANONICAL``. With ``unique_ids`` files are
     named as in checkpoint format 2. Several ``stores`` may have the same target. ``families`` are
-    by target store; stores without families have no entry. ``shuffled`` rows change their partition
+    by target store; stores without families have no entry. ``moved`` rows change their partition
     or their store. With ``interval_days`` the days of calendar intervals are hashed. ``delimiter``
     is the bytes between the records of a list in RocksDB, ``archive`` the version in a RocksDB
     snapshot's archive.
@@ -146,7 +152,7 @@ class OperatorMigration:
     unique_ids: bool
     stores: tuple[StoreMigration, ...]
     families: Mapping[str, Families]
-    shuffled: bool
+    moved: bool
     interval_days: bool = True
     delimiter: bytes = b""
     archive: int = 1
@@ -155,6 +161,54 @@ class OperatorMigration:
     def targets(self) -> tuple[str, ...]:
         """The names of the new stores, each once, in Spark's order."""
         return tuple(dict.fromkeys(move.target for move in self.stores))
+
+    @property
+    def reordered(self) -> str | None:
+        """Why rows cannot be written in the order in which they are read; None if they can."""
+        if ROCKSDB not in (self.operator.backend, self.backend):
+            return "neither the old nor the new state is in RocksDB"
+        if self.operator.backend != ROCKSDB:
+            return "the old state is not in RocksDB"
+        if self.backend != ROCKSDB:
+            return "the new state is not in RocksDB"
+        for store in self.stores:
+            for family in store.families:
+                if store.source != store.target or family.regroup is not None:
+                    return "rows change their store"
+                if family.key is not None or family.before.encoder != family.after.encoder:
+                    return "keys change"
+        return None
+
+    @property
+    def shuffle(self) -> str | None:
+        """Why rows go through a shuffle of Spark; None if tasks write them for their partition.
+
+        If a key keeps its bytes, its ``pmod(hash, n)`` before and after are congruent modulo the
+        common divisor of both numbers of partitions: an old partition has rows for few new ones.
+        """
+        if not self.moved:
+            return None
+        if (reason := self.reordered) is not None:
+            return reason
+        before, after = self.operator.partitions, self.partitions
+        divisor = math.gcd(before, after)
+        if before // divisor > MAX_SOURCES or after // divisor > MAX_TARGETS:
+            return f"too many files would go from {before} to {after} partitions"
+        return None
+
+    def groups(self, tasks: int) -> tuple[tuple[int, ...], ...]:
+        """Return the old partitions that each task reads, for at least so many tasks if possible.
+
+        The fewer, the fewer files go into each new partition: at most ``MAX_RUNS``.
+        """
+        before = self.operator.partitions
+        divisor = math.gcd(before, self.partitions)
+        count = min(MAX_RUNS, before // divisor, max(1, math.ceil(tasks / divisor)))
+        return tuple(
+            tuple(range(first + divisor * group, before, divisor * count))
+            for first in range(divisor)
+            for group in range(count)
+        )
 
 
 def store_directory(name: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from flinkish.annotations import public_evolving
 from flinkish.avro.container import COMPRESS
 from flinkish.checkpoint.format.names import CANONICAL, DEFAULT_STORE, HDFS, JOIN_STORES, ROCKSDB
 from flinkish.checkpoint.format.pins import (
@@ -81,6 +82,7 @@ class FamilyChange:
     recodes: Mapping[str, Callable[[bytes], bytes]] = field(default_factory=dict)
 
 
+@public_evolving
 @dataclass(frozen=True)
 class TargetState:
     """The requested state of an operator; None keeps what it has now.
@@ -195,7 +197,7 @@ def plan_operator(
         for name in {move.target for move in stores}
         if _has_families(operator, stores, name)
     }
-    moved = regrouped or any(move.source != move.target for move in stores)
+    rearranged = regrouped or any(move.source != move.target for move in stores)
     rehashed = [f.after.key for move in stores for f in move.families if f.rehashed]
     for key in rehashed:
         check_hashable(key)
@@ -218,7 +220,7 @@ def plan_operator(
         unique_ids=unique,
         stores=stores,
         families=families,
-        shuffled=moved or bool(rehashed) or partitions != operator.partitions,
+        moved=rearranged or bool(rehashed) or partitions != operator.partitions,
         interval_days=hashes_interval_days(target_state.spark),
         delimiter=list_delimiter(target_state.spark, operator.pins) if families else b"",
         archive=archive_version(target_state.spark, unique_ids=unique),

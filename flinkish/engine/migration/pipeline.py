@@ -1,43 +1,25 @@
-"""The rewrite of state as a Spark job: one task for each partition of a store.
+"""The rewrite of state by Spark: new state is complete and verified before it is in its place.
 
-Where rows keep their partition, a task reads and writes. Where they do not, tasks read, Spark
-shuffles batches of rows, and one task for each new partition writes. Output stays in a directory of
-attempts until all of it is complete and its digests equal those of what was read; then the driver
-moves it into its final place. The source is never changed.
-
-Tasks collect garbage less often: Python's collector searches for cycles, and rows are in none. It
-runs after every few hundred new objects and scans the existing ones, which takes longer than
-reading the tens of thousands of rows of a block.
+Tasks (:mod:`.spark_jobs`) write into a directory of attempts until all of it is complete and its
+digests equal those of what was read; then the driver moves it into its final place. The source is
+never changed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import pickle
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from flinkish.checkpoint.format.names import STATE
-from flinkish.engine.errors import PERMANENT, EngineError, LostRows
-from flinkish.engine.migration.migration_plan import (
-    OperatorMigration,
-    StoreMigration,
-    store_directory,
-)
-from flinkish.engine.migration.row_blocks import RowsDigest, digest_rows, family_salt, sum_digests
-from flinkish.engine.migration.store_tasks import (
-    ReadRows,
-    WrittenStore,
-    moved_rows,
-    read_pieces,
-    target_families,
-    write_pieces,
-    write_store,
-)
+from flinkish.engine.errors import LostRows
+from flinkish.engine.migration.attempts import WrittenStore
+from flinkish.engine.migration.migration_plan import OperatorMigration, store_directory
+from flinkish.engine.migration.row_blocks import RowsDigest, sum_digests
+from flinkish.engine.migration.spark_jobs import Counters, Job, numbers_of, run_job
+from flinkish.engine.migration.store_tasks import ReadRows
 from flinkish.engine.stores.files import StateSource, StateTarget
 
 #: Called with the rows and bytes written so far.
@@ -50,47 +32,22 @@ class WrittenOperator:
     """An operator's new state, in its final place.
 
     ``digests`` are by store, and equal to those of the rows read. ``unique_ids`` are the stores'
-    ids by partition; None in checkpoint format 1. ``size`` is in bytes.
+    ids by partition; None in checkpoint format 1. ``size`` is in bytes. ``shuffle`` is why the rows
+    went through a shuffle of Spark; None if they did not. ``native`` is whether tasks used the
+    optional package ``flinkish_rocksdb``, all of them.
     """
 
     ordinal: int
     digests: Mapping[str, RowsDigest]
     unique_ids: tuple[tuple[str, ...], ...] | None
     size: int
+    shuffle: str | None = None
+    native: bool = False
 
     @property
     def digest(self) -> RowsDigest:
         """The digest of all stores."""
         return sum_digests(self.digests.values())
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A task: a partition of one store of the source."""
-
-    move: int
-    store: StoreMigration
-    partition: int
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The data that tasks need, sent to each worker once."""
-
-    source: StateSource
-    target: StateTarget
-    attempts: str
-    moves: tuple[OperatorMigration, ...]
-    #: Number of the first new partition, by (migration's index, new store).
-    firsts: Mapping[tuple[int, str], int] = field(default_factory=dict)
-    count: int = 0
-
-    def target_of(self, number: int) -> tuple[int, str, int]:
-        """Return the migration's index, the store and the partition of a target number."""
-        for (move, store), first in self.firsts.items():
-            if first <= number < first + self.moves[move].partitions:
-                return move, store, number - first
-        raise EngineError(f"there is no new partition {number}")
 
 
 def run_moves(
@@ -110,179 +67,31 @@ def run_moves(
     rows written differ from those read, and EngineError for anything else.
     """
     attempts = f"_attempts-{uuid.uuid4()}"
-    job = _Job(source, target, attempts, tuple(moves), *_numbers(moves))
+    job = Job(source, target, attempts, tuple(moves), *numbers_of(moves))
     try:
         with _watched(context, progress) as counters:
-            read, written = _run(context, job, counters)
+            read, written = run_job(context, job, counters)
         _compare(job, read, written)
-        for store in written:
-            move = job.moves[store.move]
-            directory = f"{STATE}/{move.ordinal}/{store.partition}/{store_directory(store.store)}"
-            _place(target, store.attempt, directory.rstrip("/"))
+        stores = [[w for w in written if w.move == index] for index in range(len(moves))]
+        for move, mine in zip(moves, stores, strict=True):
+            place(target, move, mine)
     finally:
         target.remove(attempts)
-    return tuple(_written(job, index, written) for index in range(len(moves)))
-
-
-def _numbers(moves: Sequence[OperatorMigration]) -> tuple[dict[tuple[int, str], int], int]:
-    firsts: dict[tuple[int, str], int] = {}
-    count = 0
-    for index, move in enumerate(moves):
-        for store in move.targets if move.shuffled else ():
-            firsts[index, store] = count
-            count += move.partitions
-    return firsts, count
-
-
-def _run(context: Any, job: _Job, counters: _Counters) -> tuple[list[ReadRows], list[WrittenStore]]:
-    results: list[Any] = []
-    context.setJobDescription("flinkish: rewrite state")
-    try:
-        direct = _reads(job, shuffled=False)
-        if direct:
-            tasks = context.parallelize(direct, len(direct))
-            results += tasks.mapPartitions(_Direct(job, counters)).collect()
-        shuffled = _reads(job, shuffled=True)
-        if shuffled:
-            tasks = context.parallelize(shuffled, len(shuffled)).mapPartitions(_Reading(job))
-            arranged = tasks.partitionBy(job.count + 1, _itself)
-            results += arranged.mapPartitionsWithIndex(_Writing(job, counters)).collect()
-    finally:
-        context.setJobDescription(None)
-    for result in results:
-        if isinstance(result, PERMANENT):
-            raise result
-    read = [result for result in results if isinstance(result, ReadRows)]
-    return read, [result for result in results if isinstance(result, WrittenStore)]
-
-
-def _reads(job: _Job, *, shuffled: bool) -> list[_Read]:
-    return [
-        _Read(index, store, partition)
-        for index, move in enumerate(job.moves)
-        if move.shuffled == shuffled
-        for partition in range(move.operator.partitions)
-        for store in move.stores
-    ]
-
-
-def _itself(number: int) -> int:
-    return number
-
-
-@dataclass(frozen=True)
-class _Direct:
-    """A task that reads and writes, where rows keep their partition."""
-
-    job: _Job
-    counters: _Counters
-
-    def __call__(self, tasks: Iterable[_Read]) -> Iterator[Any]:
-        with seldom_collecting():
-            for task in tasks:
-                try:
-                    yield from self._run(task)
-                except PERMANENT as error:  # a retry would fail again
-                    yield error
-
-    def _run(self, task: _Read) -> Iterator[Any]:
-        job = self.job
-        move = job.moves[task.move]
-        names = target_families(move, task.store.target)
-        digests: list[RowsDigest] = []
-
-        def rows() -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-            for place, keys, values, _ in moved_rows(job.source, move, task.store, task.partition):
-                family = task.store.families[place].target
-                salt = family_salt(task.store.target, family)
-                digests.append(digest_rows(keys, values, salt))
-                yield names.index(family), keys, values
-
-        written = write_store(
-            job.target, job.attempts, task.move, move, task.store.target, task.partition, rows()
-        )
-        self.counters.add(written)
-        yield written
-        yield ReadRows(task.move, task.store.target, sum_digests(digests))
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """A task that reads; its report or error goes to the number after the last partition."""
-
-    job: _Job
-
-    def __call__(self, tasks: Iterable[_Read]) -> Iterator[tuple[int, bytes]]:
-        with seldom_collecting():
-            for task in tasks:
-                try:
-                    yield from self._run(task)
-                except PERMANENT as error:
-                    yield self.job.count, pickle.dumps(error)
-
-    def _run(self, task: _Read) -> Iterator[tuple[int, bytes]]:
-        job = self.job
-        first = job.firsts[task.move, task.store.target]
-        move = job.moves[task.move]
-        for item in read_pieces(job.source, task.move, move, task.store, task.partition, first):
-            if isinstance(item, ReadRows):
-                yield job.count, pickle.dumps(item)
-            else:
-                yield item
-
-
-@dataclass(frozen=True)
-class _Writing:
-    """A task that writes the new partition of a number; the last number collects the reports."""
-
-    job: _Job
-    counters: _Counters
-
-    def __call__(self, number: int, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
-        job = self.job
-        if number == job.count:
-            for _, report in pieces:
-                yield pickle.loads(report)
-            return
-        move, store, partition = job.target_of(number)
-        try:
-            with seldom_collecting():
-                written = write_pieces(
-                    job.target,
-                    job.attempts,
-                    move,
-                    job.moves[move],
-                    store,
-                    partition,
-                    (piece for _, piece in pieces),
-                )
-        except PERMANENT as error:
-            yield error
-        else:
-            self.counters.add(written)
-            yield written
-
-
-@dataclass(frozen=True)
-class _Counters:
-    rows: Any
-    size: Any
-
-    def add(self, written: WrittenStore) -> None:
-        self.rows.add(written.digest.rows)
-        self.size.add(written.size)
+    return tuple(
+        written_operator(move, mine, move.shuffle) for move, mine in zip(moves, stores, strict=True)
+    )
 
 
 class _watched:
     """A context manager: counters of a job, and a thread that reports them while it runs."""
 
     def __init__(self, context: Any, progress: Progress | None) -> None:
-        self._counters = _Counters(context.accumulator(0), context.accumulator(0))
+        self._counters = Counters(context.accumulator(0), context.accumulator(0))
         self._progress = progress
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="engine-progress", daemon=True)
 
-    def __enter__(self) -> _Counters:
+    def __enter__(self) -> Counters:
         if self._progress is not None:
             self._thread.start()
         return self._counters
@@ -302,7 +111,7 @@ class _watched:
         self._report()
 
 
-def _compare(job: _Job, read: Sequence[ReadRows], written: Sequence[WrittenStore]) -> None:
+def _compare(job: Job, read: Sequence[ReadRows], written: Sequence[WrittenStore]) -> None:
     for index, move in enumerate(job.moves):
         for store in move.targets:
             before = sum_digests(r.digest for r in read if (r.move, r.store) == (index, store))
@@ -317,36 +126,31 @@ def _compare(job: _Job, read: Sequence[ReadRows], written: Sequence[WrittenStore
                 )
 
 
-def _place(target: StateTarget, attempt: str, directory: str) -> None:
-    """Move a store's files into its directory, which may already have other entries."""
-    for name in target.names(attempt):
-        target.move(f"{attempt}/{name}", f"{directory}/{name}")
+def place(target: StateTarget, move: OperatorMigration, written: Sequence[WrittenStore]) -> None:
+    """Move the files of stores into their directories, which may already have other entries."""
+    for store in written:
+        directory = f"{STATE}/{move.ordinal}/{store.partition}/{store_directory(store.store)}"
+        for name in target.names(store.attempt):
+            target.move(f"{store.attempt}/{name}", f"{directory.rstrip('/')}/{name}")
 
 
-def _written(job: _Job, index: int, written: Sequence[WrittenStore]) -> WrittenOperator:
-    move = job.moves[index]
-    mine = [w for w in written if w.move == index]
-    digests = {s: sum_digests(w.digest for w in mine if w.store == s) for s in move.targets}
+def written_operator(
+    move: OperatorMigration, written: Sequence[WrittenStore], shuffle: str | None
+) -> WrittenOperator:
+    """Return the new state of an operator of all its stores."""
+    digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
     ids = None
     if move.unique_ids:
-        by_place = {(w.partition, w.store): w.unique_id or "" for w in mine}
+        by_place = {(w.partition, w.store): w.unique_id or "" for w in written}
         ids = tuple(
             tuple(by_place[partition, store] for store in move.targets)
             for partition in range(move.partitions)
         )
-    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in mine))
-
-
-#: The number of new objects before a collection, more than a few blocks of rows have.
-_OBJECTS: Final = 200_000
-
-
-@contextlib.contextmanager
-def seldom_collecting() -> Iterator[None]:
-    """Raise the collector's threshold until the end of the block."""
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], _OBJECTS), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+    return WrittenOperator(
+        move.ordinal,
+        digests,
+        ids,
+        sum(w.size for w in written),
+        shuffle,
+        all(w.native for w in written),
+    )

@@ -21,6 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from flinkish.engine.rows.arrow_parts import MAX_ROWS
+from flinkish.engine.rows.binaries import Binaries
 
 #: Rows are held back up to this many bytes, so that batches are large.
 MAX_HELD_BYTES: Final = 48 << 20
@@ -28,9 +29,26 @@ _ROW_OVERHEAD: Final = 8
 _SCHEMA: Final = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 #: (number of the target partition, packed batch of rows)
 PackedRows = tuple[int, bytes]
-#: (index of the family, keys, values) of rows in their new form; keys and values are lists of
-#: bytes, or Arrow arrays of large binaries.
-Rows = tuple[int, Any, Any]
+#: (index of the family, keys, values) of rows in their new form.
+Rows = tuple[int, Sequence[bytes], Sequence[bytes]]
+
+
+def by_partition(partitions: Any) -> tuple[Any, list[tuple[int, int, int]]]:
+    """Return the order of rows by their partition, and where in it the rows of each one are.
+
+    The order is None if no row changes its place. The parts are (partition, start, end); rows of
+    one partition stay in their order.
+    """
+    new = np.asarray(partitions)
+    if not len(new):
+        return None, []
+    # NumPy has a radix sort for numbers of 16 bits.
+    narrow = np.uint16 if int(new.max()) < 1 << 16 else np.int32
+    order = np.argsort(new.astype(narrow), kind="stable")
+    present, starts = np.unique(new[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(new)]
+    parts = list(zip(present.tolist(), starts.tolist(), ends, strict=True))
+    return order if len(parts) > 1 else None, parts
 
 
 @dataclass
@@ -44,23 +62,19 @@ class Packer:
     _bytes: int = 0
 
     def add(
-        self, first: int, family: int, keys: list[bytes], values: list[bytes], partitions: Any
+        self, first: int, family: int, keys: Binaries, values: Binaries, partitions: Any
     ) -> Iterator[PackedRows]:
         """Add rows.
 
         ``first`` is the number of the target's partition 0; the others follow. ``family`` is the
         index of the rows' family in its store. ``partitions`` has the partition of each row.
         """
-        order = np.argsort(partitions, kind="stable")
-        arranged = np.asarray(partitions)[order]
-        columns = [
-            pa.array(keys, pa.large_binary()).take(pa.array(order)),
-            pa.array(values, pa.large_binary()).take(pa.array(order)),
-        ]
+        order, parts = by_partition(partitions)
+        columns = [part.to_arrow() for part in (keys, values)]
         batch = pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-        present, starts = np.unique(arranged, return_index=True)
-        ends = [*starts[1:].tolist(), len(arranged)]
-        for partition, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
+        if order is not None:
+            batch = batch.take(pa.array(order))
+        for partition, start, end in parts:
             held = self._held.setdefault((first + partition, family), [])
             held.append(batch.slice(start, end - start))
         self._bytes += batch.nbytes + _ROW_OVERHEAD * len(keys)
@@ -85,22 +99,20 @@ def _pack(family: int, batches: list[Any]) -> bytes:
 
 
 def unpack(piece: bytes) -> Iterator[Rows]:
-    """Yield the index of the family, the keys and the values in a batch, as Arrow arrays."""
+    """Yield the index of the family, the keys and the values in a batch."""
     with pa.ipc.open_stream(piece) as stream:
         family = int(stream.schema.metadata[b"family"])
         for batch in stream:
-            yield family, batch.column(0), batch.column(1)
+            keys, values = (Binaries.from_arrow(batch.column(place)) for place in range(2))
+            yield family, keys, values
 
 
 def in_lists(rows: Iterable[Rows]) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
     """Yield rows with keys and values as lists of bytes, a bounded number at a time."""
     for place, keys, values in rows:
-        if isinstance(keys, list):
-            yield place, keys, values
-            continue
         for start in range(0, len(keys), MAX_ROWS):
             part = slice(start, start + MAX_ROWS)
-            yield place, keys[part].to_pylist(), values[part].to_pylist()
+            yield place, Binaries.of(keys[part]).rows(), Binaries.of(values[part]).rows()
 
 
 _MASK = (1 << 64) - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from flinkish.engine.errors import EngineError, StateFormatError
 from flinkish.engine.migration.migration_plan import FamilyMigration
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import (
     NO_PREFIX,
     BadEncoding,
@@ -39,8 +40,8 @@ _VERSION = b"\x00"
 class MovedBlock:
     """Rows in their new form; ``partitions`` is None where they keep their partition."""
 
-    keys: list[bytes]
-    values: list[bytes]
+    keys: Binaries
+    values: Binaries
     partitions: Any
 
 
@@ -84,11 +85,12 @@ class BlockTransform:
     def __call__(self, block: RowBlock) -> MovedBlock:
         """Transform a block; StateFormatError or EngineError when a row cannot be transformed."""
         columns = None
+        old_keys, old_values = Binaries.of(block.keys), Binaries.of(block.values)
         if self._needs_columns or self._keys is None or self._move.select is not None:
             framed = self._move.before.framed
-            columns = self._before.decode(block.keys, framed=framed, name=self._name)
-        keys = self._keys(block.keys) if self._keys is not None else self._encode_keys(columns)
-        values = self._values(block.values, columns)
+            columns = self._before.decode(old_keys, framed=framed, name=self._name)
+        keys = self._keys(old_keys) if self._keys is not None else self._encode_keys(columns)
+        values = self._values(old_values, columns)
         if self._clean_key:
             keys = self._cleaned(self._after.whole, keys)
         if self._clean_value:
@@ -107,7 +109,7 @@ class BlockTransform:
         hashes = hash_columns(chosen, self._types, rows, interval_days=self._interval_days)
         return partition_of(hashes, self._partitions)
 
-    def _key_change(self) -> Callable[[list[bytes]], list[bytes]] | None:
+    def _key_change(self) -> Callable[[Binaries], Binaries] | None:
         """Return a conversion of whole keys; None when their columns must be encoded again."""
         before, after = self._move.before, self._move.after
         if self._move.key is not None:
@@ -121,11 +123,11 @@ class BlockTransform:
             return None
         return self._unframe if before.framed else _frame
 
-    def _encode_keys(self, columns: Any) -> list[bytes]:
+    def _encode_keys(self, columns: Any) -> Binaries:
         changed = self._move.key.apply(columns) if self._move.key is not None else columns
         return self._after.encode(changed, framed=self._move.after.framed)
 
-    def _value_change(self) -> Callable[[list[bytes], Any], list[bytes]]:
+    def _value_change(self) -> Callable[[Binaries, Any], Binaries]:
         move = self._move
         if not (move.value is None and move.select is None and move.reshape is None):
             return self._evolve
@@ -139,23 +141,23 @@ class BlockTransform:
             return lambda values, _: self._unframe(values)
         return lambda values, _: _frame(values)
 
-    def _normal(self, values: list[bytes]) -> list[bytes]:
+    def _normal(self, values: Binaries) -> Binaries:
         """Return values without delimiters in lists: see :func:`~.encodings.normal_value`."""
         try:
             return delimited(values)
         except BadEncoding as error:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
 
-    def _unframe(self, rows: list[bytes]) -> list[bytes]:
+    def _unframe(self, rows: Binaries) -> Binaries:
         if not are_rows(rows):
             reason = (
                 "a row does not start with the version 0: lists cannot be in this backend, nor "
             )
             reason += "in canonical state where the operator's metadata does not name them"
             raise StateFormatError(self._name, None, reason)
-        return [row[1:] for row in rows]
+        return Binaries.of([row[1:] for row in rows])
 
-    def _evolve(self, values: list[bytes], columns: Any) -> list[bytes]:
+    def _evolve(self, values: Binaries, columns: Any) -> Binaries:
         move = self._move
         if self._lists and not (move.before.framed and move.after.framed):
             values = self._only_lists(values)
@@ -171,7 +173,7 @@ class BlockTransform:
             batch = pa.RecordBatch.from_arrays(chosen, names=names)
         return self._value_after.encode(
             self._changed(batch), prefix=_VERSION if move.after.framed else b""
-        ).rows()
+        )
 
     def _changed(self, batch: Any) -> Any:
         move = self._move
@@ -179,47 +181,46 @@ class BlockTransform:
             batch = reshape(batch, move.reshape, self._name)
         return move.value.apply(batch) if move.value is not None else batch
 
-    def _evolve_lists(self, values: list[bytes]) -> list[bytes]:
+    def _evolve_lists(self, values: Binaries) -> Binaries:
         if self._move.select is not None or not (self._move.after.framed or self._lists):
             raise EngineError(f"{self._name}: lists can only be evolved within RocksDB")
 
-        def evolved(rows: list[bytes]) -> list[bytes]:
+        def evolved(rows: Binaries) -> Binaries:
             batch = self._changed(self._value_before.decode(rows, name=self._name))
-            return self._value_after.encode(batch).rows()
+            return self._value_after.encode(batch)
 
         return self._each_row(values, evolved)
 
-    def _each_row(
-        self, values: list[bytes], change: Callable[[list[bytes]], list[bytes]]
-    ) -> list[bytes]:
+    def _each_row(self, values: Binaries, change: Callable[[Binaries], Binaries]) -> Binaries:
         """Return framed values with ``change`` applied to each of their rows."""
         try:
             split = [split_value(value) for value in values]
         except BadEncoding as error:
             raise StateFormatError(self._name, None, f"a value: {error}") from error
-        changed = iter(change(list(itertools.chain.from_iterable(split))))
-        return [
+        changed = iter(change(Binaries.of(list(itertools.chain.from_iterable(split)))))
+        joined = [
             b"".join(frame_sized_row(row) for row in itertools.islice(changed, len(part)))
             if value[:1] != _VERSION
             else _VERSION + next(changed)
             for value, part in zip(values, split, strict=True)
         ]
+        return Binaries.of(joined)
 
-    def _cleaned(self, codec: RowCodec, rows: list[bytes]) -> list[bytes]:
-        return codec.encode(codec.decode(rows, name=self._name)).rows()
+    def _cleaned(self, codec: RowCodec, rows: Binaries) -> Binaries:
+        return codec.encode(codec.decode(rows, name=self._name))
 
-    def _only_lists(self, values: list[bytes]) -> list[bytes]:
+    def _only_lists(self, values: Binaries) -> Binaries:
         if any(value[:1] == _VERSION for value in values):
             raise StateFormatError(self._name, None, "a value is not a list, unlike the others")
         return values
 
 
-def _same(rows: list[bytes]) -> list[bytes]:
+def _same(rows: Binaries) -> Binaries:
     return rows
 
 
-def _frame(rows: Sequence[bytes]) -> list[bytes]:
-    return [_VERSION + row for row in rows]
+def _frame(rows: Binaries) -> Binaries:
+    return Binaries.of([_VERSION + row for row in rows])
 
 
 def _has_intervals(data_type: DataType) -> bool:

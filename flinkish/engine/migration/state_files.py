@@ -15,12 +15,12 @@ from flinkish.checkpoint.format.operator_files import (
 )
 from flinkish.checkpoint.format.schema_files import NO_USER_KEY, FamilySchemas, write_schema_file
 from flinkish.checkpoint.format.text import spark_json
+from flinkish.engine.migration.attempts import store_of
 from flinkish.engine.migration.migration_plan import (
     FamilyMigration,
     OperatorMigration,
     store_directory,
 )
-from flinkish.engine.migration.store_tasks import store_of
 from flinkish.engine.stores.checkpoints import StoreState
 from flinkish.engine.stores.files import StateSource, read_bytes
 

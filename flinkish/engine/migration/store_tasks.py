@@ -1,21 +1,22 @@
-"""The work of one task: read or write a partition of a store, and verify what was written."""
+"""The work of one task: read a partition of a store, or write one from rows in any order."""
 
 from __future__ import annotations
 
-import functools
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from dataclasses import dataclass, replace
+from typing import Any
 
 from flinkish.checkpoint.format.names import CANONICAL, HDFS
-from flinkish.engine.errors import EngineError
+from flinkish.engine.migration.attempts import (
+    Attempt,
+    WrittenStore,
+    canonical_families,
+    is_list,
+    store_of,
+    target_families,
+)
 from flinkish.engine.migration.join_regrouping import regrouped
 from flinkish.engine.migration.migration_plan import (
-    FamilyMigration,
     OperatorMigration,
     StoreMigration,
 )
@@ -30,34 +31,17 @@ from flinkish.engine.migration.row_blocks import (
     unpack,
 )
 from flinkish.engine.migration.row_transforms import BlockTransform
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import delimited
-from flinkish.engine.stores.canonical import read_canonical, read_rows, write_canonical
-from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
-from flinkish.engine.stores.checkpoints import OperatorState, StoreState, store_files
-from flinkish.engine.stores.files import StateSource, StateTarget, StoreFiles
+from flinkish.engine.stores.canonical import read_rows, write_canonical
+from flinkish.engine.stores.canonical_families import list_families
+from flinkish.engine.stores.checkpoints import store_files
+from flinkish.engine.stores.files import StateSource, StateTarget
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
 from flinkish.engine.stores.rocksdb_writer import write_pieces as write_snapshot_pieces
-from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, read_store
+from flinkish.engine.stores.sst_files import family_prefix
+from flinkish.engine.stores.store_rows import RowBlock
 from flinkish.engine.stores.writers import write_records
-
-
-@dataclass(frozen=True)
-class WrittenStore:
-    """One store of one partition of the new state, not yet in its final place.
-
-    ``move`` is the index of its operator among the migrations. ``attempt`` is the directory that it
-    was written to, relative to the target. ``unique_id`` is the id in its file's name; None in
-    checkpoint format 1. ``digest`` is of its rows, as read back from the files. ``size`` is in
-    bytes.
-    """
-
-    move: int
-    store: str
-    partition: int
-    attempt: str
-    unique_id: str | None
-    digest: RowsDigest
-    size: int
 
 
 @dataclass(frozen=True)
@@ -69,52 +53,50 @@ class ReadRows:
     digest: RowsDigest
 
 
-class _Counting:
-    """Creates files in a directory and records their names."""
-
-    def __init__(self, target: StateTarget, directory: str) -> None:
-        self._target = target
-        self._directory = directory
-        self.paths: list[str] = []
-
-    def __call__(self, name: str) -> BinaryIO:
-        self.paths.append(name)
-        return self._target.create(f"{self._directory}/{name}")
-
-
 def moved_rows(
     source: StateSource, move: OperatorMigration, store: StoreMigration, partition: int
-) -> Iterator[tuple[int, list[bytes], list[bytes], object]]:
+) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
     """Yield the rows of a partition of a store in their new form.
 
     A block is (index of the family's migration, keys, values, the partition of each row or None).
     """
     state = store_of(move.operator, store.source)
     files = store_files(source, move.operator, partition, state)
-    name = f"{move.operator.directory}/{partition}/{state.directory}"
+    yield from transformed(read_rows(files, move.operator, state), move, store, (partition,))
+
+
+def transformed(
+    blocks: Iterable[RowBlock],
+    move: OperatorMigration,
+    store: StoreMigration,
+    partitions: Sequence[int],
+) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
+    """Yield rows in their new form; see :func:`moved_rows`.
+
+    ``partitions`` are those whose rows are among the ``blocks``: errors name them all.
+    """
+    state = store_of(move.operator, store.source)
+    where = ",".join(map(str, partitions))
+    where = where if len(partitions) == 1 else f"{{{where}}}"  # as a shell understands it
+    name = f"{move.operator.directory}/{where}/{state.directory}"
     moves = store.by_family
     transforms: dict[str, BlockTransform] = {}
-    partitions = move.partitions if move.shuffled else None
+    count = move.partitions if move.moved else None
     lists = list_families(move.operator, state)
-    wanted = (b for b in read_rows(files, move.operator, state) if b.family in moves)
+    wanted = (block for block in blocks if block.family in moves)
     for block in regrouped(wanted, store, name):
         place, family = moves[block.family]
         if block.family not in transforms:
             transforms[block.family] = BlockTransform(
                 family,
-                partitions,
+                count,
                 name,
                 interval_days=move.interval_days,
-                lists=_is_list(family, lists),
+                lists=is_list(family, lists),
                 canonical=move.backend == CANONICAL,
             )
         moved = transforms[block.family](block)
         yield place, moved.keys, moved.values, moved.partitions
-
-
-def _is_list(family: FamilyMigration, lists: frozenset[str]) -> bool:
-    """Return whether a family's new values are lists; ``lists`` are the old families with lists."""
-    return family.source in lists if family.regroup is None else family.regroup.lists
 
 
 def read_pieces(
@@ -144,12 +126,6 @@ def _place_in_target(move: OperatorMigration, store: StoreMigration, place: int)
     return names.index(store.families[place].target)
 
 
-def target_families(move: OperatorMigration, store: str) -> list[str]:
-    """Return the families of a new store that get rows, in the same order for all tasks."""
-    names = [f.target for s in move.stores if s.target == store for f in s.families]
-    return list(dict.fromkeys(names))
-
-
 def write_pieces(
     target: StateTarget, attempts: str, index: int, move: OperatorMigration, store: str, partition:
     int, pieces: Iterable[bytes],
@@ -165,65 +141,37 @@ def write_store(
 ) -> WrittenStore:  # fmt: skip
     """Write a partition of a new store into its own directory, and read it back.
 
-    A retried task writes into another directory: files that a failed attempt has left, or still
-    writes, are never read.
-
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
     operator's among the migrations. The indexes of families in ``rows`` are those in
     :func:`target_families`.
     """
-    directory = f"{attempts}/{uuid.uuid4()}"
-    unique = str(uuid.uuid4()) if move.unique_ids else None
-    version = move.operator.version
-    named = f"{version}_{unique}" if unique else str(version)
-    create = _Counting(target, directory)
-    names = target_families(move, store)
+    attempt = Attempt(target, attempts, move)
     families = move.families.get(store, NO_FAMILIES)
-    canonical = _canonical_families(move, store) if move.backend == CANONICAL else []
-    if canonical:
-        write_canonical(in_lists(rows), create, canonical, version, codec=move.compression)
+    if move.backend == CANONICAL:
+        canonical = canonical_families(move, store)
+        version = move.operator.version
+        write_canonical(in_lists(rows), attempt.create, canonical, version, codec=move.compression)
     elif move.backend == HDFS:
-        with create(f"{named}.snapshot") as file:
+        with attempt.create(f"{attempt.name}.snapshot") as file:
             write_records(file, _plain(rows), move.compression)
     else:
-        numbers = [families.ids.get(name) if families.ids else None for name in names]
         write_snapshot_pieces(
-            _prefixed(_delimited(rows, move.delimiter), numbers),
-            create,
-            f"{named}.zip",
+            _with_ids(_delimited(rows, move.delimiter), family_numbers(move, store)),
+            attempt.create,
+            f"{attempt.name}.zip",
             families=families,
             with_families=bool(families.ids),
             version=move.archive,
+            adopt=attempt.adopt,
         )
-    written = _written_files(target, directory, move, unique)
-    digest = RowsDigest()
-    for block in read_canonical(written, canonical) if canonical else read_store(written):
-        # The one family of a store without families may have any name in a store that has some.
-        family = names[0] if block.family == DEFAULT_FAMILY and not families.ids else block.family
-        values = delimited(block.values) if move.delimiter else block.values
-        digest += digest_rows(block.keys, values, family_salt(store, family))
-    size = sum(_size(target, f"{directory}/{path}") for path in create.paths)
-    return WrittenStore(index, store, partition, directory, unique, digest, size)
+    return replace(attempt.read_back(index, move, store, partition), native=False)
 
 
-def _canonical_families(move: OperatorMigration, store: str) -> list[CanonicalFamily]:
-    """Return the families of a new canonical store, in the order of :func:`target_families`."""
+def family_numbers(move: OperatorMigration, store: str) -> list[int | None]:
+    """Return the ids of a new store's families, in the order of :func:`target_families`."""
     families = move.families.get(store, NO_FAMILIES)
-    by_name: dict[str, CanonicalFamily] = {}
-    for source in move.stores:
-        lists = list_families(move.operator, store_of(move.operator, source.source))
-        for family in source.families if source.target == store else ():
-            canonical = CanonicalFamily(
-                store=store,
-                name=family.target if families.ids else DEFAULT_FAMILY,
-                key=family.after.key,
-                value=family.after.value,
-                encoder=family.after.encoder,
-                lists=_is_list(family, lists),
-                internal=family.target in families.internal,
-            )
-            by_name.setdefault(family.target, canonical)
-    return list(by_name.values())
+    names = target_families(move, store)
+    return [families.ids.get(name) if families.ids else None for name in names]
 
 
 def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
@@ -231,58 +179,22 @@ def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
         yield from zip(keys, values, strict=True)
 
 
-def _prefixed(
+def _with_ids(
     rows: Iterable[Rows], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int | None, Any, Any]]:
-    """Yield rows with keys prefixed by the ids of their families, where there are any."""
-    nothing = pa.scalar(b"", pa.large_binary())
+    """Yield rows with keys after the ids of their families, where there are any."""
     for place, keys, values in rows:
         number = numbers[place]
         if number is not None:
-            prefix = pa.scalar(number.to_bytes(2, "little", signed=True), pa.large_binary())
-            array = pa.array(keys, pa.large_binary()) if isinstance(keys, list) else keys
-            yield number, pc.binary_join_element_wise(prefix, array, nothing), values
-        else:
-            yield number, keys, values
+            keys = Binaries.of(keys).prefixed(family_prefix(number))
+        yield number, keys, values
 
 
 def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:
     """Return rows with the delimiter Spark expects between records of lists; the input has none."""
     if not delimiter:
         return rows
-    return ((place, keys, delimited(values, delimiter)) for place, keys, values in in_lists(rows))
-
-
-def _written_files(
-    target: StateTarget, directory: str, move: OperatorMigration, unique: str | None
-) -> StoreFiles:
-    return StoreFiles(
-        names=tuple(target.names(directory)),
-        version=move.operator.version,
-        open=functools.partial(_open_in, target, directory),
-        backend=move.backend,
-        unique_id=unique,
-        compression=move.compression,
-        local_path=functools.partial(_local_in, target, directory),
+    return (
+        (place, Binaries.of(keys), delimited(values, delimiter))
+        for place, keys, values in in_lists(rows)
     )
-
-
-def _open_in(target: StateTarget, directory: str, name: str) -> BinaryIO:
-    return target.open(f"{directory}/{name}")
-
-
-def _local_in(target: StateTarget, directory: str, name: str) -> str | None:
-    return target.local_path(f"{directory}/{name}")
-
-
-def _size(target: StateTarget, path: str) -> int:
-    with target.open(path) as file:
-        return file.seek(0, 2)
-
-
-def store_of(operator: OperatorState, name: str) -> StoreState:
-    """Return an operator's store by its name; EngineError when it has none of that name."""
-    for store in operator.stores:
-        if store.name == name:
-            return store
-    raise EngineError(f"the operator {operator.ordinal} has no store {name!r}")

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.unsafe_rows import RowShape, check_rows, shape_of, types_of
 
 _SIZE = struct.Struct("<i")
@@ -142,13 +143,15 @@ def join_list(rows: Sequence[bytes], delimiter: bytes = b"") -> bytes:
 
 def are_rows(values: Sequence[bytes]) -> bool:
     """Return whether all values are single rows with their version, and none is a list."""
-    # The maximum bounds all first bytes; this is several times faster than checking each one.
-    return all(values) and max(values, default=b"\x00") < b"\x01"
+    return Binaries.of(values).all_start_with_zero()
 
 
-def delimited(values: list[bytes], delimiter: bytes = b"") -> list[bytes]:
+def delimited(values: Sequence[bytes], delimiter: bytes = b"") -> Binaries:
     """Return the values with one delimiter throughout; see :func:`normal_value`."""
-    return values if are_rows(values) else [normal_value(value, delimiter) for value in values]
+    values = Binaries.of(values)
+    if are_rows(values):
+        return values
+    return Binaries.of([normal_value(value, delimiter) for value in values])
 
 
 def normal_value(value: bytes, delimiter: bytes = b"") -> bytes:

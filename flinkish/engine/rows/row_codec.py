@@ -13,8 +13,6 @@ key's schema.
 
 from __future__ import annotations
 
-import itertools
-import operator
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from flinkish.engine.errors import EngineError, StateFormatError, UnsupportedState
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.columns import BadRow, Memory, Pieces, struct_columns
 from flinkish.engine.rows.encodings import (
     NO_PREFIX,
@@ -53,20 +52,6 @@ MAX_BLOCK_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
-class EncodedRows:
-    """Rows one after another: row i is ``data[offsets[i]:offsets[i + 1]]``."""
-
-    data: Any
-    offsets: Any
-
-    def rows(self) -> list[bytes]:
-        """Return the bytes of each row."""
-        data = memoryview(self.data)
-        places = self.offsets.tolist()
-        return [bytes(data[a:b]) for a, b in itertools.pairwise(places)]
-
-
-@dataclass(frozen=True)
 class RowCodec:
     """A codec for rows of one schema, from :func:`compile_schema`.
 
@@ -85,17 +70,13 @@ class RowCodec:
         StateFormatError if a row does not match this schema, and EngineError for a block of 2 GiB
         or more.
         """
-        if skip:
-            rows = [row[skip:] for row in rows]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        data = b"".join(rows)
+        data, starts, lengths = Binaries.of(rows).words(skip)
         if len(data) > MAX_BLOCK_BYTES:
             raise EngineError("a block of 2 GiB of rows or more cannot be decoded at once")
         odd = lengths & 7 != 0
         if odd.any():
             at = int(odd.argmax())
             raise StateFormatError(name, None, f"row {at} has {lengths[at]} bytes, not whole words")
-        starts = np.cumsum(lengths) - lengths
         pieces = Pieces(starts, lengths, np.zeros(len(rows), bool))
         try:
             columns = struct_columns(Memory(data, starts), self.struct, pieces)
@@ -107,7 +88,7 @@ class RowCodec:
             return pa.RecordBatch.from_struct_array(empty)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def encode(self, batch: Any, *, prefix: bytes = b"") -> EncodedRows:
+    def encode(self, batch: Any, *, prefix: bytes = b"") -> Binaries:
         """Return the UnsafeRows of a batch's rows, each preceded by ``prefix``.
 
         Columns are matched by position, not by name, and cast to this codec's Arrow types if
@@ -121,7 +102,7 @@ class RowCodec:
             reason = f"{len(columns)} columns in place of {len(self.struct.fields)}"
             raise CannotEncode(reason)
         data, offsets = encode_rows(self.struct, columns, batch.num_rows, prefix)
-        return EncodedRows(data, offsets)
+        return Binaries.between(data, offsets)
 
 
 def compile_schema(schema: Any) -> RowCodec:
@@ -143,8 +124,6 @@ _SORTABLE: Final = frozenset({"byte", "short", "integer", "long", "float", "doub
 _TIMESTAMP = struct.Struct(">Q")
 _TIMESTAMP_BYTES = 8
 _SIGN: Final = 1 << 63
-#: A slice, so that an empty key counts as one without the byte 0.
-_FIRST_BYTE: Final = operator.itemgetter(slice(0, 1))
 
 
 @dataclass(frozen=True)
@@ -171,7 +150,8 @@ class KeyCodec:
         if not framed:
             return self.whole.decode(keys, name=name)
         if self.encoder == NO_PREFIX:
-            if not set(map(_FIRST_BYTE, keys)) <= {b"\x00"}:
+            keys = Binaries.of(keys)
+            if not keys.all_start_with_zero():
                 raise StateFormatError(name, None, "a key does not start with the version 0")
             return self.whole.decode(keys, skip=1, name=name)
         rows = self._split(keys, name)
@@ -187,15 +167,15 @@ class KeyCodec:
         ordered = [placed[i] for i in range(len(placed))]
         return pa.RecordBatch.from_arrays(ordered, schema=self.whole.schema)
 
-    def encode(self, batch: Any, *, framed: bool) -> list[bytes]:
+    def encode(self, batch: Any, *, framed: bool) -> Binaries:
         """Return the keys of a batch's rows.
 
         Errors are those of :meth:`~flinkish.engine.rows.row_codec.RowCodec.encode`.
         """
         if not framed:
-            return self.whole.encode(batch).rows()
+            return self.whole.encode(batch)
         if self.encoder == NO_PREFIX:
-            return self.whole.encode(batch, prefix=b"\x00").rows()
+            return self.whole.encode(batch, prefix=b"\x00")
         fields = self.whole.struct.fields
         columns = [batch.column(i) for i in self.order]
         for index in range(self.ordering):
@@ -208,10 +188,10 @@ class KeyCodec:
             names = [str(i) for i in range(len(part))]
             rows.append(codec.encode(pa.RecordBatch.from_arrays(part, names=names)).rows())
         if self.encoder in {TIMESTAMP_PREFIX, TIMESTAMP_POSTFIX}:
-            return _with_timestamps(self.encoder, rows[0], columns[-1])
+            return Binaries.of(_with_timestamps(self.encoder, rows[0], columns[-1]))
         framed_rows = [[frame_sized_row(row) for row in rows[0]]]
         framed_rows += [[frame_row(row) for row in part] for part in rows[1:]]
-        return [b"".join(pieces) for pieces in zip(*framed_rows, strict=True)]
+        return Binaries.of([b"".join(pieces) for pieces in zip(*framed_rows, strict=True)])
 
     def _split(self, keys: Sequence[bytes], name: str) -> list[tuple[bytes, ...]]:
         rows = []

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from flinkish.annotations import experimental
 from flinkish.engine.rows.unsafe_rows import UnknownType
 
 #: Decimals with more digits do not fit into 8 bytes (``Decimal.MAX_LONG_DIGITS``).
@@ -30,6 +31,7 @@ _MONTHS = re.compile(r"interval (year|month)( to month)?")
 _MICROS = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
 
 
+@experimental
 @dataclass(frozen=True)
 class Fixed:
     """A type whose values fit into the 8 bytes of a row's field.
@@ -42,11 +44,13 @@ class Fixed:
     width: int
 
 
+@experimental
 @dataclass(frozen=True)
 class Void:
     """The type whose values are all null (``NullType``)."""
 
 
+@experimental
 @dataclass(frozen=True)
 class Decimal:
     """A decimal, stored in its field up to ``MAX_LONG_DIGITS`` digits, else after the fields."""
@@ -60,6 +64,7 @@ class Decimal:
         return self.precision <= MAX_LONG_DIGITS
 
 
+@experimental
 @dataclass(frozen=True)
 class Bytes:
     """A string (``text``) or a binary."""
@@ -67,16 +72,19 @@ class Bytes:
     text: bool
 
 
+@experimental
 @dataclass(frozen=True)
 class CalendarInterval:
     """Months, days and microseconds (``CalendarIntervalType``)."""
 
 
+@experimental
 @dataclass(frozen=True)
 class Variant:
     """A value and its metadata, both binary (``VariantType``)."""
 
 
+@experimental
 @dataclass(frozen=True)
 class Array:
     """A list of values of one type."""
@@ -84,6 +92,7 @@ class Array:
     element: DataType
 
 
+@experimental
 @dataclass(frozen=True)
 class Map:
     """Keys and values, in insertion order."""
@@ -92,6 +101,7 @@ class Map:
     value: DataType
 
 
+@experimental
 @dataclass(frozen=True)
 class Field:
     """A field of a struct. Names may repeat: two averages have two fields named ``sum``."""
@@ -101,6 +111,7 @@ class Field:
     nullable: bool = True
 
 
+@experimental
 @dataclass(frozen=True)
 class Struct:
     """Fields in order; a row is a struct too."""
@@ -150,6 +161,7 @@ _ARROW: Final = {
 }
 
 
+@experimental
 def parse_type(data_type: Any) -> DataType:
     """Parse the JSON of Spark's ``DataType``; raise UnknownType if it is unknown."""
     if isinstance(data_type, str):
@@ -160,6 +172,7 @@ def parse_type(data_type: Any) -> DataType:
         raise _unknown(data_type) from error
 
 
+@experimental
 def parse_struct(schema: Any) -> Struct:
     """Parse the JSON of Spark's ``StructType``; raise UnknownType if it is not one."""
     parsed = parse_type(schema)
@@ -207,6 +220,7 @@ def _unknown(data_type: Any) -> UnknownType:
     return UnknownType(f"unknown type {str(data_type)[:100]}")
 
 
+@experimental
 def is_fixed(data_type: DataType) -> bool:
     """Return whether values are stored in a row's 8-byte fields alone."""
     return isinstance(data_type, Fixed | Void) or (
@@ -214,6 +228,7 @@ def is_fixed(data_type: DataType) -> bool:
     )
 
 
+@experimental
 def element_width(data_type: DataType) -> int:
     """Return the size in bytes of an array element, or of its place-and-size word."""
     return data_type.width if isinstance(data_type, Fixed) else 8
@@ -227,6 +242,7 @@ INTERVAL_ARROW: Final = pa.struct(
 VARIANT_ARROW: Final = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
 
 
+@experimental
 def arrow_type(data_type: DataType) -> Any:
     """Return the ``pyarrow.DataType`` that holds a type's values without loss.
 
@@ -259,6 +275,7 @@ _FIXED_JSON: Final = {
 }
 
 
+@experimental
 def struct_json(struct: Struct) -> dict[str, Any]:
     """Return the JSON of Spark's ``StructType``, as in its schema files (``StructType.jsonValue``).
 
@@ -273,6 +290,7 @@ def struct_json(struct: Struct) -> dict[str, Any]:
     }
 
 
+@experimental
 def type_json(data_type: DataType) -> Any:
     """Return the JSON of any type: a name, or an object for arrays, maps and structs."""
     if isinstance(data_type, Struct):
@@ -290,6 +308,7 @@ def type_json(data_type: DataType) -> Any:
     return type_name(data_type)
 
 
+@experimental
 def type_name(data_type: DataType) -> str:
     """Return Spark's name of a type.
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format import operator_files
 from flinkish.checkpoint.format.logs import StateIds, parse_commit, parse_offsets
 from flinkish.checkpoint.format.names import (
@@ -56,6 +57,7 @@ class StoreState:
     schema_version: int
 
 
+@public_evolving
 @dataclass(frozen=True)
 class OperatorState:
     """The state of one stateful operator at one version.
@@ -122,6 +124,7 @@ class CheckpointState:
     operators: tuple[OperatorState, ...]
 
 
+@public_evolving
 def read_checkpoint(source: StateSource, batch: int | None = None) -> CheckpointState:
     """Read the description of a checkpoint's state; no rows are read.
 

@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, Protocol
 
 import crc32c
 
+from flinkish.annotations import public_evolving
 from flinkish.checkpoint.format import chains
 from flinkish.checkpoint.format.chains import Chain, Lineage
 from flinkish.checkpoint.format.names import HDFS, state_files_among
@@ -191,7 +192,11 @@ class StateSource(Protocol):
 
 
 class StateTarget(StateSource, Protocol):
-    """A source that can be written to."""
+    """A source that can be written to.
+
+    The local path of a file that does not exist yet, if it has one, is where the file may be put
+    without ``create``.
+    """
 
     def create(self, path: str) -> BinaryIO:
         """Create or replace a file, and create its directories. Closing the file completes it."""
@@ -206,6 +211,7 @@ class StateTarget(StateSource, Protocol):
         ...
 
 
+@public_evolving
 class LocalDirectory(StorageDirectory):
     """A directory that all workers reach by the same path, which may be a relative one."""
 

@@ -1,8 +1,9 @@
 """Writing of RocksDB snapshots: ``<version>.zip`` and its SSTs, as Spark's ``RocksDBFileManager``.
 
 The rows are sorted, a bounded number at a time, and written as SSTs that a new database ingests
-unchanged. This is several times faster than putting unsorted rows into the database. The database
-has the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
+unchanged. This is several times faster than putting unsorted rows into the database. Rows that come
+in key order are written as they come (:class:`.SortedRows`), possibly elsewhere. The database has
+the options of Spark's ``RocksDB`` that affect its files: LZ4, block format 5, a Bloom filter of
 10 bits. The snapshot consists of its SSTs and its small files. They are not the same bytes as
 Spark's own: database ids, file numbers and times differ, and possibly the version of RocksDB. The
 (empty) log file and blobs are not written.
@@ -10,37 +11,33 @@ Spark's own: database ids, file numbers and times differ, and possibly the versi
 
 from __future__ import annotations
 
-import collections
 import io
 import itertools
 import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import rocksdict
 
 from flinkish.checkpoint.format.archives import METADATA_MEMBER, SharedFile, write_archive_metadata
 from flinkish.checkpoint.format.names import SST_DIRECTORY
-from flinkish.engine.errors import EngineError, LostRows
-from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
+from flinkish.engine.errors import EngineError
+from flinkish.engine.rows.arrow_parts import in_pieces
 from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch, rocksdb_errors
+from flinkish.engine.stores.sst_files import Runs, family_number, sst_error, sst_options
 
-#: (id of the column family, keys, values): sequences of bytes, or Arrow arrays of large binaries.
-FamilyRows = tuple[int | None, Any, Any]
-#: Bytes of rows that are sorted at a time; each such run is one SST.
-MAX_RUN_BYTES: Final = 64 << 20
+#: Id of the column family, keys, values.
+FamilyRows = tuple[int | None, Sequence[bytes], Sequence[bytes]]
+#: The files of each run, and the rows in all of them by family id.
+_Runs = tuple[Sequence[Sequence[str]], Mapping[int | None, int]]
 #: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
 #: overlap. Otherwise readers would have to search every one, and Spark's own RocksDB would start
 #: with the same compaction.
 MAX_RUNS: Final = 4
-_ROW_OVERHEAD: Final = 16
-_FAMILY_ID_BYTES: Final = 2
 _SMALL_FILES = ("CURRENT", "MANIFEST-", "OPTIONS-")
 
 
@@ -104,21 +101,89 @@ def write_pieces(
     with_families: bool = True,
     version: int = 1,
     scratch: str | None = None,
+    adopt: Callable[[str, str], bool] | None = None,
 ) -> int:
     """Write a snapshot from batches of rows.
 
     It does less work for each row than :func:`write_snapshot`. Each element of ``pieces`` is (the
     family's id, keys, values). The keys begin with that id, which is None in a store without
-    families.
+    families. ``adopt(path, name)`` moves a local file to a place in the store and returns True, or
+    returns False for a file that must be copied by ``create``.
     """
+    return _write(
+        lambda directory: _sorted_runs(directory, pieces),
+        create,
+        name,
+        families=families,
+        with_families=with_families,
+        version=version,
+        scratch=scratch,
+        adopt=adopt,
+    )
+
+
+def write_runs(
+    runs: Sequence[Sequence[str]],
+    counts: Mapping[int | None, int],
+    bring: Callable[[str, str], None],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families = NO_FAMILIES,
+    with_families: bool = True,
+    version: int = 1,
+    adopt: Callable[[str, str], bool] | None = None,
+) -> int:
+    """Write a snapshot from the files of :class:`~.sst_files.SortedRows`, which stay as they are.
+
+    ``runs`` are the files of each writer; ``bring(file, path)`` puts one of them at a local path,
+    as a link or a copy. ``counts`` are the rows in them by family id. The others are as in
+    :func:`write_pieces`.
+    """
+
+    def brought(directory: str) -> _Runs:
+        local = [
+            [os.path.join(directory, f"{number}-{place}.run") for place in range(len(files))]
+            for number, files in enumerate(runs)
+        ]
+        for files, paths in zip(runs, local, strict=True):
+            for file, path in zip(files, paths, strict=True):
+                bring(file, path)
+        return local, counts
+
+    return _write(
+        brought,
+        create,
+        name,
+        families=families,
+        with_families=with_families,
+        version=version,
+        scratch=None,
+        adopt=adopt,
+    )
+
+
+def _write(
+    prepare: Callable[[str], _Runs],
+    create: Callable[[str], BinaryIO],
+    name: str,
+    *,
+    families: Families,
+    with_families: bool,
+    version: int,
+    scratch: str | None,
+    adopt: Callable[[str, str], bool] | None,
+) -> int:
+    """Write a snapshot of the runs that ``prepare`` puts into a local directory."""
     directory = make_scratch(parent=scratch)
     try:
-        counts = _fill(directory, pieces)
+        runs, counts = prepare(directory)
+        _ingest(directory, runs)
         internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
         total = sum(counts.values())
-        shared = [_share(directory, file, create) for file in _named(directory, (".sst",))]
+        files = sorted(os.listdir(directory))
         metadata = write_archive_metadata(
-            shared,
+            [_share(directory, file, create, adopt) for file in files if file.endswith(".sst")],
             total - internal,
             internal,
             families.ids,
@@ -128,7 +193,7 @@ def write_pieces(
         )
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-            for file in sorted(os.listdir(directory)):
+            for file in files:
                 if file.startswith(_SMALL_FILES):
                     target.write(os.path.join(directory, file), file)
             target.writestr(METADATA_MEMBER, metadata)
@@ -139,109 +204,54 @@ def write_pieces(
         remove_scratch(directory)
 
 
-def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
-    return sorted(file for file in os.listdir(directory) if file.endswith(endings))
-
-
-def _share(directory: str, file: str, create: Callable[[str], BinaryIO]) -> SharedFile:
+def _share(
+    directory: str,
+    file: str,
+    create: Callable[[str], BinaryIO],
+    adopt: Callable[[str, str], bool] | None,
+) -> SharedFile:
     path = os.path.join(directory, file)
+    size = os.path.getsize(path)
     shared = f"{SST_DIRECTORY}/{file.removesuffix('.sst')}-{uuid.uuid4()}.sst"
-    with open(path, "rb") as source, create(shared) as target:
-        shutil.copyfileobj(source, target, 1 << 20)
-    return SharedFile(file, shared, os.path.getsize(path))
+    if adopt is None or not adopt(path, shared):
+        with open(path, "rb") as source, create(shared) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+    return SharedFile(file, shared, size)
 
 
-def _options() -> Any:
-    blocks: Any = rocksdict.BlockBasedOptions()
-    blocks.set_format_version(5)
-    blocks.set_bloom_filter(10, False)
-    options: Any = rocksdict.Options(True)
-    options.create_if_missing(True)
-    options.set_block_based_table_factory(blocks)
-    options.set_compression_type(rocksdict.DBCompressionType.lz4())
-    # Spark compacts later if needed; here it would only take time.
-    options.set_disable_auto_compactions(True)
-    return options
-
-
-def _fill(directory: str, pieces: Iterable[FamilyRows]) -> dict[int | None, int]:
-    """Write the rows into a new database; return the number of rows by family id."""
+def _sorted_runs(
+    directory: str, pieces: Iterable[FamilyRows]
+) -> tuple[list[list[str]], dict[int | None, int]]:
+    """Sort rows into SSTs below a directory; return them, and the number of rows by family id."""
     counts: dict[int | None, int] = {}
-    runs = _Runs(os.path.join(directory, "runs"))
+    runs = Runs(directory)
     for family, keys, values in pieces:
         counts[family] = counts.get(family, 0) + len(keys)
         runs.add(keys, values)
     runs.finish()
-    with rocksdb_errors(make=_error):
-        database: Any = rocksdict.Rdict(directory, options=_options())
+    return [[path] for path in runs.paths], counts
+
+
+def _ingest(directory: str, runs: Sequence[Sequence[str]]) -> None:
+    """Make a database of SSTs, which are moved into it; files of one run do not overlap."""
+    with rocksdb_errors(make=sst_error):
+        database: Any = rocksdict.Rdict(directory, options=sst_options())
         try:
             ingest = rocksdict.IngestExternalFileOptions()
             ingest.set_move_files(True)
             # Files of one call may not overlap, and the runs do: one call each.
-            for path in runs.paths:
-                database.ingest_external_file([path], ingest)
-            if len(runs.paths) > MAX_RUNS:
+            for paths in runs:
+                database.ingest_external_file(list(paths), ingest)
+            if len(runs) > MAX_RUNS:
                 database.compact_range(None, None)
         finally:
             database.close()
-    remove_scratch(runs.directory)
-    return counts
-
-
-class _Runs:
-    """A sorter of rows: it writes every ``MAX_RUN_BYTES`` of rows as an SST."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.paths: list[str] = []
-        self._keys: list[Any] = []
-        self._values: list[Any] = []
-        self._bytes = 0
-        os.mkdir(directory)
-
-    def add(self, keys: Any, values: Any) -> None:
-        """Add rows, and write the collected ones if there are enough of them."""
-        for held, column in ((self._keys, keys), (self._values, values)):
-            array = column if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
-            held.append(array)
-            self._bytes += array.nbytes
-        self._bytes += _ROW_OVERHEAD * len(keys)
-        if self._bytes >= MAX_RUN_BYTES:
-            self.finish()
-
-    def finish(self) -> None:
-        """Write the collected rows."""
-        keys, values = self._keys, self._values
-        self._keys, self._values, self._bytes = [], [], 0
-        if not sum(map(len, keys)):
-            return
-        columns = [pa.concat_arrays(keys), pa.concat_arrays(values)]
-        del keys, values
-        rows = pa.RecordBatch.from_arrays(columns, names=["key", "value"])
-        rows = rows.take(pc.sort_indices(columns[0]))
-        del columns
-        path = os.path.join(self.directory, f"{len(self.paths)}.sst")
-        self.paths.append(path)
-        with rocksdb_errors(make=_error):
-            writer: Any = rocksdict.SstFileWriter(_options())
-            writer.open(path)
-            for start in range(0, rows.num_rows, MAX_ROWS):
-                part = [column.to_pylist() for column in rows.slice(start, MAX_ROWS).columns]
-                # A Python loop over the rows would take as long as RocksDB.
-                collections.deque(map(writer.__setitem__, *part), maxlen=0)
-            writer.finish()
 
 
 def _family(key: bytes, numbers: set[int]) -> int | None:
     if not numbers:
         return None
-    number = int.from_bytes(key[:_FAMILY_ID_BYTES], "little", signed=True)
-    if len(key) < _FAMILY_ID_BYTES or number not in numbers:
+    number = family_number(key)
+    if number not in numbers:
         raise EngineError(f"a key of the unknown column family {number}")
     return number
-
-
-def _error(text: str) -> EngineError:
-    if "ascending order" in text:
-        return LostRows("keys of the new state repeat: each key has one row")
-    return EngineError(text)

@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.errors import EngineError
+from flinkish.engine.migration.attempts import target_families
 from flinkish.engine.migration.migration_plan import FamilyMigration, OperatorMigration
 from flinkish.engine.migration.row_blocks import Packer, RowsDigest, digest_rows, family_salt
 from flinkish.engine.migration.row_transforms import BlockTransform
-from flinkish.engine.migration.store_tasks import ReadRows, target_families
+from flinkish.engine.migration.store_tasks import ReadRows
 from flinkish.engine.rows.arrow_parts import list_parts
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import join_list
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.row_codec import codec_of, compile_key
@@ -108,7 +110,7 @@ def _way(move: OperatorMigration, table: StateTable) -> tuple[str, FamilyMigrati
 
 def encode_batch(
     table: StateTable, family: FamilyMigration, batch: Any
-) -> tuple[list[bytes], list[bytes]]:
+) -> tuple[Binaries, Binaries]:
     """Return the keys and values of a batch as bytes of state files; CannotEncode if impossible."""
     form = family.after
     keys, values = (batch.column(batch.schema.get_field_index(n)) for n in ("key", "value"))
@@ -120,14 +122,15 @@ def encode_batch(
     codec = codec_of(table.state_value)
     if not table.lists:
         prefix = b"\x00" if form.framed else b""
-        return encoded, codec.encode(_columns(values, codec.struct), prefix=prefix).rows()
+        return encoded, codec.encode(_columns(values, codec.struct), prefix=prefix)
     state = to_state(values, Array(table.state_value))
     offsets, elements = list_parts(state)
     if (np.diff(offsets) == 0).any() or elements.null_count:
         raise CannotEncode(f"a list for the state {table.name!r} is empty, or has a null in it")
     rows = codec.encode(columns_of(elements)).rows()
     ends = offsets.tolist()
-    return encoded, [join_list(rows[a:b]) for a, b in itertools.pairwise(ends)]
+    lists = [join_list(rows[a:b]) for a, b in itertools.pairwise(ends)]
+    return encoded, Binaries.of(lists)
 
 
 def _columns(array: Any, struct: DataType) -> Any:

@@ -10,27 +10,28 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 import xxhash
 
-from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
+from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.errors import PERMANENT, CannotMigrate, LostRows
-from flinkish.engine.migration.migration_plan import store_directory
+from flinkish.engine.migration.attempts import WrittenStore
 from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
-from flinkish.engine.migration.pipeline import WrittenOperator
+from flinkish.engine.migration.pipeline import WrittenOperator, place, written_operator
 from flinkish.engine.migration.row_blocks import Rows, in_lists, sum_digests, unpack
 from flinkish.engine.migration.state_files import operator_files
-from flinkish.engine.migration.store_tasks import ReadRows, WrittenStore, write_store
+from flinkish.engine.migration.store_tasks import ReadRows, write_store
 from flinkish.engine.rows.spark_hash import check_hashable
 from flinkish.engine.stores.checkpoints import OperatorState
 from flinkish.engine.stores.files import StateSource, StateTarget
+from flinkish.engine.tables.arrow_rows import arrow_rows
 from flinkish.engine.tables.bootstrap_rows import Bootstrap, EncodeRows
-from flinkish.engine.tables.frames import StateTable, find_table, state_tables
+from flinkish.engine.tables.frames import StateTable, find_table, read_table, state_tables
 from flinkish.engine.tables.spark_frames import computed, spark_schema
 
 #: Schema of the encoding tasks' output: number of a partition, and rows for it or a report.
@@ -137,6 +138,12 @@ def _given(
     names = [table.name for table, _ in pairs]
     if not names or len(set(names)) != len(names):
         raise CannotMigrate(f"each state once, and one at least: {', '.join(names) or 'none'}")
+    _check_companions(template, names)
+    return tuple(pairs)
+
+
+def _check_companions(template: OperatorState, names: Collection[str]) -> None:
+    """Refuse states that were given without others that belong to them."""
     for name in names:
         missing = companions(template, name) - set(names)
         if missing:
@@ -144,7 +151,6 @@ def _given(
                 f"the state {name!r} cannot be without {', '.join(sorted(missing))}, which Spark "
                 "reads with it: give these too"
             )
-    return tuple(pairs)
 
 
 def companions(operator: OperatorState, name: str) -> frozenset[str]:
@@ -204,20 +210,75 @@ def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
     try:
         arranged = pieces.partitionBy(job.count + 1, _itself)
         results = computed(arranged.mapPartitionsWithIndex(_Writing(job)).collect)
-        for result in results:
-            if isinstance(result, PERMANENT):
-                raise result
-        written = [r for r in results if isinstance(r, WrittenStore)]
-        _compare(job, [r for r in results if isinstance(r, ReadRows)], written)
-        for store in written:
-            directory = f"{STATE}/{job.move.ordinal}/{store.partition}"
-            directory += f"/{store_directory(store.store)}"
-            for name in job.target.names(store.attempt):
-                job.target.move(f"{store.attempt}/{name}", f"{directory.rstrip('/')}/{name}")
+        return _completed(job, results, "the rows are those of a DataFrame")
     finally:
         context.setJobDescription(None)
         job.target.remove(job.attempts)
-    return _summary(job, written)
+
+
+def _completed(job: Bootstrap, results: list[Any], shuffle: str | None) -> WrittenOperator:
+    """Move the files into their final places; ``results`` are those of the tasks."""
+    for result in results:
+        if isinstance(result, PERMANENT):
+            raise result
+    written = [r for r in results if isinstance(r, WrittenStore)]
+    _compare(job, [r for r in results if isinstance(r, ReadRows)], written)
+    place(job.target, job.move, written)
+    return written_operator(job.move, written, shuffle)
+
+
+def write_rows(
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    source: StateSource,
+    template: OperatorState,
+    target: StateTarget,
+    *,
+    root: str | None = None,
+) -> WrittenOperator:
+    """Write an operator's state, some of it from plain rows, in this process: for little state.
+
+    Parameters
+    ----------
+    rows
+        The rows of each state that is replaced, by its name: ``key`` and ``value`` as JSON data
+        (:func:`~.decoding.plain_rows`). The other states keep their rows.
+    source, template, target, root
+        As for :func:`write_state`; the version is the template's.
+
+    Raises
+    ------
+    NoSuchState, CannotMigrate
+        There is no such state, or its rows are not of its form.
+    CannotEncode, LostRows
+        As for :func:`write_state`.
+    """
+    job = plan_bootstrap(source, template, target)
+    replaced: dict[str, Sequence[Mapping[str, Any]]] = {}
+    for asked, each in rows.items():
+        name = find_table(template, asked or None).name
+        if name in replaced:
+            raise CannotMigrate(f"the state {name!r} is given twice: give each state once")
+        replaced[name] = each
+    _check_companions(template, replaced)
+    pieces: list[list[tuple[int, bytes]]] = [[] for _ in range(job.count + 1)]
+    for table in state_tables(template):
+        if table.name in replaced:
+            batches = iter([arrow_rows(replaced[table.name], table.schema, table.name)])
+        else:
+            batches = read_table(source, table, range(template.partitions))
+        for number, piece in EncodeRows(job, table)(batches):
+            pieces[number].append((number, piece))
+    write = _Writing(job)
+    try:
+        results = [result for i, part in enumerate(pieces) for result in write(i, part)]
+        written = _completed(job, results, None)
+    finally:
+        target.remove(job.attempts)
+    partitions = int(template.pins.get(PIN_SHUFFLE_PARTITIONS, job.move.partitions))
+    for path, content in operator_files(source, job.move, partitions, root):
+        with target.create(path) as file:
+            file.write(content)
+    return written
 
 
 def _itself(number: int) -> int:
@@ -273,13 +334,3 @@ def _compare(job: Bootstrap, read: list[ReadRows], written: list[WrittenStore]) 
                 f"the state {store!r} has {after.rows:,} rows of {before.rows:,} given: "
                 "keys repeat, or rows were lost"
             )
-
-
-def _summary(job: Bootstrap, written: list[WrittenStore]) -> WrittenOperator:
-    move = job.move
-    digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
-    ids = None
-    if move.unique_ids:
-        unique_ids = {(w.partition, w.store): w.unique_id or "" for w in written}
-        ids = tuple(tuple(unique_ids[p, s] for s in move.targets) for p in range(move.partitions))
-    return WrittenOperator(move.ordinal, digests, ids, sum(w.size for w in written))

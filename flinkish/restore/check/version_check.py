@@ -50,12 +50,12 @@ def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionChec
     created = offers.spark_version
     try:
         if created is None or spark is None:
-            who = (
+            why = (
                 "the checkpoint does not record which Spark wrote it"
                 if created is None
-                else ("the version of the Spark to be run is unknown")
+                else "the version of the Spark to be run is unknown"
             )
-            return _unknown(created, spark, who)
+            return _unknown(created, spark, why)
         judgement = _judge(offers, created, spark)
     except UsageError as error:  # a version that cannot be parsed: a private build
         return _unknown(created, spark, error.message)
@@ -74,13 +74,22 @@ def check_spark_version(offers: RestoreOrigin, spark: str | None) -> VersionChec
     return VersionCheck(versions, check, result.error())
 
 
+def check_restorable(offers: RestoreOrigin, spark: str | None) -> Check:
+    """Check a restore before its driver is started; return what :func:`check_spark_version` finds.
+
+    Raises Incompatible if this Spark cannot resume the savepoint.
+    """
+    versions = check_spark_version(offers, spark)
+    if versions.error is not None:
+        raise versions.error
+    return versions.check
+
+
 def fit_offers(offers: RestoreOrigin, spark: str | None) -> RestoreOrigin:
     """Return the queries of a savepoint as the Spark that will run needs them.
 
-    They are unchanged where no rewrite is needed, or where that is not known.
-
-    ``spark`` is the version of the Spark that will run; :func:`check_spark_version` has
-    already refused what is impossible.
+    They are unchanged if no rewrite is needed, or if that is unknown. ``spark`` is the version of
+    the Spark that will run; :func:`check_spark_version` has refused what is impossible.
     """
     if spark is None:
         return offers

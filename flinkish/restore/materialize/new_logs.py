@@ -3,7 +3,8 @@
 The base is the query whose logs continue. Its planned batch (in the offset log, not committed) is
 kept if the base gives any source: Spark replays exactly its range, so that idempotent sinks stay
 exactly-once. Sources of other queries, and new ones, have nothing to read in that batch. Planned
-batches of other queries are dropped: their sources continue from their committed batch.
+batches of other queries are dropped: their sources continue from their committed batch. The
+watermark is that of all queries together (:func:`watermarks`).
 
 A source of the base that ``--reset-source`` names is treated as a new one: it has no part in the
 planned batch, which the other sources replay unchanged. If every source is reset, nothing of the
@@ -16,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flinkish.checkpoint.format.log_rewrites import LogLine, combined_watermark, with_lines
+from flinkish.checkpoint.format.log_rewrites import LogLine, with_lines
 from flinkish.checkpoint.format.logs import NO_OFFSET, OffsetEntry
 from flinkish.checkpoint.format.names import OFFSETS
 from flinkish.checkpoint.format.pins import PIN_WATERMARK_POLICY
 from flinkish.errors import Corrupt, Incompatible
-from flinkish.restore.materialize.origin_checkpoints import SourceCheckpointLogs
+from flinkish.restore.materialize.origin_checkpoints import OriginLogs
 from flinkish.restore.recipe import Recipe, TakenSource, TakenState
 
 
@@ -58,7 +59,7 @@ def givers(recipe: Recipe) -> list[int]:
     return sorted(origins or {recipe.base})
 
 
-def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tuple[int, int]:
+def watermarks(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> tuple[int, int]:
     """Return the watermarks of the batch and of the next one, in milliseconds; 0 means none yet.
 
     The policy pinned in the base combines the watermarks of all givers. A giver without a watermark
@@ -73,7 +74,18 @@ def watermarks(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> tupl
     )
 
 
-def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> bool:
+def combined_watermark(watermarks: Sequence[int], policy: str | None) -> int:
+    """Compute the watermark of a query made of several, like Spark's ``MultipleWatermarkPolicy``.
+
+    Watermarks are in milliseconds since the epoch; 0 without any part. ``policy`` is the pinned
+    ``spark.sql.streaming.multipleWatermarkPolicy``: the slowest part counts (``min``, also if it is
+    not pinned), or the fastest (``max``).
+    """
+    pick = max if (policy or "").lower() == "max" else min
+    return pick(watermarks, default=0)
+
+
+def needs_new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> bool:
     """Return whether anything but ids of state files differs from the logs of the base."""
     base = logs[recipe.base]
     old = base.offsets.watermark_ms, base.commit.next_watermark_ms
@@ -84,7 +96,7 @@ def needs_new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> 
     )
 
 
-def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLogs:
+def new_logs(recipe: Recipe, logs: Mapping[int, OriginLogs]) -> NewLogs:
     """Return the logs of the new checkpoint.
 
     ``logs`` are those of the base and of all givers, by the index of the origin. Raises
@@ -120,9 +132,7 @@ def new_logs(recipe: Recipe, logs: Mapping[int, SourceCheckpointLogs]) -> NewLog
     )
 
 
-def _written(
-    base: SourceCheckpointLogs, batch: int, watermark_ms: int, lines: Sequence[LogLine]
-) -> bytes:
+def _written(base: OriginLogs, batch: int, watermark_ms: int, lines: Sequence[LogLine]) -> bytes:
     data = base.offsets_bytes if batch == base.origin.batch_id else base.planned_bytes
     return with_lines(data, f"{OFFSETS}/{batch}", watermark_ms=watermark_ms, lines=lines)
 
@@ -134,7 +144,7 @@ def _own_lines(entry: OffsetEntry) -> list[LogLine]:
 def _lines(
     recipe: Recipe,
     sources: Sequence[object],
-    logs: Mapping[int, SourceCheckpointLogs],
+    logs: Mapping[int, OriginLogs],
     *,
     planned: bool,
 ) -> list[LogLine]:
@@ -161,7 +171,7 @@ def _lines(
     return lines
 
 
-def _offset_at(entry: OffsetEntry, source: TakenSource, origin: SourceCheckpointLogs) -> str:
+def _offset_at(entry: OffsetEntry, source: TakenSource, origin: OriginLogs) -> str:
     if not 0 <= source.entry < len(entry.offsets):
         raise Corrupt(
             f"the offset log of {origin.describe()} has {len(entry.offsets)} sources, but "

@@ -61,7 +61,7 @@ _STATE_PINS = (
 
 
 @dataclass(frozen=True)
-class SourceCheckpointLogs:
+class OriginLogs:
     """The entries of an origin's logs at its batch, parsed and as bytes.
 
     The bytes are those of the files, for what must stay as Spark wrote it.
@@ -163,12 +163,12 @@ def damaged(origin: OriginCheckpoint, path: str, error: ValueError) -> Corrupt:
     return Corrupt(f"{location} is damaged: {reason}", path=location)
 
 
-def read_logs(origin: OriginCheckpoint) -> SourceCheckpointLogs:
+def read_logs(origin: OriginCheckpoint) -> OriginLogs:
     """Read the origin's logs; Corrupt when one is missing or damaged."""
     offsets, commit = (f"{d}/{origin.batch_id}" for d in (OFFSETS, COMMITS))
     planned = f"{OFFSETS}/{origin.batch_id + 1}"
     offsets_bytes, commit_bytes = read_file(origin, offsets), read_file(origin, commit)
-    logs = SourceCheckpointLogs(
+    logs = OriginLogs(
         origin=origin,
         offsets=parsed(origin, offsets, parse_offsets, offsets_bytes),
         offsets_bytes=offsets_bytes,
@@ -182,7 +182,7 @@ def read_logs(origin: OriginCheckpoint) -> SourceCheckpointLogs:
     return replace(logs, planned=entry, planned_bytes=data)
 
 
-def check_states_agree(base: SourceCheckpointLogs, others: Sequence[SourceCheckpointLogs]) -> None:
+def check_states_agree(base: OriginLogs, others: Sequence[OriginLogs]) -> None:
     """Raise Incompatible when state of ``others`` cannot be read with the settings of ``base``.
 
     The pins of ``base`` become those of the new query, and hold for all of its state.
@@ -197,7 +197,7 @@ def check_states_agree(base: SourceCheckpointLogs, others: Sequence[SourceCheckp
             raise _disagree(SETTING_CHECKPOINT_FORMAT, base, versions[0], other, versions[1])
 
 
-def _pin(logs: SourceCheckpointLogs, setting: str) -> str:
+def _pin(logs: OriginLogs, setting: str) -> str:
     pins = logs.offsets.pins
     if setting == PIN_SHUFFLE_PARTITIONS:
         return str(pinned_partitions(pins) or "")
@@ -206,7 +206,7 @@ def _pin(logs: SourceCheckpointLogs, setting: str) -> str:
 
 
 def _disagree(
-    setting: str, base: SourceCheckpointLogs, ours: str, other: SourceCheckpointLogs, theirs: str
+    setting: str, base: OriginLogs, ours: str, other: OriginLogs, theirs: str
 ) -> Incompatible:
     return Incompatible(
         f"state written with different settings cannot be merged: {setting} is "

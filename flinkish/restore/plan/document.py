@@ -57,7 +57,7 @@ def restore_plan(
         ),
         sources=(
             *(_source(query.name, row) for query in queries for row in query.sources),
-            *_left_sources(queries, left),
+            *_left_sources(queries, left, options),
         ),
         sinks=tuple(_sink(q.name, q.sink) for q in queries if q.sink is not None),
         pins=tuple(pin for query in queries for pin in query.pins),
@@ -286,7 +286,9 @@ def _source(query: str, row: SourcePlan) -> SourceRow:
     )
 
 
-def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterator[SourceRow]:
+def _left_sources(
+    queries: Sequence[QueryRestore], left: NonRestored, options: RestoreOptions
+) -> Iterator[SourceRow]:
     """Yield the positions that no query takes, unless the rows of a query show them already."""
     listed = {
         (row.saved.query, row.saved.entry)
@@ -297,7 +299,8 @@ def _left_sources(queries: Sequence[QueryRestore], left: NonRestored) -> Iterato
     for source in [s for q in left.queries for s in q.sources or ()] + list(left.sources):
         if (source.query, source.entry) not in listed:
             text = f"{source.describe()} is no longer read"
-            row = SourcePlan(None, source, "dropped", "source-dropped", text, "use -n to drop it")
+            advice = "" if options.allow_non_restored else "use -n to drop it"
+            row = SourcePlan(None, source, "dropped", "source-dropped", text, advice)
             yield _source(str(source.query), row)
 
 

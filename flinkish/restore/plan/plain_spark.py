@@ -1,7 +1,7 @@
 """Checkpoints in which queries continue without flinkish. Pure.
 
-:func:`plan_unchanged` plans one for the program that it was saved of, without running that: a sink
-that only Spark can read, such as a table, is not judged.
+:func:`plan_unchanged` plans one for a program that stays the same. The program does not run, so a
+sink that only Spark can read, such as a table, is not judged.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class UnchangedQuery:
 def plan_unchanged(
     offer: RestorableQuery,
     runs: Sequence[OtherRun],
-    position: SinkStatus | None,
+    status: SinkStatus | None,
     *,
     fork: bool = False,
     mode: SinkMode | None = None,
 ) -> UnchangedQuery:
     """Plan the checkpoint of a query whose program stays the same.
 
-    ``runs`` are the other jobs that ever ran its id; ``position`` is that of its sink, where that
-    is known without Spark; ``mode`` is ``--sink-ahead``.
+    ``runs`` are the other jobs that ever ran its id; ``status`` is that of its sink, None if only
+    Spark can tell; ``mode`` is ``--sink-ahead``.
     """
     recipe = Recipe((offer.origin,))
     identity = decide_query_id(offer.query.batch_id, runs, fork=fork)
     if offer.canonical:
         return UnchangedQuery(recipe, identity, refusal=_canonical(offer))
-    if position is None:
+    if status is None:
         return UnchangedQuery(recipe, identity)
     takes = recipe.can_take_planned_state
     query = Continuation(
@@ -62,7 +62,7 @@ def plan_unchanged(
         replays_planned=recipe.replays_planned,
         has_planned_state=takes,
     )
-    sink = judge_sink(position, query, mode)
+    sink = judge_sink(status, query, mode)
     if sink.keeps_query_id:
         identity = QueryIdentity(True, f"{identity.reason}; kept by --sink-ahead accept")
     recipe = replace(
@@ -88,7 +88,7 @@ def _canonical(offer: RestorableQuery) -> Incompatible:
 
 @dataclass(frozen=True)
 class PlainContinuation:
-    """How a query continues, as far as it matters what a job of flinkish would do for it.
+    """How a query continues, as far as flinkish would do something for it that Spark does not.
 
     ``counts_history`` is whether its ``foreachBatch`` function has history batches that are not
     Spark's; ``log_path`` is the place of a file sink, whose log ends at ``newest_logged`` and has a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from flinkish.messages.plan import RestoreOutcome, RestorePlan
 from flinkish.units import size_text
@@ -17,7 +18,7 @@ def plan_rows(plan: RestorePlan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for op in plan.operators:
         name = op.uid or f'"{op.name}"'
-        state = "-" if op.bytes is None else _state(op.rows, op.bytes)
+        state = "-" if op.bytes is None else state_text(op.rows, op.bytes)
         why = "starts empty" if op.verdict == "new" else op.text
         rows.append((str(op.query), name, op.kind or "-", op.verdict, state, why))
     for source in plan.sources:
@@ -35,7 +36,8 @@ _QUIET = frozenset(
 )
 
 
-def _state(rows: int | None, size: int) -> str:
+def state_text(rows: int | None, size: int) -> str:
+    """Return the size of a state: its rows if they were counted. Pure."""
     return size_text(size) if rows is None else f"{rows:,} rows"
 
 
@@ -59,25 +61,67 @@ def plan_lines(plan: RestorePlan, *, table: bool = True) -> list[str]:
         notes = () if query.name in names else query.notes
         lines += [of_query(query.name, note, count) for note in notes]
     lines += [f"setting: {pin.text}" for pin in plan.pins]
-    for check in plan.checks:
-        if check.outcome is not RestoreOutcome.OK:
-            text = of_query(str(check.query), check.text, count)
-            lines.append(f"{check.outcome.value} [{check.id}]: {text}")
-            lines += [f"  {check.advice}"] if check.advice else []
-    together: dict[tuple[str, str], list[str]] = {}
+    for each in findings(plan):
+        if each.who:  # the table has the text
+            lines.append(f"{each.who} [{each.reason}]: {each.advice}")
+            continue
+        lead = f"{each.outcome.value} [{each.reason}]: " if each.reason else ""
+        lines.append(lead + each.text)
+        lines += [f"  {each.advice}"] if each.advice else []
+    return lines
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a plan says besides its table: the outcome of a check, or what the user has to do.
+
+    Attributes
+    ----------
+    who
+        The rows of the table that it is about; empty for a check, and for a query as a whole.
+    reason
+        A stable id; empty for a query as a whole.
+    text, advice
+        A sentence, and what the user can do.
+    """
+
+    outcome: RestoreOutcome
+    who: str
+    reason: str
+    text: str
+    advice: str
+
+
+def findings(plan: RestorePlan) -> list[Finding]:
+    """Return what a plan says besides its table; rows that one advice fits are one finding."""
+    count, outcome = len(plan.queries), _OUTCOMES[plan.verdict]
+    every = [
+        Finding(each.outcome, "", each.id, of_query(str(each.query), each.text, count), each.advice)
+        for each in plan.checks
+        if each.outcome is not RestoreOutcome.OK
+    ]
+    together: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for row in plan.rows:
         if row.verdict in _STOPS and row.advice:
             who = f"{row.query}/{row.label}" if count > 1 else row.label
-            together.setdefault((row.reason, row.advice), []).append(who)
-    lines += [
-        f"{_listed(names)} [{reason}]: {advice}" for (reason, advice), names in together.items()
-    ]
+            together.setdefault((row.reason, row.advice), []).append((who, row.text))
+    for (reason, advice), rows in together.items():
+        names, texts = _listed([row[0] for row in rows], ", "), _listed([row[1] for row in rows])
+        every.append(Finding(outcome, names, reason, texts, advice))
     for query in plan.queries:
         refusal = query.refusal
         if refusal is not None and not _told(plan, query.name):
-            lines.append(f"query '{query.name}': {refusal.message}")
-            lines += [f"  {refusal.hint}"] if refusal.hint else []
-    return lines
+            text = f"query '{query.name}': {refusal.message}"
+            every.append(Finding(_OUTCOMES[query.verdict], "", "", text, refusal.hint))
+    return every
+
+
+#: What a verdict is as the outcome of a check.
+_OUTCOMES = {
+    "ok": RestoreOutcome.WARNING,
+    "consent-needed": RestoreOutcome.CONSENT,
+    "incompatible": RestoreOutcome.REFUSED,
+}
 
 
 #: Verdicts that require the user to act.
@@ -90,11 +134,11 @@ _STOPS = frozenset(
 _NAMED = 5
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return the names whom one advice fits, each once. Pure."""
-    each = list(dict.fromkeys(names))
+def _listed(words: Sequence[str], separator: str = "; ") -> str:
+    """Return the names or sentences of rows that one advice fits, each once. Pure."""
+    each = list(dict.fromkeys(words))
     more = [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else []
-    return ", ".join(each[:_NAMED] + more)
+    return separator.join(each[:_NAMED] + more)
 
 
 def _told(plan: RestorePlan, query: str) -> bool:

@@ -31,11 +31,11 @@ from flinkish.restore.plan.history import (
     saved_shift,
 )
 from flinkish.restore.plan.judging import WITHOUT_ENGINE, ask, refuse
-from flinkish.restore.plan.left_out import check_left_out
 from flinkish.restore.plan.non_restored_state import (
     NOTHING_TAKEN,
     NonRestored,
     Taken,
+    check_left_out,
     find_non_restored,
 )
 from flinkish.restore.plan.operator_matching import check_uid_map

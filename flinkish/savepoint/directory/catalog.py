@@ -316,7 +316,7 @@ def _directory_time(path: str) -> float | None:
             return os.stat(path).st_mtime
         if storage.is_flat(path):
             return None
-        from flinkish.storage.remote import store_of
+        from flinkish.storage.stores import store_of
 
         return store_of(path).entry(path).modified() or None
     except OSError:

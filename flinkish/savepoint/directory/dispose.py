@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.errors import FlinkishError, from_record
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import Catalog, Unreadable, read_paths
@@ -26,6 +27,7 @@ UNKNOWN_HINT = (
 )
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Disposed:
     """The result of :func:`dispose`.

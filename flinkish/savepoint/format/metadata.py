@@ -31,9 +31,8 @@ from functools import lru_cache
 from typing import IO, Any, BinaryIO
 
 from flinkish import storage
-from flinkish.avro.container import DECOMPRESS, Block, ContainerReader
-from flinkish.avro.decoding import Cursor, Decode, compile_schema, then, union
-from flinkish.avro.errors import DamagedAvro, UnsupportedAvro
+from flinkish.avro.container import DECOMPRESS, Block, ContainerReader, UnsupportedAvro
+from flinkish.avro.decoding import Cursor, DamagedAvro, Decode, compile_schema, then, union
 from flinkish.errors import Corrupt, SavepointNotFound, UnsupportedFormat
 from flinkish.savepoint.format import limits
 from flinkish.savepoint.format.contents import FileRecord, Header, QueryRecord

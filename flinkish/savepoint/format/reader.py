@@ -279,7 +279,7 @@ def _describe_query(query: QueryRecord) -> dict[str, Any]:
         "planned_batch": query.planned_batch,
         "watermark": watermark,
         "drained": (query.watermark_ms or 0) >= MAX_WATERMARK_MS,
-        "offsets": [_offset(text) for text in query.offsets],
+        "offsets": [parsed_offset(text) for text in query.offsets],
         "pins": dict(query.pins),
         "source": query.source,
         "sink": query.sink,
@@ -291,7 +291,7 @@ def _describe_query(query: QueryRecord) -> dict[str, Any]:
     }
 
 
-def _offset(text: str) -> Any:
+def parsed_offset(text: str) -> Any:
     """Parse a source's offset: JSON in the source's own form; ``-`` (none yet) gives None."""
     if text == "-":
         return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flinkish.savepoint.format.contents import Header, OperatorRecord, QueryRecord
-from flinkish.savepoint.format.reader import iso_time
+from flinkish.savepoint.format.reader import iso_time, parsed_offset
 from flinkish.savepoint.format.records import header_to_avro
 
 ADDED, REMOVED, CHANGED, SAME = "added", "removed", "changed", "same"
@@ -121,14 +121,8 @@ def _without_offsets(source: Any) -> Any:
 
 
 def _offset(query: QueryRecord, entry: int) -> Any:
-    """Parse a source's position, JSON in its own form; None if there is no position or source."""
-    text = query.offsets[entry] if entry < len(query.offsets) else "-"
-    if text == "-":
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    """Return the offset of a source, parsed; None if it has none, or there is no such source."""
+    return parsed_offset(query.offsets[entry]) if entry < len(query.offsets) else None
 
 
 def match_operators(

@@ -88,10 +88,10 @@ class GarbageOutcome:
 class Pruned:
     """The result of a prune, or of its dry run.
 
-    Three kinds are left alone: ``unreadable`` have a ``_metadata`` that cannot be read, so that
-    their jobs are unknown; ``damaged`` would be kept if they were not; ``unknown`` cannot be read,
-    and others were kept because they may use their files. ``future`` have a time in the future in
-    their metadata.
+    Three kinds of savepoints are left alone: the ``_metadata`` of ``unreadable`` ones cannot be
+    read, so that their jobs are unknown; ``damaged`` ones would be kept if they were whole;
+    ``unknown`` ones cannot be read, and others are kept because these may use their files. The
+    metadata of ``future`` ones has a time in the future.
     """
 
     directory: str
@@ -129,10 +129,10 @@ def prune(
 ) -> Pruned:
     """Remove from ``directory`` the savepoints that ``policy`` does not keep.
 
-    Savepoints that cannot be read, or have files of the wrong size, do not count, are left alone
-    and are reported. If a savepoint shares files with others, only the files that nothing else uses
-    are removed; if an unreadable savepoint may use its files, it stays. A failure does not stop the
-    rest.
+    Savepoints that cannot be read, or have files of the wrong size, are left alone and reported;
+    the policy does not count them. If a savepoint shares files with others, only the files that
+    nothing else uses are removed; if an unreadable savepoint may use its files, it stays. A failed
+    removal does not stop the others.
 
     ``protected`` maps paths of savepoints that must stay to the reason. ``running``, ``known_jobs``
     and ``taken_here`` are as in :class:`~flinkish.savepoint.manage.candidates.Known`, ``jobs`` as

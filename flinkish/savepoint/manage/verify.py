@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flinkish import storage
+from flinkish.annotations import public_evolving
 from flinkish.errors import Corrupt, UsageError
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.format.metadata import FILE_NAME
@@ -22,6 +23,7 @@ LEVELS = (QUICK, FULL, DEEP)
 _NAMED = 3
 
 
+@public_evolving
 @dataclass(frozen=True)
 class Verification:
     """The result of a verification.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.checkpoint.format.pins import known_backend
@@ -23,7 +22,7 @@ from flinkish.errors import UsageError
 from flinkish.messages.migration import Migration, NewSchema
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.reader import OpenSavepoint, check_files
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.state_directories import saved_directory
 
 
@@ -31,8 +30,9 @@ from flinkish.savepoint.state.state_directories import saved_directory
 class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
-    ``partitions`` and ``backend`` are the values before and after. ``shuffled`` rows move to
-    another partition or store. ``changes`` of values have one line per field.
+    ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows
+    go through a shuffle of Spark, None if they do not. ``changes`` of values have one line per
+    field.
     """
 
     query: str
@@ -41,21 +41,8 @@ class PlannedRewrite:
     kind: str | None
     partitions: tuple[int, int]
     backend: tuple[str, str]
-    shuffled: bool
+    shuffle: str | None
     changes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON data."""
-        return {
-            "query": self.query,
-            "uid": self.uid,
-            "ordinal": self.ordinal,
-            "kind": self.kind,
-            "partitions": {"before": self.partitions[0], "after": self.partitions[1]},
-            "backend": {"before": self.backend[0], "after": self.backend[1]},
-            "shuffled": self.shuffled,
-            "changes": list(self.changes),
-        }
 
 
 def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[PlannedRewrite]:
@@ -67,7 +54,7 @@ def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[Planned
     rewrites = []
     for query in savepoint.queries:
         source = saved_directory(savepoint, query)
-        with in_our_words(query.name):
+        with converted_errors(query.name):
             state = read_checkpoint(source, query.batch_id)
             each = changes_of(state, query, migration.schemas)
             moves = plan_operators(source, state.operators, target_of(migration, state), each)
@@ -93,7 +80,7 @@ def _planned(query: QueryRecord, move: OperatorMigration) -> PlannedRewrite:
         kind=record.state.kind if record is not None else move.operator.name,
         partitions=(move.operator.partitions, move.partitions),
         backend=(move.operator.backend, move.backend),
-        shuffled=move.shuffled,
+        shuffle=move.shuffle,
         changes=tuple(changes),
     )
 

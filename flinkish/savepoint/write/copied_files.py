@@ -17,8 +17,7 @@ from flinkish.savepoint.format.metadata import CANONICAL_STATE, FILE_NAME, Metad
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.ledger import newest_of_job
-from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
-from flinkish.savepoint.write.writer import first_wrong_size
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome, first_wrong_size
 from flinkish.storage.below import LocalRoot
 
 #: Number of files that are compared together.

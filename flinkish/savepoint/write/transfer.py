@@ -1,7 +1,7 @@
-"""Transfer of files into a savepoint: one batch here, many at once by a FileTransferer.
+"""Transfer of files into a savepoint, one batch or many at once, and whether all have arrived.
 
-A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so the
-executors of a cluster can do the same work as the threads of this process.
+A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so that the
+executors of a cluster can do the work instead of the threads of this process.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ThreadedTransferer:
         first = next(iterator, None)
         if first is None:
             return
-        everything = _chained(first, iterator)
+        everything = chain([first], iterator)
         for location in (first.target, first.source):
             if not storage.is_local(location):
                 size = storage.batch_size(first.source, first.target)
@@ -98,11 +98,6 @@ class ThreadedTransferer:
                     yield from outcomes
                 return
         yield from _locally(everything)
-
-
-def _chained(first: storage.Placing, rest: Iterator[storage.Placing]) -> Iterator[storage.Placing]:
-    yield first
-    yield from rest
 
 
 def _batches(
@@ -145,3 +140,37 @@ def _locally(transfers: Iterator[storage.Placing]) -> Iterator[TransferOutcome]:
             for future in waiting:
                 future.cancel()
             raise
+
+
+def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
+    """Return the first of ``files`` that is missing below ``root`` or has another size, or None.
+
+    ``files`` are (path, size in bytes), sorted by path.
+    """
+
+    def check(group: tuple[str, list[tuple[str, int]]]) -> str | None:
+        directory, members = group
+        listing = storage.list_directory(storage.join(root, directory) if directory else root)
+        for name, size in members:
+            if listing.size_if_there(name) != size:
+                return f"{directory}/{name}" if directory else name
+        return None
+
+    results = storage.in_flight(root, check, _by_directory(files))
+    return next((wrong for wrong in results if wrong is not None), None)
+
+
+def _by_directory(
+    files: Iterator[tuple[str, int]],
+) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Group files by directory; files sorted by path give few groups per directory."""
+    members: dict[str, list[tuple[str, int]]] = {}
+    count = 0
+    for path, size in files:
+        directory, _, name = path.rpartition("/")
+        members.setdefault(directory, []).append((name, size))
+        count += 1
+        if count >= 20_000:
+            yield from members.items()
+            members, count = {}, 0
+    yield from members.items()

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+from flinkish.annotations import public_evolving
 from flinkish.avro import decoding
 from flinkish.avro.decoding import Decode, RecordDecoder
 from flinkish.state.avro.defaults import default_of, logical_reader
@@ -83,6 +84,7 @@ class AvroResolution:
         return decoding.read_value(self.decode, data)
 
 
+@public_evolving
 def resolve(writer: Any, reader: Any) -> TypeSerializerSchemaCompatibility:
     """Judge whether bytes of one schema can be read with another.
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import fastavro
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import Corrupt, UsageError
 from flinkish.state.avro.resolution import AvroResolution, check_defaults, compile_reader
 from flinkish.state.avro.schemas import (
@@ -50,6 +51,7 @@ from flinkish.state.serializers import (
 _VALUE: Final = "value"
 
 
+@public_evolving
 class AvroSerializer(TypeSerializer[Any]):
     """Values of an Avro schema.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.annotations import public_evolving
 from flinkish.state.builtin.primitives import not_a
 from flinkish.state.composite import CompositeTypeSerializerSnapshot
 from flinkish.state.serializers import (
@@ -21,6 +22,7 @@ from flinkish.state.serializers import (
 from flinkish.state.wire import Parts, put_part, put_size
 
 
+@public_evolving
 @dataclass(frozen=True)
 class ListSerializer(TypeSerializer[list[Any]]):
     """A list of values of one type."""
@@ -73,6 +75,7 @@ class ListSerializerSnapshot(CompositeTypeSerializerSnapshot[list[Any]]):
         return ListSerializer(element)
 
 
+@public_evolving
 @dataclass(frozen=True)
 class MapSerializer(TypeSerializer[dict[Any, Any]]):
     """A dict with keys of one type and values of one type; its order stays."""
@@ -149,6 +152,7 @@ def keys_change(root: str, new_key: TypeSerializer[Any]) -> TypeSerializerSchema
     return TypeSerializerSchemaCompatibility.incompatible([Reason(root, ("key",), text)])
 
 
+@public_evolving
 @dataclass(frozen=True)
 class TupleSerializer(TypeSerializer[tuple[Any, ...]]):
     """A tuple of a fixed length, with a type for each place."""
@@ -193,6 +197,7 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot[tuple[Any, ...]]):
         return TupleSerializer(nested)
 
 
+@public_evolving
 @dataclass(frozen=True)
 class OptionalSerializer(TypeSerializer[Any]):
     """A value or None, as one byte and the value's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from flinkish.annotations import experimental
 from flinkish.errors import UsageError
 from flinkish.state.builtin.primitives import damaged, not_a
 from flinkish.state.composite import changed_type
@@ -22,6 +23,7 @@ NAMES: Final = (
 )
 
 
+@experimental
 class NumpyScalarSerializer(TypeSerializer[Any]):
     """Scalars of one NumPy type, as their bytes, the lowest first.
 

@@ -14,6 +14,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeVar
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import UsageError
 from flinkish.state.builtin.containers import (
     ListSerializer,
@@ -55,6 +56,7 @@ class RecordField:
     init: bool = True
 
 
+@public_evolving
 def state_type(
     *, aliases: Iterable[str] = (), fields: Mapping[str, Iterable[str]] | None = None
 ) -> Callable[[C], C]:

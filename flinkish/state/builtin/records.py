@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from flinkish.annotations import public_evolving
 from flinkish.errors import Incompatible, UsageError
 from flinkish.state.builtin.containers import OptionalSerializer
 from flinkish.state.builtin.primitives import not_a
@@ -43,6 +44,7 @@ from flinkish.state.wire import Parts, put_part, put_size, put_text
 T = TypeVar("T")
 
 
+@public_evolving
 def serializer_of(hint: Any) -> TypeSerializer[Any]:
     """Return the serializer of a type.
 
@@ -61,6 +63,7 @@ def serializer_of(hint: Any) -> TypeSerializer[Any]:
     return build(hint, DataclassSerializer)
 
 
+@public_evolving
 class DataclassSerializer(TypeSerializer[T]):
     """Objects of a dataclass or NamedTuple, field by field.
 

@@ -6,6 +6,7 @@ import pickle
 import warnings
 from typing import Any
 
+from flinkish.annotations import experimental
 from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.state.builtin.primitives import not_a
 from flinkish.state.serializers import (
@@ -20,6 +21,7 @@ from flinkish.state.snapshots import MAX_NAME, check_findable, class_name
 _warned: set[str] = set()
 
 
+@experimental
 class UnsafePickleSerializer(TypeSerializer[Any]):
     """Values of one class, pickled.
 

@@ -6,7 +6,6 @@ import pytest
 
 from flinkish.checkpoint.format.log_rewrites import (
     LogLine,
-    combined_watermark,
     with_commit,
     with_lines,
     with_pins,
@@ -89,17 +88,3 @@ def test_ids_of_new_state_files() -> None:
     assert with_state_ids(new, "commits/1", ids={}) == second[:-1] + b',"stateUniqueIds":{}}'
     assert with_state_ids(new, "commits/1", ids=None) == first
     assert with_state_ids(first, "commits/1", ids=None) == first
-
-
-@pytest.mark.parametrize(
-    ("watermarks", "policy", "expected"),
-    [
-        ([30, 20], "min", 20),
-        ([30, 20], None, 20),
-        ([30, 20], "max", 30),
-        ([7], "max", 7),
-        ([], "min", 0),
-    ],
-)
-def test_combined_watermark(watermarks: list[int], policy: str | None, expected: int) -> None:
-    assert combined_watermark(watermarks, policy) == expected

@@ -121,7 +121,7 @@ def test_a_plan_of_a_job_is_not_saved(cli: Command, root: Path, tmp_path: Path) 
     job = known(cli, root)
     refused = cli(*check(cli, "-n", "-o", "plan.json", job))
     assert refused.code == 2
-    assert "the job would be further on" in refused.err
+    assert "the job would have moved on" in refused.err
     assert not (tmp_path / "plan.json").exists()
 
 
@@ -154,3 +154,45 @@ def test_a_job_without_state_to_go_on_from(cli: Command, root: Path) -> None:
     refused = cli(*check(cli, "--json", job))
     assert refused.code == 4
     assert refused.error()["message"] == "query 'counts': it writes to memory"
+
+
+def test_for_reviewers(
+    cli: Command, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = known(cli, root)
+    summary = tmp_path / "summary.md"
+    summary.write_text("# before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    annotated = cli(*check(cli, "--format", "github", job))
+    assert annotated.code == 5
+    assert annotated.out.startswith("::error file=app.py,title=flinkish check::verdict: consent")
+    assert "::error file=app.py,title=flinkish check%3A no-operator::uid-0: no operator" in (
+        annotated.out
+    )
+    before, _, added = summary.read_text().partition("### ")
+    assert before == "# before\n"
+    assert added.startswith("⚠️ consent-needed: the program can resume from the job with")
+    agreed = cli.ok(*check(cli, "--format", "github", "-n", job))
+    assert agreed.out.startswith("::notice file=app.py,title=flinkish check::verdict: ok: ")
+    assert cli(*check(cli, "--format", "json", job)).json()["verdict"] == "consent-needed"
+    module = cli(
+        "check", "--spark-home", str(cli.spark_home), "--format", "github", job, "-pym", "app"
+    )
+    assert module.out.startswith("::error title=flinkish check::verdict: consent"), module.err
+
+
+def test_a_failure_is_shown_to_reviewers_too(
+    cli: Command, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))  # cannot be written
+    refused = cli(*check(cli, "--format", "github", "-s", "/no/savepoint"))
+    assert refused.code == 11
+    assert refused.out.startswith("::error file=app.py,title=flinkish check%3A savepoint-not-found")
+    assert "warning: cannot write GITHUB_STEP_SUMMARY" in refused.err
+    assert "error: " in refused.err
+    shown = cli(*check(cli, "--format", "markdown", "-s", "/no/savepoint"))
+    assert shown.code == 11
+    assert shown.out.startswith("### ❌ the restore of <code>")
+    for words in (["--json", "--format", "github"], ["-q", "--format", "markdown"]):
+        assert cli(*check(cli, *words, "-s", "/no/savepoint")).code == 2

@@ -97,13 +97,14 @@ def need(shell: str) -> None:
 
 OFFERS = [
     ("flinkish sta", {"state", "status"}),
-    ("flinkish s", {"state", "status", "savepoint", "stop"}),
+    ("flinkish s", {"schema", "state", "status", "savepoint", "stop"}),
     ("flinkish status c0ff", {ID}),
     ("flinkish stop ", {ID, "dead" * 8}),
     ("flinkish cancel del", {"delays"}),
     ("flinkish savepoint -det", {"-detached"}),
     ("flinkish request w", {"wait"}),
     ("flinkish completion f", {"fish"}),
+    ("flinkish schema savepoint u", {"unlock"}),
     ("flinkish run -cm ", {"no_claim", "claim"}),
 ]
 

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.wholeness import read_whole_cut
-from flinkish.errors import SavepointNotFound, StorageError, UsageError, WrongState
+from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError, WrongState
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.savepoint.format.contents import QuerySource, SavepointJob
 from flinkish.savepoint.format.reader import open_savepoint
+from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -149,6 +152,46 @@ def test_an_ended_job_stands_for_its_savepoint(cli: Command, tmp_path: Path) -> 
     quiet = cli.ok("export", "-q", "rides", str(tmp_path / "plain"))
     assert quiet.out.splitlines() == [f"file:{tmp_path}/plain/counts"]
     assert read_whole_cut(str(tmp_path / "plain" / "counts")).batch_id == 3
+
+
+def test_the_log_of_a_file_sink_that_has_moved(cli: Command, tmp_path: Path) -> None:
+    """As ``run -s`` does it: whoever reads the output finds its files by this log."""
+    checkpoint = CheckpointLikeness(tmp_path / "q").run_to(3)
+    sink = {"format": "parquet", "path": str(tmp_path / "out")}
+    saved = write_savepoint(
+        str(tmp_path / "saved"),
+        SavepointJob("0123456789abcdef" * 2, "rides"),
+        [QuerySource("counts", str(checkpoint.root), sink=sink)],
+        trigger="savepoint",
+        reporter=SilentSavepointReporter(),
+    ).path
+    new = tmp_path / "out put"
+    log = new / "_spark_metadata"
+    log.mkdir(parents=True)
+    line = '{"path":"file://%s/part-%d","size":3,"isDir":false,"action":"add"}'
+    for batch, name in enumerate(("0", "1", "2", "3")):
+        (log / name).write_text("v1\n" + line % (tmp_path / "out", batch))
+        (log / f".{name}.crc").write_bytes(b"crc")
+    mapping = ("--map-path", f"{tmp_path}/out={new}")
+    (log / "2").write_text("v1\n{")
+    refused = cli("export", saved, str(tmp_path / "plain"), *mapping)
+    assert refused.code == Corrupt.code
+    assert names(tmp_path) == ["saved"], "nothing is put in place"
+    (log / "2").write_text("v1\n" + line % (tmp_path / "out", 2))
+    shown = cli.ok("export", saved, str(tmp_path / "plain"), *mapping)
+    assert f"4 entries of the log of the file sink {new} now name the new paths" in shown.out
+    assert "is not known" not in shown.err
+    moved = str(new).replace(" ", "%20")
+    for batch in range(4):
+        entry = (log / str(batch)).read_text()
+        assert entry == "v1\n" + line % (moved, batch)
+    assert not list(log.glob(".*.crc"))
+    again = cli.ok("export", saved, str(tmp_path / "plain2"), *mapping)
+    assert "entries of the log" not in again.out
+    (log / "6").write_text("v1\n" + line % (moved, 6))
+    ahead = cli("export", saved, str(tmp_path / "plain3"), *mapping)
+    assert ahead.code == 5
+    assert "has batch 6, but the query resumes after batch 3" in ahead.err
 
 
 def test_a_sink_that_is_ahead(cli: Command, tmp_path: Path) -> None:

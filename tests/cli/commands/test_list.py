@@ -546,3 +546,33 @@ def test_a_sigterm_while_the_command_is_loaded_is_told() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert (child.returncode, child.stderr) == (143, "flinkish: terminated (SIGTERM)\n")
+
+
+def test_stuck_jobs_are_exit_3(
+    cli: Command, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, waits in enumerate((False, True)):
+        job = add(registry, number, JobState.RUNNING, name=f"job{number}")
+        registry.update_job(job, driver=process_ref())
+        query = QueryStatus("q", "id", "r", "/c", batch_id=1, waits_for_input=waits)
+        registry.heartbeat(job, [query])
+    # Nothing is stuck before the time is over; with a time of nearly nothing, one is.
+    fine = cli.ok("list", "--stuck")
+    assert (fine.out, fine.err) == ("", "No stuck jobs.\n")
+    assert cli.ok("list", "--stuck", "--json").json() == {"schema_version": 1, "jobs": []}
+    monkeypatch.setenv("FLINKISH_EXECUTION_STUCK_TIMEOUT", "1 ms")
+    shown = cli("list", "--stuck")
+    assert shown.code == 3
+    assert [line.split()[3] for line in shown.out.splitlines()[1:]] == ["job0"]
+    assert "query 'q' has input, and has committed nothing for 0 s" in shown.err
+    (document,) = cli("list", "--stuck", "--json").json()["jobs"]
+    ((only),) = document["stuck"]
+    assert (document["name"], only["query"]) == ("job0", "q")
+    assert cli("list", "--stuck", "-a").code == 2
+    assert cli("list", "--stuck", "-q", "--name", "job0").out == "0000" * 8 + "\n"
+
+
+def test_no_stuck_jobs_without_a_registry(cli: Command) -> None:
+    """A crontab without HOME must not be told that all is well."""
+    result = cli.ok("list", "--stuck", "-q")
+    assert "there is no registry at" in result.err

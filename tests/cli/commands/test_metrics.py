@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cli.conftest import Command
+from flinkish.client.metrics import Metric
+from flinkish.client.metrics_export import served
+from flinkish.errors import RegistryError
+from tests.cli.conftest import PATIENCE, Command, line_with
 
 
 def families(text: str) -> set[str]:
@@ -36,3 +45,38 @@ def test_an_output_that_cannot_be_written(cli: Command) -> None:
     assert cli("metrics", "-o", str(cli.directory)).code == 2
     assert cli("metrics", "-o", "s3://bucket/x.prom").code == 2
     assert cli("metrics", "-o", str(cli.directory / "no" / "x.prom")).code == 16
+
+
+def test_served_as_they_are_at_each_request(cli: Command) -> None:
+    server = cli.process("metrics", "--listen", "0")
+    found = re.search(r"http://127.0.0.1:\d+/metrics", line_with(server.stderr, "Serving metrics"))
+    assert found is not None
+    job = None
+    for _ in range(2):
+        with urllib.request.urlopen(found[0], timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        assert families(text) == families(cli.ok("metrics").out)
+        assert (f'job_id="{job}"' in text) is (job is not None)
+        job = job or cli.start()
+    taken = cli("metrics", "--listen", found[0].split(":")[2].partition("/")[0])
+    assert taken.code == 1
+    assert "Address already in use" in taken.err
+    server.send_signal(signal.SIGINT)
+    assert server.wait(PATIENCE) == 130
+
+
+def test_a_registry_that_cannot_be_read_is_a_status(capfd: pytest.CaptureFixture[str]) -> None:
+    def read() -> list[Metric]:
+        raise RegistryError("it is damaged")
+
+    with (
+        served(read, "127.0.0.1", 0) as port,
+        pytest.raises(urllib.error.HTTPError, match="500"),
+    ):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE)
+    assert "it is damaged" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["x"], ["1:x"], ["70000"], ["0", "-o", "f"], ["0", "--json"]])
+def test_words_of_listen(cli: Command, words: list[str]) -> None:
+    assert cli("metrics", "--listen", *words).code == 2

@@ -20,13 +20,16 @@ def test_the_plan_of_every_operator_is_shown(cli: Command, tmp_path: Path) -> No
     words = ("migrate", path, str(tmp_path / "new"), "-p", "7", "--dry-run")
     document = cli.ok(*words, "--json").json()
     assert document["changes"] == {"state partitions": 7}
-    assert [(op["uid"], op["partitions"], op["shuffled"]) for op in document["operators"]] == [
-        (name, {"before": 2, "after": 7}, True) for name in ("rocksdb-tws", "hdfs-agg")
+    assert [(op["uid"], op["partitions"], op["shuffle"]) for op in document["operators"]] == [
+        ("rocksdb-tws", {"before": 2, "after": 7}, None),
+        ("hdfs-agg", {"before": 2, "after": 7}, "neither the old nor the new state is in RocksDB"),
     ]
     assert [op["backend"]["after"] for op in document["operators"]] == ["rocksdb", "hdfs"]
     shown = cli.ok(*words).out
     assert "'hdfs-agg' of query hdfs-agg" in shown
     assert "partitions: 2 -> 7, backend: hdfs" in shown
+    assert "rows: without a shuffle" in shown
+    assert "rows: shuffled: neither the old nor the new state is in RocksDB" in shown
     assert not (tmp_path / "new").exists()
 
 

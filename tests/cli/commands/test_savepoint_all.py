@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import QuerySource, SavepointJob
+from flinkish.savepoint.format.metadata import Metadata, MetadataWriter
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.cli.conftest import Command
@@ -97,7 +99,8 @@ def test_one_line_for_each_failure(cli: Command) -> None:
     bad = cli.start("refuse", "--name", "bad")
     result = cli("savepoint", "--all", "sp", "-q")
     assert (result.code, result.out) == (3, "")
-    assert result.err == f"error: job bad ({bad}): query 'counts' has a memory sink\n"
+    why = "query 'counts' has a memory sink; it has no good savepoint"
+    assert result.err == f"error: job bad ({bad}): {why}\n"
     result = cli("savepoint", "--all", "sp", "--json")
     assert (result.code, result.err) == (3, "")
     document = result.json()
@@ -156,13 +159,13 @@ def test_a_job_found_dead_is_a_failure_until_it_is_acknowledged(cli: Command) ->
     reason = f"the driver process {job.driver.pid} on {job.driver.host} is gone"
     result = cli("savepoint", "--all", "sp", "-q")
     assert result.code == 3
-    assert result.err == f"error: job dead ({job.job_id}): {reason}\n"
+    assert result.err == f"error: job dead ({job.job_id}): {reason}; it has no good savepoint\n"
     for _ in range(2):
         again = cli("savepoint", "--all", "sp", "-q")
         assert again.code == 3
         assert again.err == (
             f"error: job dead ({job.job_id}) is no longer running: {reason}; "
-            f"acknowledge it with: flinkish ack {job.job_id}\n"
+            f"it has no good savepoint; acknowledge it with: flinkish ack {job.job_id}\n"
         )
     document = json.loads(cli("savepoint", "--all", "sp", "--json").out)
     ((failed),) = document["unacknowledged"]
@@ -170,6 +173,40 @@ def test_a_job_found_dead_is_a_failure_until_it_is_acknowledged(cli: Command) ->
     assert cli("savepoint", "--all", "sp", "--name", "x*").code == 0
     cli.ok("ack", "dead")
     assert cli.ok("savepoint", "--all", "sp", "-q").err == ""
+
+
+def test_the_age_of_the_newest_good_savepoint_is_told(cli: Command, save: Saving) -> None:
+    job, dead = cli.start("refuse"), dead_job(cli)
+    now = time.time()
+    with cli.registry() as registry:
+        for job_id, ages in ((job, (7_200, 3_600, 60)), (dead.job_id, (180_000,))):
+            for age in ages:
+                saved = save(job_id, "app")
+                path = rewritten(Path(saved.path), now - age)
+                registry.add_savepoint(replace(saved, path=str(path), created=now - age))
+        newest = Path(registry.savepoints(job)[-1].path)
+    (newest / "_metadata").write_bytes(b"torn")
+    document = cli("savepoint", "--all", "sp", "--json").json()
+    told = {each["job_id"]: each["newest_savepoint"]["age"] for each in document["failed"]}
+    assert told == {job: pytest.approx(3_600, abs=60), dead.job_id: pytest.approx(180_000, abs=60)}
+    shown = cli("savepoint", "--all", "sp", "-q").err
+    assert "memory sink; its newest good savepoint is 60 min old\n" in shown
+    assert "is gone; its newest good savepoint is 2 d old; acknowledge it" in shown
+    known = cli("savepoint", "--all", "sp", "--json").json()["unacknowledged"]
+    assert [each["newest_savepoint"]["age"] > 179_000 for each in known] == [True]
+
+
+def rewritten(savepoint: Path, created: float) -> Path:
+    """The savepoint as if it had been taken at another time."""
+    old = Metadata(str(savepoint / "_metadata"))
+    header = replace(old.header, created=created)
+    with MetadataWriter(
+        str(savepoint), header, old.queries, features=sorted(old.features)
+    ) as writer:
+        for file in old.iter_files():
+            writer.add(file)
+        writer.commit()
+    return savepoint
 
 
 def test_only_dead_jobs_are_told_in_the_same_way(cli: Command) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection
 
 from flinkish import uid
 from flinkish.driver.attached import attachment
 from flinkish.driver.attached.adoption import trigger_of
 from flinkish.driver.attached.attachment import attach
+from flinkish.errors import SavepointNotFound
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
     JobState,
@@ -79,6 +82,11 @@ def test_a_notebook_attaches_to_what_runs(spark: Any, tmp_path: Path, notebook: 
     later = counts.writeStream.queryName("later").outputMode("complete").format("noop").start()
     with Registry.open(url) as registry:
         job_id = str(job.job_id)
+        wait_for(lambda: registry.job(job_id).state is JobState.RUNNING)
+        runtime = job._runtime
+        runtime.report()  # what each run is looked at through is kept
+        assert calls_of(runtime.report) <= 5 * len(runtime.queries()), "a heartbeat costs little"
+        assert list(spark._jsparkSession.streams().listListeners()) == [], "a batch costs nothing"
         saved = finished(registry, job_id, RequestKind.SAVEPOINT, tmp_path / "sp")
         assert saved.state is RequestState.COMPLETED, saved.error
         assert saved.result is not None
@@ -102,12 +110,36 @@ def test_a_notebook_attaches_to_what_runs(spark: Any, tmp_path: Path, notebook: 
     spark.streams.active[0].stop()
 
 
+def calls_of(action: Callable[[], object]) -> int:
+    """How many calls to the JVM an action makes in this thread."""
+    this, calls = threading.get_ident(), 0
+    send = ClientServerConnection.send_command
+
+    def counted(connection: Any, command: str) -> Any:
+        nonlocal calls
+        calls += threading.get_ident() == this
+        return send(connection, command)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClientServerConnection, "send_command", counted)
+        action()
+    return calls
+
+
 def finished(
     registry: Registry, job_id: str, kind: RequestKind, target: Path, **more: Any
 ) -> Request:
     request_id = registry.submit(job_id, kind, arguments_for(kind, str(target), **more)).request_id
     wait_for(lambda: registry.request(request_id).state.is_final)
     return registry.request(request_id)
+
+
+@pytest.mark.spark
+def test_a_refused_restore_is_asked_for_again(spark: Any, tmp_path: Path, notebook: None) -> None:
+    url = f"sqlite:///{tmp_path}/registry.db"
+    with pytest.raises(SavepointNotFound):
+        attach("again", savepoint=str(tmp_path / "nothing"), registry=url)
+    assert attach("again", registry=url).job_id is not None, "not the refused one"
 
 
 @pytest.mark.spark

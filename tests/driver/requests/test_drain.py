@@ -136,11 +136,10 @@ def backend(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
         yield request.param
 
 
-#: transformWithState keeps its state in RocksDB only. One case is proven at every run: what waits
-#: for the watermark there is rows of a join as well as closed windows.
+#: transformWithState keeps its state in RocksDB only. One case is proven at every run.
 CASES = [
-    ("outer_join", "hdfs"),
-    *(pytest.param(name, "hdfs", marks=pytest.mark.deep) for name in ("windows", "sessions")),
+    ("windows", "hdfs"),
+    *(pytest.param(name, "hdfs", marks=pytest.mark.deep) for name in ("outer_join", "sessions")),
     *(pytest.param(name, "rocksdb", marks=pytest.mark.deep) for name in PROGRAMS),
 ]
 

@@ -197,9 +197,8 @@ def removed(directory: Path) -> bool:
     return not directory.exists()
 
 
-@pytest.mark.parametrize(
-    "kind", [RequestKind.SAVEPOINT, pytest.param(RequestKind.STOP, marks=pytest.mark.deep)]
-)
+@pytest.mark.parametrize("kind", [RequestKind.SAVEPOINT, RequestKind.STOP])
+@pytest.mark.deep
 def test_a_query_whose_checkpoint_was_removed_is_named(
     spark: Any, new_job: NewJob, tmp_path: Path, kind: RequestKind
 ) -> None:

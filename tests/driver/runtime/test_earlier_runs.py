@@ -123,6 +123,7 @@ def test_it_goes_on_in_checkpoints_of_format_2_and_in_the_programs_own(
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_claimed_savepoint_is_settled_by_the_second_driver(
     spark: Any, new_job: NewJob, tmp_path: Path
 ) -> None:

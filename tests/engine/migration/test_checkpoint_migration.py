@@ -14,6 +14,7 @@ from flinkish.checkpoint.format.names import HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
 from flinkish.engine.errors import CannotMigrate, StateFormatError
 from flinkish.engine.migration.checkpoint_migration import Rewritten, rewrite_checkpoint
+from flinkish.engine.migration.migration_plan import OperatorMigration
 from flinkish.engine.migration.migration_planner import FamilyChange, TargetState, plan_operator
 from flinkish.engine.migration.row_transforms import BlockTransform
 from flinkish.engine.rows.encodings import normal_value
@@ -69,6 +70,12 @@ def all_rows(checkpoint: Path) -> list[Row]:
     return sorted(row for rows in rows_of(checkpoint).values() for row in rows)
 
 
+def shuffle_all(patch: pytest.MonkeyPatch) -> None:
+    """Let all rows that change their partition go through a shuffle."""
+    reason = property(lambda move: "for comparison" if move.moved else None)
+    patch.setattr(OperatorMigration, "shuffle", reason)
+
+
 def tree(root: Path) -> dict[str, str]:
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -92,7 +99,12 @@ def test_spark_has_put_every_row_where_we_would(recorded: Path) -> None:
     assert seen
 
 
-def test_rescaled_and_back_is_what_it_was(recorded: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shuffled", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_rescaled_and_back_is_what_it_was(
+    recorded: Path, tmp_path: Path, shuffled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shuffled:
+        shuffle_all(monkeypatch)
     before = tree(recorded)
     count = state_of(recorded).operators[0].partitions
     current = recorded
@@ -199,11 +211,15 @@ def damaged(root: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "foreign"])
-@pytest.mark.parametrize("shuffled", [True, pytest.param(False, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "way", ["moved", *(pytest.param(w, marks=pytest.mark.deep) for w in ("in place", "shuffled"))]
+)
 def test_damage_is_named_and_nothing_is_left(
-    recorded: Path, tmp_path: Path, how: str, shuffled: bool
+    recorded: Path, tmp_path: Path, how: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target_state = TargetState(partitions=5 if shuffled else None)
+    if way == "shuffled":
+        shuffle_all(monkeypatch)
+    target_state = TargetState(partitions=None if way == "in place" else 5)
     found = 0
     for number, path in enumerate(damaged(recorded)):
         copy = tmp_path / f"copy-{number}"

@@ -67,7 +67,7 @@ def moved(values: list[bytes], schema: dict[str, Any], old: str, new: str) -> li
     move = FamilyMigration("default", "default", first, last, ((0,),), reshape=how)
     key = codec_of(value_struct(KEY)).encode(pa.table({"k": ["a"]}).to_batches()[0]).rows()[0]
     block = RowBlock("default", [key] * len(values), values, framed=False)
-    return BlockTransform(move, None, "here")(block).values
+    return BlockTransform(move, None, "here")(block).values.rows()
 
 
 @pytest.mark.parametrize("nullable", [True, False])  # Spark 4 and 3.5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import shutil
 import zipfile
 from collections import Counter
@@ -37,7 +39,8 @@ from flinkish.engine.stores.records import (
     read_changelog,
 )
 from flinkish.engine.stores.rocksdb_store import open_rocksdb_store
-from flinkish.engine.stores.rocksdb_writer import Families, write_snapshot
+from flinkish.engine.stores.rocksdb_writer import Families, write_runs, write_snapshot
+from flinkish.engine.stores.sst_files import SortedRows
 from flinkish.engine.stores.store_rows import count_rows, read_store
 from flinkish.engine.stores.writers import write_changelog, write_records
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
@@ -166,7 +169,7 @@ def test_rows_sorted_in_several_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, ssts: int
 ) -> None:
     """Runs overlap; where there are many RocksDB merges them into SSTs that do not."""
-    monkeypatch.setattr("flinkish.engine.stores.rocksdb_writer.MAX_RUN_BYTES", 1 << 16)
+    monkeypatch.setattr("flinkish.engine.stores.sst_files.MAX_RUN_BYTES", 1 << 16)
     wanted = {b"%06d" % (i * 7919 % rows): b"\x00" + b"v" * (i % 50) for i in range(rows)}
     assert len(wanted) == rows
     written = write_snapshot(wanted.items(), creating(tmp_path), "4.zip", scratch=str(tmp_path))
@@ -175,6 +178,50 @@ def test_rows_sorted_in_several_runs(
     assert len(list((tmp_path / "SSTs").iterdir())) == ssts
     with open_rocksdb_store(local_store(str(tmp_path), 4, ROCKSDB)) as opened:
         assert list(opened.rows()) == sorted(wanted.items())
+
+
+def test_files_of_sorted_rows_become_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writers, whose keys alternate; the second family's id sorts before the first one's."""
+    monkeypatch.setattr("flinkish.engine.stores.sst_files.MAX_RUN_BYTES", 1 << 14)
+    families = Families({"default": 2, "$own": 1}, frozenset({"$own"}))
+    wanted: dict[bytes, bytes] = {}
+    writers = [SortedRows(str(tmp_path / f"run{number}")) for number in range(2)]
+    counts: Counter[int | None] = Counter()
+    for family in (2, 1):
+        for start in range(0, 4_000, 500):
+            for number, writer in enumerate(writers):
+                keys = [b"%c\x00%06d" % (family, 2 * i + number) for i in range(start, start + 500)]
+                values = [hashlib.sha256(key).digest() for key in keys]
+                writer.add(family, keys, values)
+                wanted.update(zip(keys, values, strict=True))
+    for writer in writers:
+        writer.finish()
+        counts.update(writer.counts)
+    with pytest.raises(LostRows, match="repeat"):
+        writers[0].add(1, [b"\x01\x00b", b"\x01\x00a"], [b"", b""])
+    runs = [writer.files[:-1] if writer is writers[0] else writer.files for writer in writers]
+    assert all(len(files) > 10 for files in runs)
+    adopted: list[str] = []
+
+    def adopt(path: str, name: str) -> bool:
+        adopted.append(name)
+        os.makedirs(tmp_path / "new" / "SSTs", exist_ok=True)
+        os.rename(path, tmp_path / "new" / name)
+        return True
+
+    for create, by in ((creating(tmp_path / "copied"), None), (creating(tmp_path / "new"), adopt)):
+        assert write_runs(
+            runs, counts, os.link, create, "4.zip", families=families, adopt=by
+        ) == len(wanted)
+    assert len(adopted) == sum(map(len, runs))
+    for name in ("copied", "new"):
+        files = local_store(str(tmp_path / name), 4, ROCKSDB)
+        with open_rocksdb_store(files) as opened:
+            assert list(opened.rows()) == sorted(wanted.items())
+        assert count_rows(files).families == {"default": 8_000, "$own": 8_000}
+        assert count_rows(files).recorded == 16_000
 
 
 def test_keys_that_repeat_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from flinkish import storage
 from flinkish.restore.check.file_sinks import file_sink_status
 from flinkish.restore.plan.sinks import SinkStatus
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.support.servers.hdfs import HdfsServer
 from tests.support.servers.s3 import S3Server
 

@@ -13,7 +13,7 @@ from flinkish.errors import Corrupt
 from flinkish.restore.check.source_files import SourceFileCheck, missing_files
 from flinkish.restore.materialize.source_logs import ReadFile, compacted_until, read_files
 from flinkish.restore.recipe import OriginCheckpoint
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 from tests.support.restore.query_builders import source
 from tests.support.servers.s3 import S3Server
 

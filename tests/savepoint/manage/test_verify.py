@@ -13,7 +13,7 @@ from flinkish.errors import Corrupt, UnsupportedFormat, UsageError
 from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.directory.dispose import dispose
-from flinkish.savepoint.directory.space import measure
+from flinkish.savepoint.directory.sharing import measure
 from flinkish.savepoint.format.contents import (
     FileRecord,
     QuerySource,

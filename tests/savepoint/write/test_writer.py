@@ -25,8 +25,9 @@ from flinkish.savepoint.format.contents import (
 )
 from flinkish.savepoint.format.reader import check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write import writer
-from flinkish.savepoint.write.writer import query_directory, write_savepoint
+from flinkish.savepoint.write import query_files
+from flinkish.savepoint.write.query_files import query_directory
+from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import LZ4_END, CheckpointLikeness
 from tests.support.checkpoints.recorded import change_one_digit, unpack
@@ -230,7 +231,7 @@ def test_a_log_that_its_checksum_file_contradicts_is_not_taken(
     """It has its size and its form: only a reader of the savepoint would have noticed."""
     root = unpack("spark43-hdfs-agg", tmp_path)
     change_one_digit(root / file, before)
-    with pytest.raises(Corrupt, match=f"{file} has other bytes than its checksum file says"):
+    with pytest.raises(Corrupt, match=f"{file} does not match its checksum file"):
         save(root, tmp_path / "t")
     assert list((tmp_path / "t").iterdir()) == []
 
@@ -379,4 +380,4 @@ def test_query_directory(name: str, directory: str) -> None:
 def test_every_error_is_one_of_ours(tmp_path: Path) -> None:
     with pytest.raises(FlinkishError):
         save(tmp_path / "nothing here", tmp_path / "t", deadline=time.monotonic())
-    assert writer.ATTEMPTS >= 3
+    assert query_files.ATTEMPTS >= 3

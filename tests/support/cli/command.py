@@ -21,6 +21,7 @@ from flinkish.config import Config
 from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.liveness import reconcile
+from tests.support.cli.documents import check_output
 
 PROGRAMS = Path(__file__).parents[2] / "e2e" / "programs"
 #: Spark settings that make a driver light. Flags of its JVM come with SPARK_SUBMIT_OPTS, which
@@ -92,6 +93,7 @@ class Flinkish:
             timeout=timeout,
             check=False,
         )
+        check_output(args, done.stdout, done.stderr)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def ok(self, *args: str, **environ: str) -> Result:

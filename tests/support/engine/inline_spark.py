@@ -24,6 +24,8 @@ class Accumulator:
 class InlineContext:
     """Stands for a ``SparkContext``."""
 
+    defaultParallelism = 2
+
     def __init__(self, version: str = "4.3.0") -> None:
         self.version = version
 

@@ -273,7 +273,7 @@ class _Store:
         codec = compile_key(self._families[name].key, self._encoders[name])
         again = codec.encode(codec.decode(keys, framed=self._framed), framed=self._framed)
         self._seen.rows += len(keys)
-        return again
+        return list(again)
 
     def _values(self, name: str, values: list[bytes]) -> list[bytes]:
         if not values:

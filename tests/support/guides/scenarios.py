@@ -93,6 +93,15 @@ def upgrading_in_place(desk: Desk, found: list[Block]) -> None:
         desk.script(rehearsal)
 
 
+def continuous_integration(desk: Desk, found: list[Block]) -> None:
+    (elsewhere,) = found
+    desk.start("rides.py", "--name", "rides")
+    desk.flinkish.ok("stop", "rides", "-p", "savepoints")
+    desk.script(elsewhere)
+    plan = (desk.directory / "plan.md").read_text()
+    assert plan.startswith("### ✅ ok: the savepoint can be restored")
+
+
 def upgrading_spark(desk: Desk, found: list[Block]) -> None:
     (upgrade,) = found
     desk.start("rides.py")
@@ -102,6 +111,7 @@ def upgrading_spark(desk: Desk, found: list[Block]) -> None:
 #: Pages with bash blocks.
 SCENARIOS: dict[str, Callable[[Desk, list[Block]], None]] = {
     "README.md": readme,
+    "docs/continuous-integration.md": continuous_integration,
     "docs/operating.md": operating,
     "docs/plain-checkpoints.md": plain_checkpoints,
     "docs/rewriting-state.md": rewriting_state,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.storage.remote import forget_stores
+from flinkish.storage.stores import forget_stores
 
 KINDS = ("local", "moto_s3", "second_s3", "hdfs", "gcs_server", "azure_server")
 

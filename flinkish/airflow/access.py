@@ -1,0 +1,287 @@
+"""The registry that a task uses, and what it looks for there; imports no Airflow itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkish.client import Client, Job, PendingSavepoint, Program, Progress, lifecycle
+from flinkish.client.context import Context
+from flinkish.client.wait_goals import GoalKind, Watch, parse_goal, quiet_time
+from flinkish.client.waiting import STARTING, wait_for
+from flinkish.config import Config, parse_duration
+from flinkish.errors import FlinkishError, JobNotFound, RegistryError, UsageError, WaitTimeout
+from flinkish.messages.upgrades import UpgradeKind
+from flinkish.upgrade import workflows
+from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.workflows import UpgradeResult
+
+#: What a look has found: the answer, or ``error`` with the record of one.
+Answer = dict[str, Any]
+
+#: Connections of these types name a registry in PostgreSQL.
+_POSTGRES = ("postgres", "postgresql")
+#: Seconds for which a registry that cannot be used is waited for: it may be restarting.
+AWAY = 600.0
+_HEARTBEAT = "execution.heartbeat.interval"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a task reaches its jobs.
+
+    Attributes
+    ----------
+    registry
+        URL of the registry; None is the configured one (``FLINKISH_REGISTRY`` of the worker).
+    options
+        Other settings of flinkish's configuration, by key.
+    """
+
+    registry: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls, registry: str | None, conn_id: str | None, options: Mapping[str, str] | None
+    ) -> Access:
+        """Return the access of an operator; ``conn_id`` names a connection instead of a URL.
+
+        Raises UsageError if the connection is not one to PostgreSQL, or if there are both.
+        """
+        if conn_id is None:
+            return cls(registry, dict(options or {}))
+        if registry is not None:
+            raise UsageError("name a registry or a connection, not both", hint="omit conn_id")
+        from airflow.sdk import BaseHook
+
+        connection = BaseHook.get_connection(conn_id)
+        if connection.conn_type not in _POSTGRES:
+            raise UsageError(
+                f"the connection {conn_id} is of the type {connection.conn_type}, and a registry "
+                "for several hosts is in PostgreSQL",
+                hint="make it of the type postgres, or set registry=sqlite:///PATH",
+            )
+        return cls(str(connection.get_uri()), dict(options or {}))
+
+    def resolved(self) -> Access:
+        """Return it with the registry's complete URL, for a process with another configuration."""
+        return replace(self, registry=self._config().registry_url())
+
+    def client(self, logger: logging.Logger) -> Client:
+        """Return a client; what it reports goes to the task's log."""
+        return Client(self.registry, options=self.options, reporter=TaskLog(logger))
+
+    def context(self, logger: logging.Logger) -> Context:
+        """Return the context of a use case that :class:`flinkish.Client` does not have."""
+        return Context(self._config(), TaskLog(logger))
+
+    def look_at_savepoint(self, request_id: str) -> Answer | None:
+        """Return the path of a savepoint that was requested; None if it is not complete yet.
+
+        The savepoint itself is not read: the triggerer may not have the rights, nor the libraries.
+
+        Raises FlinkishError if it could not be taken.
+        """
+        with self.context(_LOG) as flinkish:
+            request = flinkish.registry.request(request_id)
+            if not PendingSavepoint(request_id, request.job_id, flinkish).is_done:
+                return None
+            outcome = lifecycle.wait_for_request(flinkish, request)
+        assert outcome.savepoint is not None
+        return {"savepoint": outcome.savepoint.path}
+
+    def _config(self) -> Config:
+        named = {} if self.registry is None else {"registry.url": self.registry}
+        return Config.load(flags={**self.options, **named})
+
+
+class JobLook:
+    """Looks whether a job has reached a goal, and remembers since when it has been idle.
+
+    ``until`` and ``query`` are those of :meth:`flinkish.client.Job.wait`. A job that the task has
+    ``launched`` must be there, and ``running`` is judged as ``flinkish run -d`` does: a program
+    that has finished by then is fine. Any other job is waited for until it is there.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        job: str,
+        until: str,
+        query: str | None = None,
+        *,
+        launched: bool = False,
+    ) -> None:
+        self._access, self._job, self._launched = access, job, launched
+        self._goal = parse_goal(until, query)
+        self._watch: Watch | None = None
+
+    def once(self) -> Answer | None:
+        """Return id, name and state of a job that has reached the goal; None if it has not yet.
+
+        Raises FlinkishError if the job has failed, or has ended without reaching it.
+        """
+        return self._looked(at_length=False)
+
+    def at_length(self) -> Answer | None:
+        """Look until an idle job would show that it is: for who forgets what this look has seen."""
+        return self._looked(at_length=True)
+
+    def _looked(self, *, at_length: bool) -> Answer | None:
+        with self._access.context(_LOG) as flinkish:
+            try:
+                job = Job.of(flinkish, flinkish.find_job(self._job, include_final=True))
+            except JobNotFound as error:
+                if self._launched:
+                    raise
+                _LOG.info("%s", error.message)
+                return None
+            if self._launched and self._goal.kind is GoalKind.RUNNING:
+                there = None if job.state in STARTING else job.wait_until_started()
+            else:
+                there = self._reached(flinkish, job, self._length(flinkish, job) * at_length)
+        if there is None:
+            return None
+        return {"job_id": there.job_id, "name": there.name, "state": there.state.value}
+
+    def _reached(self, flinkish: Context, job: Job, seconds: float) -> Job | None:
+        if self._watch is None:
+            self._watch = Watch(self._goal, flinkish.registry.now())
+        try:
+            there = wait_for(flinkish, job.record, self._goal, seconds, self._watch)
+        except WaitTimeout as error:
+            _LOG.info("%s", error.message)
+            return None
+        return Job.of(flinkish, there)
+
+    def _length(self, flinkish: Context, job: Job) -> float:
+        """Return the seconds in which an idle job shows that it is."""
+        if self._goal.kind is not GoalKind.IDLE:
+            return 0.0
+        quiet = quiet_time(job.queries(), self._goal)
+        own = job.record.launch.options.get(_HEARTBEAT)
+        beat = flinkish.config.duration(_HEARTBEAT) if own is None else parse_duration(own)
+        # One before the first report, one after the quiet time, and one that is late.
+        return quiet + 3 * beat
+
+
+class Looking:
+    """Looks again and again until there is an answer or an error.
+
+    A registry that cannot be used is waited for, but not for ever: it may be restarting, and it may
+    be the wrong one.
+    """
+
+    def __init__(
+        self, look: Callable[[], Answer | None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._away_since: float | None = None
+
+    def once(self) -> Answer | None:
+        """Return the answer, or an error in place of it; None if there is none yet."""
+        try:
+            answer = self._look()
+        except RegistryError as error:
+            now = self._clock()
+            if self._away_since is None:
+                self._away_since = now
+            if now - self._away_since >= AWAY:
+                return {"error": error.to_record()}
+            _LOG.warning("%s", error.message)
+            return None
+        except FlinkishError as error:
+            return {"error": error.to_record()}
+        self._away_since = None
+        return answer
+
+
+def program_of(spark: Program, file: str | None, arguments: Sequence[object]) -> Program:
+    """Return a program of its Spark, its file and its arguments."""
+    words = (*spark.arguments, *map(str, arguments))
+    return replace(spark, application=file or spark.application, arguments=words)
+
+
+def begin_stop(
+    flinkish: Context,
+    reference: str,
+    directory: str | None,
+    *,
+    format: str,
+    drain: bool,
+    is_retry: bool,
+) -> PendingSavepoint | str:
+    """Return the stop of a job, or the savepoint that an earlier try has stopped it with.
+
+    A retry continues to wait for the stop that an earlier try has begun.
+    """
+    job = Job.of(flinkish, flinkish.find_job(reference, include_final=True))
+    saved = job.savepoints()
+    if is_retry and job.is_final and saved and saved[-1].trigger == "stop":
+        flinkish.reporter.note(f"an earlier try has stopped job {job.job_id}")
+        return saved[-1].path
+    begun = lifecycle.earlier_stop(flinkish, job.record) if is_retry else None
+    if begun is None:
+        return job.begin_stop(directory, format=format, drain=drain)
+    flinkish.reporter.note(f"an earlier try is stopping job {job.job_id}")
+    return PendingSavepoint(begun.request_id, job.job_id, flinkish)
+
+
+def upgraded(
+    flinkish: Context,
+    reference: str,
+    version: NewVersion,
+    kind: UpgradeKind,
+    *,
+    rehearsed: bool = False,
+    since: float | None = None,
+) -> UpgradeResult:
+    """Upgrade a job; for errors see :func:`.workflows.upgrade`.
+
+    A retry names the time since when earlier tries may have begun, in seconds since the epoch: an
+    upgrade of theirs is finished, and one that is finished is the result.
+    """
+    earlier = None
+    if since is not None:
+        earlier = workflows.earlier_upgrade(flinkish, reference, version, since)
+    if earlier is None:
+        job = flinkish.find_job(reference, include_final=True)
+        return workflows.upgrade(flinkish, job, version, kind, rehearsed=rehearsed)
+    if earlier.state.is_final:
+        return UpgradeResult(earlier)
+    # Airflow tries again once the process of the earlier try is gone, on whichever host it was.
+    secrets = Secrets.of(version.changes.program)
+    return workflows.resume(flinkish, earlier.upgrade_id, secrets, force=True)
+
+
+class TaskLog:
+    """Writes what a client reports to the log of a task."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._phase = ""
+
+    def note(self, text: str) -> None:
+        """Log one line about the current activity."""
+        self._logger.info("%s", text)
+
+    def warning(self, text: str) -> None:
+        """Log one line that the user should know."""
+        self._logger.warning("%s", text)
+
+    def progress(self, progress: Progress) -> None:
+        """Log each phase once."""
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            self._logger.info("%s", progress.phase)
+
+    def log(self, text: str) -> None:
+        """Log the output of a driver that did not succeed."""
+        self._logger.error("%s", text)

@@ -1,0 +1,1 @@
+"""The JSON documents of the commands as types, which their schemas and the docs are made from."""

@@ -1,0 +1,97 @@
+"""After a reboot: restart the jobs of this host that were lost and request it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flinkish.client.context import Context
+from flinkish.client.restart_plan import Restart, plan_restart
+from flinkish.client.restarts import carry_out
+from flinkish.errors import DriverLost, FlinkishError
+from flinkish.launch.restart_strategy import name_of
+from flinkish.registry.jobs import JobRecord
+from flinkish.registry.liveness import is_alive, reconcile
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The outcome for one job in :func:`recover`.
+
+    Parameters
+    ----------
+    job : JobRecord
+        The job as it was found.
+    restart : Restart or None
+        How it is started again.
+    error : FlinkishError or None
+        Why it is not.
+    """
+
+    job: JobRecord
+    restart: Restart | None = None
+    error: FlinkishError | None = None
+
+
+def recover(
+    context: Context,
+    *,
+    dry_run: bool = False,
+    on_recovery: Callable[[Recovery], None] | None = None,
+) -> list[Recovery]:
+    """Restart the jobs of this host that died with their processes and request restarts.
+
+    After a reboot these are all jobs that ran, as nobody could record an end. A job that somebody
+    has acknowledged is left alone, and so is one without a restart strategy.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    dry_run : bool
+        Only find out what would be started.
+    on_recovery : callable, optional
+        Called with each job as it is started.
+
+    Returns
+    -------
+    list of Recovery
+        One for each such job, by start time.
+    """
+    recoveries = []
+    for job in lost_jobs(context):
+        try:
+            restart = plan_restart(context, job)
+            if not dry_run:
+                carry_out(context, restart, "recovered: its processes were gone")
+            recovery = Recovery(job, restart)
+        except FlinkishError as error:
+            recovery = Recovery(job, error=error)
+        recoveries.append(recovery)
+        if on_recovery is not None:
+            on_recovery(recovery)
+    return recoveries
+
+
+def lost_jobs(context: Context, host: str | None = None) -> list[JobRecord]:
+    """Return the jobs whose processes are gone and that request a restart.
+
+    Parameters
+    ----------
+    context : Context
+        Has the registry.
+    host : str, optional
+        Only jobs that ran there. Default: this host.
+    """
+    registry = context.registry
+    reconcile(registry, [job for job in registry.jobs() if not job.state.is_final])
+    here = host or os.uname().nodename
+    return [
+        job
+        for job in registry.unacknowledged()
+        if (job.failure or {}).get("id") == DriverLost.id
+        and name_of(job.launch.options) != "none"
+        and not (job.supervisor is not None and is_alive(job.supervisor))  # which does it itself
+        and here in {ref.host for ref in (job.supervisor, job.driver) if ref is not None}
+    ]

@@ -1,0 +1,92 @@
+"""Jobs that commit nothing though they have input: the rule, and the jobs that it is true of.
+
+The rule knows what a driver reports with each heartbeat. A query is stuck if it runs, its newest
+look for input has found some (or it computes a batch), and for ``execution.stuck.timeout``, and two
+of its triggers, it has neither committed a batch nor been seen to wait for input. So is a job whose
+driver runs and has not reported for as long. A query of which nobody knows whether it waits for
+input (an irregular trigger) is not stuck, nor is one that waits for input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flinkish.client.context import Context
+from flinkish.client.metrics import seconds_of
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.liveness import STALE
+from flinkish.units import age_text
+
+TIMEOUT = "execution.stuck.timeout"
+#: As many triggers may pass without a batch.
+_TRIGGERS = 2
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A query of a job that is stuck; ``query`` None is the driver of the job.
+
+    ``seconds``: for how long.
+    """
+
+    query: str | None
+    seconds: float
+
+    def describe(self) -> str:
+        """Return what is wrong, as a clause."""
+        age = age_text(self.seconds)
+        if self.query is None:
+            return f"its driver runs, and has not reported for {age}"
+        return f"query '{self.query}' has input, and has committed nothing for {age}"
+
+
+def stuck_queries(
+    job: JobRecord,
+    queries: Sequence[QueryStatus],
+    *,
+    running_since: float,
+    now: float,
+    timeout: float,
+) -> list[Stuck]:
+    """Return the queries of a job that are stuck. Pure.
+
+    ``queries``: as the driver last reported them. ``running_since``: when the job became RUNNING
+    last. ``now``: by the registry's clock. ``timeout``: the value of ``execution.stuck.timeout``.
+    Times are seconds since the epoch.
+    """
+    if job.state is not JobState.RUNNING:
+        return []
+    silent = now - max(job.heartbeat or 0.0, running_since)
+    if silent > max(timeout, STALE):
+        return [Stuck(None, silent)]
+    stuck = []
+    for query in queries:
+        if query.active and query.waits_for_input is False:
+            seen = (query.last_batch_end, query.waited_until)
+            since = max(running_since, *(seconds_of(moment) or 0.0 for moment in seen))
+            limit = max(timeout, _TRIGGERS * (query.trigger_interval or 0.0))
+            if now - since > limit:
+                stuck.append(Stuck(query.name, now - since))
+    return stuck
+
+
+def find_stuck(context: Context, jobs: Sequence[JobRecord]) -> dict[str, list[Stuck]]:
+    """Return what is stuck in jobs, by their ids; jobs without anything are left out."""
+    registry, timeout = context.registry, context.config.duration(TIMEOUT)
+    queries, now = registry.queries_of(job.job_id for job in jobs), registry.now()
+    stuck_by_job = {}
+    for job in jobs:
+        history = registry.state_history(job.job_id)
+        began = [change.time for change in history if change.state is JobState.RUNNING]
+        stuck = stuck_queries(
+            job,
+            queries.get(job.job_id, ()),
+            running_since=max(began, default=job.start_time),
+            now=now,
+            timeout=timeout,
+        )
+        if stuck:
+            stuck_by_job[job.job_id] = stuck
+    return stuck_by_job

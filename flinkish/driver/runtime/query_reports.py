@@ -1,0 +1,142 @@
+"""What a driver reports of its job's queries, and the names and claims that they hold.
+
+A query that is being started takes its name and its claims before Spark knows it, so reports must
+not speak for its earlier run meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from typing import Any
+
+from flinkish.driver.log import log
+from flinkish.driver.runtime.job_session import JobSession
+from flinkish.driver.runtime.running_query import (
+    ManagedQuery,
+    lasting_facts,
+    status_of,
+    what_lasts,
+)
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import FlinkishError, UsageError
+from flinkish.messages.queries import QueryStatus
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState
+
+
+class QueryReports:
+    """Reports the queries of one job to the registry; thread-safe.
+
+    ``queries`` returns the newest run of each query. ``to_roll_back`` returns the names of those
+    whose table must be rolled back before they run. ``fail`` records the error that the job fails
+    with.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        job_id: str,
+        session: JobSession,
+        queries: Callable[[], Sequence[ManagedQuery]],
+        to_roll_back: Callable[[], AbstractSet[str]],
+        fail: Callable[[FlinkishError], None],
+    ) -> None:
+        self._registry = registry
+        self._job_id = job_id
+        self._session = session
+        self._queries = queries
+        self._to_roll_back = to_roll_back
+        self._fail = fail
+        self._lock = threading.Lock()
+        #: Names of the queries that are being started: their last reports are those of runs before.
+        self._starting: list[str] = []
+
+    def statuses(self) -> list[QueryStatus]:
+        """Return the present status of every query (asks the JVM).
+
+        Queries that are being restarted are left out: the end of their last run would release their
+        present claims. So are those whose table must be rolled back first: if the driver is killed
+        before that, they have not started, and the next driver restores them again.
+        """
+        left = {*self._starting, *self._to_roll_back()}
+        return [status_of(query) for query in self._queries() if query.name not in left]
+
+    def send(self) -> tuple[JobState, Sequence[QueryStatus]]:
+        """Write the heartbeat, the statuses, and the facts of queries that are new or have changed.
+
+        Returns the job's state in the registry, and the statuses: none once Spark is stopped.
+
+        Spark describes the sources of a query in its first progress report, so facts can change.
+        """
+        with self._lock:
+            statuses = [] if self._session.is_stopped else self.statuses()
+            state = self._registry.heartbeat(self._job_id, statuses)
+            reported = {status.name for status in statuses}
+            for query in self._queries():
+                described = what_lasts(query)
+                if query.name in reported and described != query.recorded:
+                    facts = lasting_facts(query)
+                    self._registry.record_facts(self._job_id, query.name, query.query_id, facts)
+                    query.recorded = described
+        return state, statuses
+
+    @contextmanager
+    def starting(self, name: str, session: Any) -> Iterator[list[Any]]:
+        """Start query ``name`` inside the block, which appends Spark's handle of it.
+
+        Before, the queries that have ended are reported: what they held is free for this one. Its
+        own claims are released if Spark does not start it.
+
+        Raises UsageError if a query of the name runs in another session; Spark only checks the
+        names of its own.
+        """
+        with self._lock:
+            if self._is_taken(name, session):
+                error = _name_of_two(name)
+                self._fail(error)
+                raise error
+            ended = [query for query in self._queries() if spark_jvm.has_ended(query.jsq)]
+            if ended:
+                self._registry.heartbeat(self._job_id, [status_of(query) for query in ended])
+            self._starting.append(name)
+        handles: list[Any] = []
+        try:
+            yield handles
+        except BaseException:
+            if not handles:
+                self._give_up(name)
+            raise
+        finally:
+            self._starting.remove(name)
+
+    def _is_taken(self, name: str, session: Any) -> bool:
+        """Return whether a query of another session has the name, and runs or is being started."""
+        if name in self._starting:
+            return True
+        own = session._jsparkSession
+        return any(
+            not query.session._jsparkSession.equals(own)
+            for query in self._queries()
+            if query.name == name and not spark_jvm.has_ended(query.jsq)
+        )
+
+    def _give_up(self, name: str) -> None:
+        """Release the claims of a query that does not start, unless a run of it is active."""
+        runs = [query for query in self._queries() if query.name == name]
+        if any(query.quiesced or not spark_jvm.has_ended(query.jsq) for query in runs):
+            return
+        try:
+            self._registry.claim_resources(self._job_id, name, [])
+        except FlinkishError as error:  # what kept the query from starting is what counts
+            log(f"query '{name}' has not started, and may still hold its output: {error.message}")
+
+
+def _name_of_two(name: str) -> UsageError:
+    """Return the refusal of a second query of a name: a job knows its queries by their names."""
+    return UsageError(
+        f"two queries of the program that run at once are named '{name}'",
+        hint="give each query a queryName of its own, also in another session (newSession)",
+    )

@@ -1,0 +1,336 @@
+"""The jobs of a test: what they restore, what they commit, and their state as rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flinkish.annotations import public_evolving
+from flinkish.client.checking import Plan
+from flinkish.client.client import Client
+from flinkish.client.job import Job
+from flinkish.client.reporter import Progress
+from flinkish.client.runner import AnyProgram, Location, location_of, program_of
+from flinkish.client.savepoints import Savepoint
+from flinkish.errors import FlinkishError, SavepointNotFound, WrongState
+from flinkish.messages.launch import Program
+from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState
+
+#: Settings of jobs in tests, unless the test has others.
+_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+#: State partitions of jobs that begin without a savepoint: Spark's 200 take a test minutes.
+PARTITIONS = 2
+#: Seconds for what takes a few on an idle machine: a limit for hangs.
+PATIENCE = 300.0
+
+
+@public_evolving
+class Jobs:
+    """Checks and runs the programs of one test, on copies of savepoints. A context manager.
+
+    Parameters
+    ----------
+    directory : path
+        For the registry, checkpoints, savepoints and copies; created if missing.
+    options : mapping, optional
+        Configuration keys, those of Spark (``spark.*``) too.
+    root : path, optional
+        Where programs are looked for that are not in the working directory.
+
+    Attributes
+    ----------
+    client : flinkish.Client
+        Knows the jobs of this test only.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        options: Mapping[str, str] | None = None,
+        *,
+        root: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.directory = Path(directory).absolute()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._root = root
+        registry = f"sqlite:///{self.directory / 'registry.db'}"
+        Registry.open(registry).close()  # one that is named must exist, also for a check
+        self.client = Client(
+            registry,
+            options={
+                **_SETTINGS,
+                "execution.checkpointing.dir": str(self.directory / "checkpoints"),
+                "execution.checkpointing.savepoint-dir": str(self.directory / "savepoints"),
+                "client.timeout": f"{PATIENCE:g} s",
+                **(options or {}),
+            },
+            reporter=_Captured(),
+        )
+
+    def restores(
+        self,
+        program: AnyProgram,
+        savepoint: Location,
+        *arguments: object,
+        restore: RestoreOptions = NO_OPTIONS,
+    ) -> Plan:
+        """Assert that a program can go on from a savepoint, as ``flinkish check`` says.
+
+        Parameters
+        ----------
+        program : path or Program
+            The program; a path is relative to the working directory, or pytest's root.
+        savepoint : path or Savepoint
+            The savepoint, or a plain Spark checkpoint; it is only read.
+        *arguments : object
+            The program's arguments, as text.
+        restore : RestoreOptions
+            Consents and other options, as of ``flinkish run -s``.
+
+        Returns
+        -------
+        Plan
+            What happens to each operator, source and sink.
+
+        Raises
+        ------
+        AssertionError
+            It cannot, or not without another consent; the message is the plan.
+        FlinkishError
+            The savepoint cannot be read, or the program failed.
+        """
+        __tracebackhide__ = True
+        named = self._program(program, arguments)
+        plan = self.client.check(savepoint, named, restore=restore)
+        if not plan.ok:
+            name = named.application or named.module
+            raise AssertionError(
+                f"{name} cannot go on from {location_of(savepoint)}:\n{plan.text()}"
+            )
+        return plan
+
+    def start(
+        self,
+        program: AnyProgram,
+        *arguments: object,
+        savepoint: Location | None = None,
+        restore: RestoreOptions = NO_OPTIONS,
+    ) -> RunningJob:
+        """Start a program as a job, and wait until its queries run.
+
+        Parameters
+        ----------
+        program, *arguments, restore
+            As for :meth:`restores`.
+        savepoint : path or Savepoint, optional
+            What it goes on from: a copy is made, so that nothing happens to the savepoint.
+
+        Raises
+        ------
+        FlinkishError
+            The error with which the start failed.
+        """
+        origin = None if savepoint is None else self._copy(location_of(savepoint))
+        named = self._program(program, arguments)
+        partitions = PARTITIONS if origin is None else None
+        job = self.client.run(named, from_savepoint=origin, restore=restore, parallelism=partitions)
+        return RunningJob(self, job, named)
+
+    def with_state(
+        self, savepoint: Location, states: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Savepoint:
+        """Make a savepoint that has other rows in some states, and all else of another one.
+
+        Parameters
+        ----------
+        savepoint : path or Savepoint
+            A savepoint of the program; it is only read.
+        states : mapping
+            The rows of each state that is replaced, by ``[QUERY/]UID[/STATE]``, as :meth:`rows`
+            returns them. Typed state (:mod:`flinkish.state`) is given as bytes.
+
+        Raises
+        ------
+        UsageError, Incompatible
+            There is no such state, or rows are not of its form.
+        """
+        from flinkish.savepoint.format.reader import open_savepoint
+        from flinkish.savepoint.state.given_rows import with_rows
+
+        opened = open_savepoint(location_of(savepoint))
+        written = with_rows(opened, states, str(self.directory / "savepoints"))
+        return self.client.savepoint(written.path)
+
+    def rows(self, savepoint: Location, state: str) -> list[dict[str, Any]]:
+        """Return all rows of a state of a savepoint, sorted by their keys.
+
+        Parameters
+        ----------
+        savepoint : path or Savepoint
+            The savepoint.
+        state : str
+            ``[QUERY/]UID[/STATE]``.
+
+        Returns
+        -------
+        list of dict
+            ``key`` and ``value`` of each row as JSON data: times are text in UTC, see
+            ``flinkish state show --json``.
+
+        Raises
+        ------
+        UsageError
+            There is no such state.
+        """
+        rows = self.client.savepoint(savepoint).rows(state, sys.maxsize)
+        named = [{"key": row["key"], "value": row["value"]} for row in rows]
+        return sorted(named, key=lambda row: json.dumps(row, sort_keys=True))
+
+    def close(self) -> None:
+        """Cancel the jobs that still run, and close the registry.
+
+        Raises FlinkishError if one could not be canceled; the others have been by then.
+        """
+        failures: list[FlinkishError] = []
+        try:
+            for job in self.client.jobs():
+                try:
+                    job.cancel(timeout=PATIENCE)
+                except WrongState:
+                    pass  # it has just ended
+                except FlinkishError as error:
+                    failures.append(error)
+        finally:
+            self.client.close()
+        if failures:
+            raise failures[0]
+
+    def __enter__(self) -> Jobs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _program(self, program: AnyProgram, arguments: Sequence[object]) -> Program:
+        named = program_of(program)
+        file = named.application
+        if file is not None and self._root is not None and not os.path.exists(file):
+            file = os.path.join(self._root, file)
+        return replace(named, application=file, arguments=(*named.arguments, *map(str, arguments)))
+
+    def _copy(self, savepoint: str) -> str:
+        try:
+            return self.client.copy(savepoint, str(self.directory / "copies")).path
+        except SavepointNotFound:
+            return savepoint  # a plain checkpoint, which a restore only reads, or nothing
+
+
+@public_evolving
+class RunningJob:
+    """A job of a test.
+
+    Attributes
+    ----------
+    job : flinkish.client.job.Job
+        The job; another one after :meth:`restart`.
+    """
+
+    def __init__(self, jobs: Jobs, job: Job, program: Program) -> None:
+        self._jobs = jobs
+        self._program = program
+        self.job = job
+
+    def process_all(self, timeout: float = PATIENCE) -> None:
+        """Wait until each query has committed what its sources had when this was called.
+
+        A program that ends by itself (``trigger(availableNow=True)``) has done so then.
+
+        Raises
+        ------
+        FlinkishError
+            The job failed.
+        WaitTimeout
+            It was not done within ``timeout`` seconds.
+        """
+        try:
+            self.job.wait(timeout, until="idle")
+        except WrongState:
+            if self.job.refresh().state is not JobState.FINISHED:
+                raise
+
+    def rows(self, state: str) -> list[dict[str, Any]]:
+        """Return all rows of a state, of a savepoint taken now; see :meth:`Jobs.rows`."""
+        return self._jobs.rows(self.job.savepoint(), state)
+
+    def stop(self) -> Savepoint:
+        """Stop the job after its current batch, and return its savepoint; it may have finished."""
+        try:
+            return self.job.stop()
+        except WrongState:  # it has ended, maybe only just now
+            if self.job.refresh().state is not JobState.FINISHED:
+                raise
+            return self.job.savepoint()
+
+    def restart(
+        self,
+        program: AnyProgram | None = None,
+        *arguments: object,
+        restore: RestoreOptions = NO_OPTIONS,
+    ) -> Savepoint:
+        """Stop the job with a savepoint, and go on from it with the same or another program.
+
+        Parameters
+        ----------
+        program : path or Program, optional
+            The other program.
+        *arguments : object
+            Its arguments; without any they stay as they are.
+        restore : RestoreOptions
+            As for :meth:`Jobs.restores`.
+
+        Returns
+        -------
+        Savepoint
+            The savepoint in between.
+
+        Raises
+        ------
+        FlinkishError
+            The savepoint failed, and the job goes on; or the error with which the start failed.
+        """
+        savepoint = self.stop()
+        kept = self._program
+        if program is not None:
+            kept = self._jobs._program(program, arguments or kept.arguments)
+        elif arguments:
+            kept = replace(kept, arguments=tuple(map(str, arguments)))
+        self.job = self._jobs.client.run(kept, from_savepoint=savepoint, restore=restore)
+        self._program = kept
+        return savepoint
+
+
+class _Captured:
+    """Prints what the client says, which pytest shows for a test that fails."""
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+    def warning(self, text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr)
+
+    def progress(self, progress: Progress) -> None:
+        return
+
+    def log(self, text: str) -> None:
+        print(text, file=sys.stderr)

@@ -1,0 +1,50 @@
+"""What the agent of ``flinkish.attach()`` costs a batch: one query, attached and let go in turn.
+
+The blocks of batches with and without the agent alternate in one JVM, so that its warmth and other
+load are the same for both. Beside the times of the batches stands what the agent did in its own:
+the calls to the JVM, which are exact also on a busy machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from tools.bench import agent_program
+from tools.bench.measure import ROOT, machine, output_of, show
+
+PROGRAM = Path(agent_program.__file__)
+
+
+def measure(directory: Path, *, pairs: int, batches: int) -> None:
+    """Time ``pairs`` of blocks of ``batches`` each."""
+    print(f"{pairs} pairs of {batches} batches ({machine()})", flush=True)
+    output = output_of(
+        [sys.executable, str(PROGRAM), str(directory), str(pairs), str(batches)],
+        {
+            **{k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")},
+            "FLINKISH_REGISTRY": f"sqlite:///{directory}/registry.db",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        },
+        directory,
+    )
+    blocks = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    without, attached = ([b for b in blocks if b["attached"] is is_] for is_ in (False, True))
+    times = {
+        name: [milliseconds / 1000 for block in kind for milliseconds in block["batches"]]
+        for name, kind in (("without", without), ("attached", attached))
+    }
+    show("batches", times, "without")
+    ratios = sorted(
+        statistics.median(b["batches"]) / statistics.median(a["batches"])
+        for a, b in zip(without, attached, strict=True)
+    )
+    calls = sum(block["calls"] for block in attached) / len(times["attached"])
+    print(
+        f"  medians of the pairs: {statistics.median(ratios):.4f} in the median, from "
+        f"{ratios[0]:.3f} to {ratios[-1]:.3f}; {calls:.2f} calls of the agent to the JVM a batch "
+        f"({machine()})"
+    )

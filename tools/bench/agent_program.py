@@ -1,0 +1,93 @@
+"""A program that is attached for a block of batches, then not, and so on.
+
+Usage: agent_program.py DIRECTORY PAIRS BATCHES. Prints a JSON object for each block: the
+milliseconds of its batches, and the agent's calls to the JVM meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+from py4j.clientserver import ClientServerConnection
+from pyspark.sql import SparkSession
+
+import flinkish
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+}
+_WARM_UP = 60
+_calls = {"agent": 0}
+
+
+def main(directory: str, pairs: str, batches: str) -> None:
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    count_calls()
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1000).load()
+    query = (
+        rows.selectExpr("value % 100 as k")
+        .groupBy("k")
+        .count()
+        .writeStream.queryName("counts")
+        .outputMode("update")
+        .format("noop")
+        .option("checkpointLocation", f"{directory}/checkpoint")
+        .start()
+    )
+    newest = wait_for(query, _WARM_UP)
+    for _ in range(int(pairs)):
+        for is_attached in (False, True):
+            job = flinkish.attach("bench") if is_attached else None
+            newest = wait_for(query, newest + 1)  # the batch that ran meanwhile
+            begun, first = _calls["agent"], newest + 1
+            newest = wait_for(query, newest + int(batches))
+            durations = [
+                progress["durationMs"]["triggerExecution"]
+                for progress in map(json.loads, (p.json for p in query.recentProgress))
+                if first <= progress["batchId"] <= newest
+            ]
+            block = {
+                "attached": is_attached,
+                "batches": durations,
+                "calls": _calls["agent"] - begun,
+            }
+            print(json.dumps(block), flush=True)
+            if job is not None:
+                job.detach()
+    query.stop()
+    spark.stop()
+
+
+def wait_for(query: Any, batch: int) -> int:
+    """Wait until a batch is committed, and return the newest by then."""
+    while True:
+        progress = query.lastProgress
+        if progress is not None and progress["batchId"] >= batch:
+            return int(progress["batchId"])
+        time.sleep(0.1)
+
+
+def count_calls() -> None:
+    """Count the commands that threads of the agent send to the JVM."""
+    send = ClientServerConnection.send_command
+
+    def counted(connection: Any, command: str) -> Any:
+        if threading.current_thread().name.startswith("flinkish-"):
+            _calls["agent"] += 1
+        return send(connection, command)
+
+    ClientServerConnection.send_command = counted
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
