@@ -94,7 +94,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pipeline.auto-generate-uids",
         "true",
-        "if false, submission fails if any operator lacks a uid",
+        "if false, a program is refused if any operator lacks a uid, with state or without; a sink "
+        "has the name of its query",
         (),
         "boolean",
     ),
