@@ -17,6 +17,7 @@ from flinkish.cli.options.program import (
 )
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
+from flinkish.cli.output.schema_text import columns_text
 from flinkish.client.dryrun import describe, dot_graph
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Program
@@ -135,27 +136,8 @@ def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
             f"partitions: {operator['partitions']})"
         )
         for store in operator["stores"]:
-            key, value = _columns(store["key_schema"]), _columns(store["value_schema"])
+            key, value = columns_text(store["key_schema"]), columns_text(store["value_schema"])
             yield f"    {store['name']}: ({key}) -> ({value})"
         for state in operator.get("typed_states", ()):
             serializer = state["serializer"].rpartition(":")[2]
             yield f"    typed state {state['name']}: {state['type']}, by {serializer}"
-
-
-def _columns(schema: Mapping[str, Any] | None) -> str:
-    """Return the columns of a schema in Spark's JSON as ``k int, ts timestamp``."""
-    fields = (schema or {}).get("fields", ())
-    return ", ".join(f"{field['name']} {_type(field['type'])}" for field in fields)
-
-
-def _type(type_: Any) -> str:
-    if not isinstance(type_, Mapping):
-        return str(type_)
-    kind = type_.get("type")
-    if kind == "struct":
-        return f"struct<{_columns(type_)}>"
-    if kind == "array":
-        return f"array<{_type(type_['elementType'])}>"
-    if kind == "map":
-        return f"map<{_type(type_['keyType'])}, {_type(type_['valueType'])}>"
-    return str(kind)
