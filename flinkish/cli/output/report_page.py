@@ -40,9 +40,7 @@ _PLAIN, _SHORT, _NUMBER = None, "short", "number"
 def report_page(report: Report) -> str:
     """Return the page."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = f"Savepoints in {report.location}"
     head = element(
         "head",
@@ -113,7 +111,9 @@ def _trouble(report: Report) -> Iterable[Content]:
     if report.omitted:
         items.append(element("li", f"{counted(report.omitted, 'older savepoint')} not shown"))
     if items:
-        yield _section("trouble", "To look at", element("div", element("ul", *items), class_="wide"))
+        yield _section(
+            "trouble", "To look at", element("div", element("ul", *items), class_="wide")
+        )
 
 
 def _path(text: str) -> Markup:
@@ -138,9 +138,7 @@ def _table(head: Sequence[_Head], rows: Iterable[Sequence[Content]]) -> Markup:
         )
         for row in rows
     )
-    return element(
-        "table", element("thead", element("tr", *titles)), element("tbody", *drawn)
-    )
+    return element("table", element("thead", element("tr", *titles)), element("tbody", *drawn))
 
 
 def _savepoints(report: Report) -> Markup:
@@ -219,7 +217,9 @@ def _charts(growth: Growth) -> Markup:
     return element(
         "div",
         element("h3", growth.address),
-        element("p", f"{growth.operator.state.kind or 'operator'} of {growth.job_name}", class_="soft"),
+        element(
+            "p", f"{growth.operator.state.kind or 'operator'} of {growth.job_name}", class_="soft"
+        ),
         _change("Size", size_text(first.bytes), size_text(last.bytes), len(points)),
         line_chart(sizes, size_labels, f"Size of {growth.address}"),
         _change("Rows", _count(first.rows), _count(last.rows), len(points)),
