@@ -28,6 +28,7 @@
     +-- WrongState                13  wrong-state
     |   +-- NoCommittedBatch      13  no-committed-batch
     |   +-- NameTaken             13  name-taken
+    |   +-- Superseded            13  superseded
     |   +-- GivenUp               13  given-up
     |   +-- ExternalJob           13  external-job
     +-- WaitTimeout               14  timeout

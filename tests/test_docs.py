@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import errors
 from flinkish.cli import command_index, docs
 from flinkish.errors import error_classes
 
@@ -40,6 +41,12 @@ def test_a_missing_place_is_an_error() -> None:
 
 def test_every_exit_code_has_a_meaning() -> None:
     assert {cls.code for cls in error_classes()} - set(docs.MEANINGS) == set()
+
+
+def test_every_error_is_in_the_tree_of_its_module() -> None:
+    tree = re.findall(r"(\w+) +(\d+) +([a-z-]+)", errors.__doc__ or "")
+    classes = [cls for cls in error_classes() if cls.__module__ == errors.__name__]
+    assert sorted(tree) == sorted((cls.__name__, str(cls.code), cls.id) for cls in classes)
 
 
 def test_every_command_is_in_the_table() -> None:

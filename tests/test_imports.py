@@ -210,6 +210,20 @@ def test_the_package_keeps_the_rules() -> None:
     assert broken == []
 
 
+def test_the_types_of_documents_import_only_records() -> None:
+    """``--help`` of a command loads the types of its documents: no use case comes with them."""
+    records = re.compile(
+        r"flinkish\.(?:cli\.documents|messages|errors|registry\.jobs|compat\.model)(?:\.|$)"
+    )
+    others = [
+        f"{path.name}: {item.module}"
+        for path in sorted((PACKAGE / "cli/documents").glob("*.py"))
+        for item in imports(path.read_text(encoding="utf-8"), f"flinkish.cli.documents.{path.stem}")
+        if item.module.startswith("flinkish") and not records.match(item.module)
+    ]
+    assert others == []
+
+
 def test_importing_the_format_imports_nothing_else() -> None:
     assert ast.parse((PACKAGE / "checkpoint" / "__init__.py").read_text()).body[1:] == []
 

@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 #: Module -> the test module that proves it, where none has its name.
 COVERED_BY = {
-    "airflow/access": "airflow/test_operators",
     "airflow/sensors": "airflow/test_operators",
     "airflow/triggers": "airflow/test_operators",
     "annotations": "test_compatibility",
@@ -78,6 +77,7 @@ COVERED_BY = {
     "client/lifecycle": "cli/test_lifecycle",
     "client/locks": "cli/test_savepoint_care",
     "client/logs": "cli/commands/test_logs",
+    "client/metrics_export": "cli/commands/test_metrics",
     "client/offline": "cli/test_offline",
     "client/program": "cli/options/test_program",
     "client/purge": "cli/commands/test_purge",
@@ -110,6 +110,7 @@ COVERED_BY = {
     "driver/connectors/table": "driver/connectors/test_sinks",
     "driver/job": "e2e/test_lifecycle",
     "driver/log": "driver/test_bare_python",
+    "driver/migration/savepoint_migration": "driver/test_state_pairs",
     "driver/plan/analyzed_settings": "driver/plan/test_setting_dependences",
     "driver/plan/initial_buffers": "driver/test_state_pairs",
     "driver/plan/plan_classes": "driver/plan/test_plan_extraction",
@@ -192,6 +193,7 @@ COVERED_BY = {
     "messages/migration": "messages/test_calls",
     "messages/rehearsals": "driver/test_rehearsal",
     "messages/restore_options": "messages/test_launch",
+    "messages/results": "savepoint/write/test_copying",
     "messages/upgrades": "upgrade/test_steps",
     "operators/render": "operators/test_identity",
     "operators/tagging": "driver/test_uid",

@@ -1,21 +1,34 @@
-"""The registry that a task uses, and what it looks for there."""
+"""The registry that a task uses, and what it looks for there; imports no Airflow itself."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.client import Client, Job, Progress
+from flinkish.client import Client, Job, PendingSavepoint, Program, Progress, lifecycle
 from flinkish.client.context import Context
-from flinkish.config import Config
-from flinkish.errors import JobNotFound, RegistryError, UsageError, WaitTimeout
+from flinkish.client.wait_goals import GoalKind, Watch, parse_goal, quiet_time
+from flinkish.client.waiting import STARTING, wait_for
+from flinkish.config import Config, parse_duration
+from flinkish.errors import FlinkishError, JobNotFound, RegistryError, UsageError, WaitTimeout
+from flinkish.messages.upgrades import UpgradeKind
+from flinkish.upgrade import workflows
+from flinkish.upgrade.preparation import Secrets
+from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.workflows import UpgradeResult
+
+#: What a look has found: the answer, or ``error`` with the record of one.
+Answer = dict[str, Any]
 
 #: Connections of these types name a registry in PostgreSQL.
 _POSTGRES = ("postgres", "postgresql")
-#: Seconds of one look at a job; whether it is idle shows only after a while.
-_LOOK = {"idle": 5.0}
+#: Seconds for which a registry that cannot be used is waited for: it may be restarting.
+AWAY = 600.0
+_HEARTBEAT = "execution.heartbeat.interval"
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,7 @@ class Access:
     """
 
     registry: str | None = field(default=None, repr=False)
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -56,53 +69,196 @@ class Access:
             )
         return cls(str(connection.get_uri()), dict(options or {}))
 
-    def client(self, logger: logging.Logger | None = None) -> Client:
+    def resolved(self) -> Access:
+        """Return it with the registry's complete URL, for a process with another configuration."""
+        return replace(self, registry=self._config().registry_url())
+
+    def client(self, logger: logging.Logger) -> Client:
         """Return a client; what it reports goes to the task's log."""
-        reporter = None if logger is None else TaskLog(logger)
-        return Client(self.registry, options=self.options, reporter=reporter)
+        return Client(self.registry, options=self.options, reporter=TaskLog(logger))
 
     def context(self, logger: logging.Logger) -> Context:
         """Return the context of a use case that :class:`flinkish.Client` does not have."""
-        named = {} if self.registry is None else {"registry.url": self.registry}
-        return Context(Config.load(flags={**self.options, **named}), TaskLog(logger))
+        return Context(self._config(), TaskLog(logger))
 
-    def look_at_job(self, job: str, until: str, query: str | None = None) -> dict[str, Any] | None:
-        """Return id, name and state of a job that has reached a goal; None if it has not yet.
-
-        ``until`` and ``query`` are those of :meth:`flinkish.client.Job.wait`. A job that is not
-        there yet, and a registry that cannot be reached for a while, are waited for.
-
-        Raises FlinkishError if the job has failed, or has ended without reaching it.
-        """
-        try:
-            with self.client() as client:
-                seconds = _LOOK.get(until, 0.0)
-                there = client.job(job).wait(seconds, until=until, query=query)
-        except (JobNotFound, RegistryError, WaitTimeout) as error:
-            logging.getLogger(__name__).info("%s", error.message)
-            return None
-        return {"job_id": there.job_id, "name": there.name, "state": there.state.value}
-
-    def look_at_savepoint(self, request_id: str) -> dict[str, Any] | None:
+    def look_at_savepoint(self, request_id: str) -> Answer | None:
         """Return the path of a savepoint that was requested; None if it is not complete yet.
+
+        The savepoint itself is not read: the triggerer may not have the rights, nor the libraries.
 
         Raises FlinkishError if it could not be taken.
         """
-        try:
-            with self.client() as client:
-                pending = client.pending(request_id)
-                return {"savepoint": pending.result().path} if pending.is_done else None
-        except RegistryError as error:
-            logging.getLogger(__name__).info("%s", error.message)
+        with self.context(_LOG) as flinkish:
+            request = flinkish.registry.request(request_id)
+            if not PendingSavepoint(request_id, request.job_id, flinkish).is_done:
+                return None
+            outcome = lifecycle.wait_for_request(flinkish, request)
+        assert outcome.savepoint is not None
+        return {"savepoint": outcome.savepoint.path}
+
+    def _config(self) -> Config:
+        named = {} if self.registry is None else {"registry.url": self.registry}
+        return Config.load(flags={**self.options, **named})
+
+
+class JobLook:
+    """Looks whether a job has reached a goal, and remembers since when it has been idle.
+
+    ``until`` and ``query`` are those of :meth:`flinkish.client.Job.wait`. A job that the task has
+    ``launched`` must be there, and ``running`` is judged as ``flinkish run -d`` does: a program
+    that has finished by then is fine. Any other job is waited for until it is there.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        job: str,
+        until: str,
+        query: str | None = None,
+        *,
+        launched: bool = False,
+    ) -> None:
+        self._access, self._job, self._launched = access, job, launched
+        self._goal = parse_goal(until, query)
+        self._watch: Watch | None = None
+
+    def once(self) -> Answer | None:
+        """Return id, name and state of a job that has reached the goal; None if it has not yet.
+
+        Raises FlinkishError if the job has failed, or has ended without reaching it.
+        """
+        return self._looked(at_length=False)
+
+    def at_length(self) -> Answer | None:
+        """Look until an idle job would show that it is: for who forgets what this look has seen."""
+        return self._looked(at_length=True)
+
+    def _looked(self, *, at_length: bool) -> Answer | None:
+        with self._access.context(_LOG) as flinkish:
+            try:
+                job = Job.of(flinkish, flinkish.find_job(self._job, include_final=True))
+            except JobNotFound as error:
+                if self._launched:
+                    raise
+                _LOG.info("%s", error.message)
+                return None
+            if self._launched and self._goal.kind is GoalKind.RUNNING:
+                there = None if job.state in STARTING else job.wait_until_started()
+            else:
+                there = self._reached(flinkish, job, self._length(flinkish, job) * at_length)
+        if there is None:
             return None
+        return {"job_id": there.job_id, "name": there.name, "state": there.state.value}
+
+    def _reached(self, flinkish: Context, job: Job, seconds: float) -> Job | None:
+        if self._watch is None:
+            self._watch = Watch(self._goal, flinkish.registry.now())
+        try:
+            there = wait_for(flinkish, job.record, self._goal, seconds, self._watch)
+        except WaitTimeout as error:
+            _LOG.info("%s", error.message)
+            return None
+        return Job.of(flinkish, there)
+
+    def _length(self, flinkish: Context, job: Job) -> float:
+        """Return the seconds in which an idle job shows that it is."""
+        if self._goal.kind is not GoalKind.IDLE:
+            return 0.0
+        quiet = quiet_time(job.queries(), self._goal)
+        own = job.record.launch.options.get(_HEARTBEAT)
+        beat = flinkish.config.duration(_HEARTBEAT) if own is None else parse_duration(own)
+        # One before the first report, one after the quiet time, and one that is late.
+        return quiet + 3 * beat
 
 
-def stopped_with(client: Client, job: Job) -> str | None:
-    """Return the savepoint that a job was stopped with, if it was."""
+class Looking:
+    """Looks again and again until there is an answer or an error.
+
+    A registry that cannot be used is waited for, but not for ever: it may be restarting, and it may
+    be the wrong one.
+    """
+
+    def __init__(
+        self, look: Callable[[], Answer | None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._away_since: float | None = None
+
+    def once(self) -> Answer | None:
+        """Return the answer, or an error in place of it; None if there is none yet."""
+        try:
+            answer = self._look()
+        except RegistryError as error:
+            now = self._clock()
+            if self._away_since is None:
+                self._away_since = now
+            if now - self._away_since >= AWAY:
+                return {"error": error.to_record()}
+            _LOG.warning("%s", error.message)
+            return None
+        except FlinkishError as error:
+            return {"error": error.to_record()}
+        self._away_since = None
+        return answer
+
+
+def program_of(spark: Program, file: str | None, arguments: Sequence[object]) -> Program:
+    """Return a program of its Spark, its file and its arguments."""
+    words = (*spark.arguments, *map(str, arguments))
+    return replace(spark, application=file or spark.application, arguments=words)
+
+
+def begin_stop(
+    flinkish: Context,
+    reference: str,
+    directory: str | None,
+    *,
+    format: str,
+    drain: bool,
+    is_retry: bool,
+) -> PendingSavepoint | str:
+    """Return the stop of a job, or the savepoint that an earlier try has stopped it with.
+
+    A retry continues to wait for the stop that an earlier try has begun.
+    """
+    job = Job.of(flinkish, flinkish.find_job(reference, include_final=True))
     saved = job.savepoints()
-    if not saved or client.savepoint(saved[-1].path).header.trigger != "stop":
-        return None
-    return saved[-1].path
+    if is_retry and job.is_final and saved and saved[-1].trigger == "stop":
+        flinkish.reporter.note(f"an earlier try has stopped job {job.job_id}")
+        return saved[-1].path
+    begun = lifecycle.earlier_stop(flinkish, job.record) if is_retry else None
+    if begun is None:
+        return job.begin_stop(directory, format=format, drain=drain)
+    flinkish.reporter.note(f"an earlier try is stopping job {job.job_id}")
+    return PendingSavepoint(begun.request_id, job.job_id, flinkish)
+
+
+def upgraded(
+    flinkish: Context,
+    reference: str,
+    version: NewVersion,
+    kind: UpgradeKind,
+    *,
+    rehearsed: bool = False,
+    since: float | None = None,
+) -> UpgradeResult:
+    """Upgrade a job; for errors see :func:`.workflows.upgrade`.
+
+    A retry names the time since when earlier tries may have begun, in seconds since the epoch: an
+    upgrade of theirs is finished, and one that is finished is the result.
+    """
+    earlier = None
+    if since is not None:
+        earlier = workflows.earlier_upgrade(flinkish, reference, version, since)
+    if earlier is None:
+        job = flinkish.find_job(reference, include_final=True)
+        return workflows.upgrade(flinkish, job, version, kind, rehearsed=rehearsed)
+    if earlier.state.is_final:
+        return UpgradeResult(earlier)
+    # Airflow tries again once the process of the earlier try is gone, on whichever host it was.
+    secrets = Secrets.of(version.changes.program)
+    return workflows.resume(flinkish, earlier.upgrade_id, secrets, force=True)
 
 
 class TaskLog:

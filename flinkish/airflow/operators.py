@@ -7,21 +7,27 @@ the task leaves the job alone, and a retry finds what the try before has done.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from datetime import timedelta
+from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from flinkish.airflow.access import Access, stopped_with
-from flinkish.airflow.triggers import JobTrigger, SavepointTrigger, answer_of, is_deferrable
+from flinkish.airflow.access import Access, begin_stop, program_of, upgraded
+from flinkish.airflow.triggers import (
+    JobTrigger,
+    RegistryTrigger,
+    SavepointTrigger,
+    answer_of,
+    is_deferrable,
+)
 from flinkish.annotations import public_evolving
 from flinkish.client import PendingSavepoint, Program, RestoreOptions
 from flinkish.client.program import absolute
+from flinkish.client.wait_goals import GoalKind, parse_goal
 from flinkish.config import working_directory
+from flinkish.errors import UsageError
 from flinkish.messages.restore_options import NO_OPTIONS
 from flinkish.messages.upgrades import Health, UpgradeKind
-from flinkish.upgrade import workflows
-from flinkish.upgrade.preparation import Secrets
 from flinkish.upgrade.target import NO_PROGRAM, Changes, NewVersion
 
 
@@ -64,13 +70,15 @@ class FlinkishOperator(BaseOperator):
         """Return how this task reaches its jobs."""
         return Access.of(self.registry, self.conn_id, self.options)
 
-    def _polling(self, access: Access) -> dict[str, Any]:
-        """Return the arguments that all triggers have."""
-        return {
-            "registry": access.registry,
-            "options": access.options,
-            "poll_interval": self.poll_interval,
-        }
+    def _polling(self) -> dict[str, Any]:
+        """Return the arguments that all triggers have; the registry is that of this worker."""
+        return {**vars(self.access().resolved()), "poll_interval": self.poll_interval}
+
+    def _wait(self, trigger: RegistryTrigger, seconds: float | None = None) -> NoReturn:
+        """Wait in the triggerer."""
+        timeout = self.execution_timeout if seconds is None else timedelta(seconds=seconds)
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timeout)
+        raise AssertionError("a task that is deferred goes on in execute_complete")
 
 
 @public_evolving
@@ -92,11 +100,18 @@ class FlinkishRunOperator(FlinkishOperator):
         The savepoint, or the plain Spark checkpoint, to restore; empty is none.
     restore, parallelism, resume : optional
         As for :meth:`flinkish.Client.run`.
-    if_not_running : bool
+    if_not_running : bool, optional
         Whether a job of the name that has not ended is taken instead of starting another, so that
-        a retry does not start a second one.
+        a retry does not start a second one. Default: if there is a ``name``; without one, that of
+        the program counts, which other tasks may run too.
     until : str, optional
-        What is waited for: ``running``, ``batch=N``, ``idle`` or ``ended``; None is nothing.
+        What is waited for: ``running`` (a program that has finished by then is fine), ``batch=N``,
+        ``batch=+N`` (not when deferred), ``idle`` or ``ended``; None is nothing.
+
+    Raises
+    ------
+    UsageError
+        ``until`` is none of these.
     """
 
     template_fields: Sequence[str] = ("program", "arguments", "name", "from_savepoint")
@@ -111,7 +126,7 @@ class FlinkishRunOperator(FlinkishOperator):
         from_savepoint: str | None = None,
         restore: RestoreOptions = NO_OPTIONS,
         parallelism: int | None = None,
-        if_not_running: bool = True,
+        if_not_running: bool | None = None,
         resume: bool = False,
         until: str | None = "running",
         **kwargs: Any,
@@ -121,29 +136,33 @@ class FlinkishRunOperator(FlinkishOperator):
         self.name, self.from_savepoint, self.restore = name, from_savepoint, restore
         self.parallelism, self.resume = parallelism, resume
         self.if_not_running, self.until = if_not_running, until
+        if until is not None and parse_goal(until).more and self.deferrable:
+            raise UsageError(
+                f"a deferred task looks anew each time, so it cannot wait for {until}",
+                hint="wait for batch=N, or set deferrable=False",
+            )
 
     def execute(self, context: Any) -> str:
         """Start the job, and wait for what is asked for."""
-        access = self.access()
-        with access.client(self.log) as client:
+        is_named = self.name is not None
+        with self.access().client(self.log) as client:
             job = client.run(
                 program_of(self.spark, self.program, self.arguments),
                 name=self.name,
                 from_savepoint=self.from_savepoint or None,
                 restore=self.restore,
                 parallelism=self.parallelism,
-                if_not_running=self.if_not_running,
+                if_not_running=is_named if self.if_not_running is None else self.if_not_running,
                 resume=self.resume,
                 wait=False,
             )
             self.log.info("job %s (%s) is %s", job.name, job.job_id, job.state.value)
             if self.until is not None and not self.deferrable:
-                job.wait(until=self.until)
+                starts = parse_goal(self.until).kind is GoalKind.RUNNING
+                job.wait_until_started() if starts else job.wait(until=self.until)
         if self.until is not None and self.deferrable:
-            self.defer(
-                trigger=JobTrigger(job=job.job_id, until=self.until, **self._polling(access)),
-                method_name="execute_complete",
-            )
+            polling = self._polling()
+            self._wait(JobTrigger(job=job.job_id, until=self.until, launched=True, **polling))
         return job.job_id
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> str:
@@ -168,7 +187,7 @@ class FlinkishSavepointOperator(FlinkishOperator):
     full : bool
         Whether it shares no files with an earlier savepoint.
     timeout : float, optional
-        Seconds to wait when not deferred. Default: ``client.timeout``.
+        Seconds to wait. Default: ``client.timeout``; when deferred, ``execution_timeout``.
     """
 
     template_fields: Sequence[str] = ("job", "directory")
@@ -189,33 +208,30 @@ class FlinkishSavepointOperator(FlinkishOperator):
 
     def execute(self, context: Any) -> str:
         """Take the savepoint."""
-        access = self.access()
-        with access.client(self.log) as client:
-            job = client.job(self.job).refresh()
+        with self.access().client(self.log) as client:
+            job = client.job(self.job)
             if job.is_final or not self.deferrable:
                 saved = job.savepoint(
                     self.directory, format=self.format, full=self.full, timeout=self.timeout
                 )
                 return saved.path
             pending = job.begin_savepoint(self.directory, format=self.format, full=self.full)
-        return self._awaited(pending, access)
+        return self._wait_for(pending)
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> str:
         """Return the savepoint's path; raise the error of the request."""
         return str(answer_of(event)["savepoint"])
 
-    def _awaited(self, pending: PendingSavepoint, access: Access) -> str:
-        """Wait for a savepoint in the triggerer: ends this process's part of the task."""
-        trigger = SavepointTrigger(request_id=pending.request_id, **self._polling(access))
-        self.defer(trigger=trigger, method_name="execute_complete")
-        return pending.request_id
+    def _wait_for(self, pending: PendingSavepoint) -> NoReturn:
+        trigger = SavepointTrigger(request_id=pending.request_id, **self._polling())
+        self._wait(trigger, self.timeout)
 
 
 @public_evolving
 class FlinkishStopOperator(FlinkishSavepointOperator):
     """Stops a job with a savepoint; its XCom is the savepoint's path.
 
-    A job that an earlier try of the task has stopped is not an error.
+    A job that an earlier try of the task has stopped, or is stopping, is not an error.
 
     Parameters
     ----------
@@ -231,20 +247,20 @@ class FlinkishStopOperator(FlinkishSavepointOperator):
 
     def execute(self, context: Any) -> str:
         """Stop the job."""
-        access = self.access()
-        with access.client(self.log) as client:
-            job = client.job(self.job).refresh()
-            if job.is_final and context["ti"].try_number > 1:
-                stopped = stopped_with(client, job)
-                if stopped is not None:
-                    self.log.info("an earlier try has stopped job %s", job.job_id)
-                    return stopped
+        with self.access().context(self.log) as flinkish:
+            pending = begin_stop(
+                flinkish,
+                self.job,
+                self.directory,
+                format=self.format,
+                drain=self.drain,
+                is_retry=is_retry(context),
+            )
+            if isinstance(pending, str):
+                return pending
             if not self.deferrable:
-                return job.stop(
-                    self.directory, format=self.format, drain=self.drain, timeout=self.timeout
-                ).path
-            pending = job.begin_stop(self.directory, format=self.format, drain=self.drain)
-        return self._awaited(pending, access)
+                return pending.result(self.timeout).path
+        return self._wait_for(pending)
 
 
 @public_evolving
@@ -252,7 +268,8 @@ class FlinkishUpgradeOperator(FlinkishOperator):
     """Upgrades a running job, as ``flinkish upgrade in-place``; its XCom is the new job's id.
 
     The process of the task carries it out, with the way back, so it is never deferred. If that
-    process dies, a retry finishes the upgrade.
+    process dies, a retry finishes the upgrade; one that is finished is not begun again: its job is
+    the result, or its failure if the old program had to be started again.
 
     Parameters
     ----------
@@ -300,20 +317,13 @@ class FlinkishUpgradeOperator(FlinkishOperator):
 
     def execute(self, context: Any) -> str:
         """Upgrade the job; finish the upgrade that an earlier try has begun."""
+        # A task's own start is that of its try; the run's is older than all of its tries.
+        since = context["dag_run"].start_date.timestamp() if is_retry(context) else None
+        kind = UpgradeKind.HANDOVER if self.handover else UpgradeKind.IN_PLACE
         with self.access().context(self.log) as flinkish:
-            job = flinkish.find_job(self.job, include_final=True)
-            begun = [
-                each.upgrade_id
-                for each in flinkish.registry.upgrades_of(job.job_id)
-                if not each.state.is_final and each.kind is not UpgradeKind.SHADOW
-            ]
-            if begun and context["ti"].try_number > 1:
-                result = workflows.resume(flinkish, begun[-1], Secrets())
-            else:
-                kind = UpgradeKind.HANDOVER if self.handover else UpgradeKind.IN_PLACE
-                result = workflows.upgrade(
-                    flinkish, job, self._version(), kind, rehearsed=self.rehearsed
-                )
+            result = upgraded(
+                flinkish, self.job, self._version(), kind, rehearsed=self.rehearsed, since=since
+            )
         for warning in result.warnings:
             self.log.warning("%s", warning)
         if result.failure is not None:
@@ -335,7 +345,6 @@ class FlinkishUpgradeOperator(FlinkishOperator):
         )
 
 
-def program_of(spark: Program, file: str | None, arguments: Sequence[str]) -> Program:
-    """Return a program of its Spark, its file and its arguments."""
-    arguments = (*spark.arguments, *(str(each) for each in arguments))
-    return replace(spark, application=file or spark.application, arguments=arguments)
+def is_retry(context: Any) -> bool:
+    """Return whether an earlier try of the task may have done something."""
+    return bool(context["ti"].try_number > 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
-from flinkish.airflow.access import Access
+from flinkish.airflow.access import Access, Answer, JobLook, Looking
 from flinkish.airflow.triggers import JobTrigger, answer_of, is_deferrable
 from flinkish.annotations import public_evolving
 from flinkish.client.wait_goals import parse_goal
@@ -63,18 +63,19 @@ class FlinkishJobSensor(BaseSensorOperator):
         self.job, self.until, self.query = job, until, query
         self.registry, self.conn_id, self.options = registry, conn_id, dict(options or {})
         self.deferrable = is_deferrable(deferrable)
+        self._looking: Looking | None = None
 
     def poke(self, context: Any) -> bool | PokeReturnValue:
         """Look once."""
-        answer = self._access().look_at_job(self.job, self.until, self.query)
+        answer = self._looked(self._access())
         return answer is not None and PokeReturnValue(True, answer)
 
     def execute(self, context: Any) -> Any:
         """Wait, in this process or in the triggerer."""
         if not self.deferrable:
             return super().execute(context)
-        access = self._access()
-        answer = access.look_at_job(self.job, self.until, self.query)
+        access = self._access().resolved()
+        answer = self._looked(access)
         if answer is None:
             self.defer(
                 trigger=JobTrigger(
@@ -93,6 +94,14 @@ class FlinkishJobSensor(BaseSensorOperator):
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the trigger has found; raise the job's error."""
         return answer_of(event)
+
+    def _looked(self, access: Access) -> Answer | None:
+        if self._looking is None:
+            look = JobLook(access, self.job, self.until, self.query)
+            # A sensor that is rescheduled is another object at its next look.
+            self._looking = Looking(look.at_length if self.reschedule else look.once)
+        answer = self._looking.once()
+        return None if answer is None else dict(answer_of(answer))
 
     def _access(self) -> Access:
         return Access.of(self.registry, self.conn_id, self.options)

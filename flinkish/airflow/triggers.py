@@ -13,13 +13,13 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from flinkish.airflow.access import Access
+from flinkish.airflow.access import Access, Answer, JobLook, Looking
 from flinkish.config import mask_secrets
-from flinkish.errors import FlinkishError, from_record
+from flinkish.errors import from_record
 
 
 class RegistryTrigger(BaseTrigger):
-    """Fires when there is an answer, or an error instead.
+    """Fires when there is an answer, or an error instead; see :class:`.Looking`.
 
     Parameters
     ----------
@@ -29,9 +29,7 @@ class RegistryTrigger(BaseTrigger):
         Seconds between two looks.
     """
 
-    def __init__(
-        self, *, registry: str | None, options: Mapping[str, str], poll_interval: float
-    ) -> None:
+    def __init__(self, *, registry: str, options: Mapping[str, str], poll_interval: float) -> None:
         super().__init__()
         self.registry = registry
         self.options = dict(options)
@@ -55,39 +53,47 @@ class RegistryTrigger(BaseTrigger):
         arguments = (f"{key}={mask_secrets(str(value))}" for key, value in kwargs.items())
         return f"<{classpath} {', '.join(arguments)}>"
 
-    def look(self) -> dict[str, Any] | None:
+    @property
+    def access(self) -> Access:
+        """How it reaches the registry."""
+        return Access(self.registry, self.options)
+
+    def look(self) -> Answer | None:
         """Look once; called in a thread of its own."""
         raise NotImplementedError
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is an answer."""
-        while True:
-            try:
-                answer = await asyncio.to_thread(self.look)
-            except FlinkishError as error:
-                answer = {"error": error.to_record()}
-            if answer is not None:
-                yield TriggerEvent(answer)
-                return
+        looking = Looking(self.look)
+        while (answer := await asyncio.to_thread(looking.once)) is None:
             await asyncio.sleep(self.poll_interval)
+        yield TriggerEvent(answer)
 
 
 class JobTrigger(RegistryTrigger):
-    """Fires when a job has reached a goal; the arguments are those of :meth:`.look_at_job`."""
+    """Fires when a job has reached a goal; the arguments are those of :class:`.JobLook`."""
 
-    def __init__(self, *, job: str, until: str, query: str | None = None, **access: Any) -> None:
+    def __init__(
+        self,
+        *,
+        job: str,
+        until: str,
+        query: str | None = None,
+        launched: bool = False,
+        **access: Any,
+    ) -> None:
         super().__init__(**access)
-        self.job, self.until, self.query = job, until, query
+        self.job, self.until, self.query, self.launched = job, until, query, launched
+        self._look = JobLook(self.access, job, until, query, launched=launched)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        job = {"job": self.job, "until": self.until, "query": self.query}
+        job = {"job": self.job, "until": self.until, "query": self.query, "launched": self.launched}
         return {**super().arguments(), **job}
 
-    def look(self) -> dict[str, Any] | None:
+    def look(self) -> Answer | None:
         """Look at the job once."""
-        access = Access(self.registry, self.options)
-        return access.look_at_job(self.job, self.until, self.query)
+        return self._look.once()
 
 
 class SavepointTrigger(RegistryTrigger):
@@ -101,9 +107,9 @@ class SavepointTrigger(RegistryTrigger):
         """Return the arguments of the constructor."""
         return {**super().arguments(), "request_id": self.request_id}
 
-    def look(self) -> dict[str, Any] | None:
+    def look(self) -> Answer | None:
         """Look at the request once."""
-        return Access(self.registry, self.options).look_at_savepoint(self.request_id)
+        return self.access.look_at_savepoint(self.request_id)
 
 
 def is_deferrable(asked: bool | None) -> bool:

@@ -64,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """One committed batch N of one query, as its logs have it.
+    """One committed batch N of one query, as its logs record it.
 
     ``planned_batch`` is N + 1 if its offsets are written. ``watermark_ms`` is the watermark of the
     next batch, in milliseconds since the epoch. ``offsets`` are the JSON of each source, or ``-``;
@@ -112,12 +112,12 @@ def committed_batches(root: str) -> list[int]:
     root = fs.locate(root)
     place = os.path.join(root, COMMITS)
     batches = numbers_among(fs.list_names(place))
-    # Spark commits a batch before it plans the next one; the entry may have come just now.
+    # Spark commits a batch before it plans the next one; the entry may have come since.
     if not batches and newest_planned_batch(root):
         batches = numbers_among(fs.list_names(place))
         if not batches:
             raise Corrupt(
-                f"the checkpoint {root} has planned several batches, and {COMMITS} has no entry",
+                f"the checkpoint {root} has planned several batches, but {COMMITS} has no entry",
                 hint="put the directory back from a copy",
                 path=place,
             )
@@ -181,14 +181,14 @@ def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | N
     """
     if not fs.is_local(location):
         return None
-    try:  # no more than it may have: its size is untrusted
+    try:  # read no more than a valid one has: its size is untrusted
         content = local.read_range(checksum_file_of(location), 0, size_of_checksum_file(size) + 1)
     except FileNotFoundError:
         return None
     recorded = recorded_checksums(content, size)
     if recorded is None or recorded == b"".join(map(checksums_of, blocks)):
         return None
-    return "has other bytes than its checksum file says"
+    return "does not match its checksum file"
 
 
 class _Reader:
@@ -202,12 +202,12 @@ class _Reader:
         self.planned_fault = ""
 
     def entries(self) -> tuple[OffsetEntry, CommitEntry]:
-        """Return the batch's offsets and its commit; FileNotFoundError for a missing file."""
+        """Return the batch's offsets and its commit; raise FileNotFoundError for a missing file."""
         commit: CommitEntry = self._parse(f"{COMMITS}/{self.batch}", parse_commit)
         return self._offsets(self.batch), commit
 
     def read(self) -> Cut:
-        """Return the cut; FileNotFoundError for a missing file."""
+        """Return the cut; raise FileNotFoundError for a missing file."""
         # State first: Spark trims it soonest.
         commits = self._commits()
         offsets = self._offsets(self.batch)
@@ -234,7 +234,7 @@ class _Reader:
         )
 
     def _add(self, relative: str, listing: fs.Listing) -> None:
-        """Add a file of a listed directory; FileNotFoundError when it is missing."""
+        """Add a file of a listed directory; raise FileNotFoundError if it is missing."""
         entry = listing.files.get(relative.rpartition("/")[2])
         if entry is None:
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, relative))
@@ -276,7 +276,7 @@ class _Reader:
     def _planned(self) -> tuple[int | None, OffsetEntry | None]:
         """Return batch N + 1 and its offsets if they are written; it may have committed since.
 
-        Damage there is noted: batch N is whole without that entry.
+        Damage there is only noted: batch N is whole without that entry.
         """
         try:
             return self.batch + 1, self._offsets(self.batch + 1)
@@ -344,13 +344,13 @@ class _Reader:
         if limit is not None:
             self._add_log(name, limit, strict=True)
             return
-        # The files of another kind of source: take all.
+        # Another kind of source: take all its files.
         for relative, entry in fs.walk_files(directory):
             path = f"{SOURCES}/{name}/{relative}"
             self.files.add(ListedFile(path, entry.size(), entry.stamp()))
 
     def _add_log(self, name: str, limit: int, *, strict: bool) -> None:
-        """Add the entries of a file source's position; if they lack one, fail or add nothing."""
+        """Add a file source's entries up to ``limit``; if one is missing, fail or add none."""
         directory = os.path.join(self.root, SOURCES, name)
         listing = fs.list_directory(directory)
         present, absent = source_log_entries(listing.files, limit)
@@ -373,7 +373,7 @@ class _Reader:
         operators: list[StateOnDisk] = []
         state_ids = commits[self.batch].state_ids
         ordinals = numbers_among(listing.directories)
-        # Ordinals count from 0, so one that is left out is gone.
+        # Ordinals count from 0 without gaps: a missing one is lost.
         for lost in sorted((set(state_ids) | set(range(max(ordinals, default=0)))) - set(ordinals)):
             raise FileNotFoundError(2, "not listed", os.path.join(self.root, STATE, str(lost)))
         for ordinal in ordinals:

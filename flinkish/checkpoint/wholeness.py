@@ -63,7 +63,7 @@ def damaged_files(
     *,
     written: str | None = None,
 ) -> Iterator[DamagedFile]:
-    """Yield the damaged files of a checkpoint, in their order; parsed logs are skipped.
+    """Yield the damaged files of a checkpoint, in the order of ``files``; logs are skipped.
 
     ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
     if elsewhere: the checksum files are there. ``files`` are paths in the checkpoint and sizes in
@@ -81,9 +81,15 @@ def damaged_files(
         if is_state_data(path):
             tail = storage.read_tail(location, size, TAIL) if has_end(path) else b""
             reason = end_fault(path, size, tail, codec)
-            if reason is None and has_sidecars and _sidecar_of_another(f"{beside}/{path}", size):
+            if (
+                reason is None
+                and has_sidecars
+                and _is_sidecar_for_another_size(f"{beside}/{path}", size)
+            ):
                 reason = f"has {size} bytes, and its checksum file is for another size"
-        elif path.startswith((f"{SOURCES}/", f"{STATE}/")):  # the logs were parsed
+        elif path.startswith(
+            (f"{SOURCES}/", f"{STATE}/")
+        ):  # not a log: those were parsed for the cut
             if path.startswith(f"{SOURCES}/"):
                 reason = _source_fault(location, size, strict=only_files)
             if reason is None and has_sidecars:
@@ -114,8 +120,8 @@ def _blocks(location: str) -> Iterator[bytes]:
         yield from blocks_of(file)
 
 
-def _sidecar_of_another(path: str, size: int) -> bool:
-    """Return whether Hadoop's checksum file, of 512 bytes a checksum, is for another size."""
+def _is_sidecar_for_another_size(path: str, size: int) -> bool:
+    """Return whether Hadoop's checksum file (a checksum per 512 bytes) is for another size."""
     try:
         size_on_disk = os.stat(checksum_file_of(path)).st_size
     except OSError:
@@ -156,8 +162,8 @@ def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
 def planned_state(cut: Cut) -> tuple[str, ...]:
     """Return the state files that the planned batch of a cut has written, if all are whole.
 
-    They are there if the query was killed between the commit of its sink and its own. With unique
-    ids (checkpoint format 2) nobody knows which files those are: a commit would say it.
+    They exist if the query was killed between the sink's commit and its own. With unique ids
+    (checkpoint format 2) only the missing commit would tell which files those are.
     """
     if cut.planned_batch is None or cut.checkpoint_format != 1:
         return ()

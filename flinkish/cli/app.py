@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from flinkish import __version__
 from flinkish.cli import command_index
-from flinkish.cli.base import HELP_NAMES, did_you_mean, scan
+from flinkish.cli.base import HELP_NAMES, HELP_WIDTH, did_you_mean, scan
 from flinkish.cli.output.printer import Output, report
 from flinkish.cli.output.streams import READER_GONE, Stream, StreamLost
 from flinkish.cli.output.text import SCHEMA_VERSION
@@ -63,11 +63,16 @@ class Root(click.Group):
         return f"{name} {first}", command_index.load(f"{name} {first}"), rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, entry.help) for name, entry in command_index.COMMANDS.items()]
-            )
+        """Write the tables of commands, by what they are for."""
+        from flinkish.cli.help_sections import COMMANDS
+
+        widest = max(map(len, command_index.COMMANDS))
+        for title, names in COMMANDS.items():
+            with formatter.section(title):
+                # The column of each table is as wide as that of the others.
+                formatter.write_dl(
+                    [(f"{name:<{widest}}", command_index.COMMANDS[name].help) for name in names]
+                )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names of commands and the root's own options."""
@@ -92,7 +97,7 @@ root = Root(
         "stop and resume from them."
     ),
     epilog="Each command has its own help: flinkish COMMAND --help",
-    context_settings={"help_option_names": HELP_NAMES},
+    context_settings={"help_option_names": HELP_NAMES, "max_content_width": HELP_WIDTH},
     no_args_is_help=False,
     params=[
         click.Option(

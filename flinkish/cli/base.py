@@ -18,13 +18,25 @@ from flinkish.config import Config, environment_warnings
 from flinkish.errors import UsageError, error_classes
 
 HELP_NAMES = ["-h", "--help"]
+#: The help is as wide as the terminal, but no line is too long to read.
+HELP_WIDTH = 110
 
 #: Meanings of the exit codes, in the help, that no error class has.
 _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
 
 
 class OptionalValue(click.Option):
-    """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``)."""
+    """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``).
+
+    One with a choice of values takes only those: the program in ``--require-uids APP.py`` is none.
+    """
+
+    def takes(self, word: str) -> bool:
+        """Return whether the word behind the option is its value."""
+        if isinstance(self.type, click.Choice):
+            # An empty word is meant as a value, and refused.
+            return word in self.type.choices or not word.strip()
+        return not word.startswith("-")
 
 
 class Command(click.Command):
@@ -57,11 +69,30 @@ class Command(click.Command):
                 if kind == "option" and not _well_spelt(self, word):
                     near = did_you_mean(word, _options(self))
                     raise click.UsageError(f"No such option {word!r}.{near}", ctx=ctx)
+        args = _with_omitted_values(self, args)
+        if not ctx.resilient_parsing:
             _check_not_empty(self, ctx, args)
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by sections."""
+        from flinkish.cli.help_sections import options_by_section
+
+        for title, options in options_by_section(self.get_params(ctx)).items():
+            records = [option.get_help_record(ctx) for option in options]
+            with formatter.section(title):
+                formatter.write_dl([record for record in records if record is not None])
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the epilog, with the exit codes at the end."""
+        """Write the epilog, with examples before it and the exit codes at the end."""
+        from flinkish.cli.help_sections import examples_of
+
+        name = ctx.command_path.partition(" ")[2]
+        with formatter.section("Examples"):
+            for purpose, words in examples_of(name):
+                formatter.write_text(f"# {purpose}")
+                # Not wrapped: a command is there to be pasted.
+                formatter.write(f"{'':>{formatter.current_indent}}{words}\n")
         super().format_epilog(ctx, formatter)
         meanings = exit_code_meanings()
         text = ", ".join(f"{code} {meanings[code]}" for code in self.exit_codes)
@@ -80,6 +111,18 @@ def _check_not_only_flinks(command: click.Command, word: str) -> None:
     instead = instead_of(command.name, word)
     if instead is not None:
         raise UsageError(f"no such option {name!r}: {instead}")
+
+
+def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[str]:
+    """Return a command line with the values that click would look for in the next word."""
+    options, words = _options(command), list(args)
+    for kind, at in _places(command, args):
+        option = options.get(args[at]) if kind == "option" else None
+        if isinstance(option, OptionalValue) and isinstance(option.type, click.Choice):
+            following = args[at + 1 : at + 2]
+            if not following or not option.takes(following[0]):
+                words[at] = f"{args[at]}={option.flag_value}"
+    return words
 
 
 def _check_not_empty(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
@@ -151,7 +194,11 @@ def command(
             out = Output(json=json_output, quiet=quiet, debug=debug)
             return function(Call(out, dynamic), **options)
 
-        settings = {"help_option_names": HELP_NAMES, **attributes.pop("context_settings", {})}
+        settings = {
+            "help_option_names": HELP_NAMES,
+            "max_content_width": HELP_WIDTH,
+            **attributes.pop("context_settings", {}),
+        }
         declared = click.command(
             name,
             cls=cls,
@@ -221,7 +268,7 @@ def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, 
         if option is None or equals or option.is_flag or option.count:
             continue
         value = args[following] if following < len(args) else "-"
-        if isinstance(option, OptionalValue) and value.startswith("-"):
+        if isinstance(option, OptionalValue) and not option.takes(value):
             continue
         following += 1
 

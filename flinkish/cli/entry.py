@@ -101,7 +101,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
         return False
     rows, failed = answer
     from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
-    from flinkish.cli.output.text import folded, terminal_width
+    from flinkish.cli.output.text import folded, terminal_width, without_commands
 
     json, quiet = "json" in flags, "quiet" in flags
     sys.stdout.write(show(rows, json=json, quiet=quiet, width=terminal_width(sys.stdout)))
@@ -112,7 +112,8 @@ def list_plainly(arguments: Sequence[str]) -> bool:
             absent = [absent_notice(f"sqlite:///{path}")] if is_absent(path) else []
             said = [*empty, *absent, *said]
         width = terminal_width(sys.stderr)
-        sys.stderr.write("".join(f"{part}\n" for line in said for part in folded(line, width)))
+        text = "".join(f"{part}\n" for line in said for part in folded(line, width))
+        sys.stderr.write(without_commands(text))
     return True
 
 

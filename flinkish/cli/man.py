@@ -19,6 +19,7 @@ from flinkish.cli import command_index
 from flinkish.cli.app import root
 from flinkish.cli.base import Command
 from flinkish.cli.docs import MEANINGS, checkout
+from flinkish.cli.help_sections import COMMANDS, examples_of, options_by_section
 
 
 def pages() -> dict[str, str]:
@@ -38,9 +39,11 @@ def _overview(commands: Sequence[tuple[str, click.Command]]) -> Iterator[str]:
     yield from _head("flinkish", "Flink's job lifecycle for PySpark Structured Streaming")
     yield from (".SH SYNOPSIS", ".B flinkish", r"\fICOMMAND\fR [\fIOPTIONS\fR] [\fIARGUMENTS\fR]")
     yield from (".SH DESCRIPTION", _text(root.help or ""))
-    yield ".SH COMMANDS"
-    for name, command in commands:
-        yield from (".TP", rf"\fB{_title(name)}\fR(1)", _text(_paragraphs(command)[0]))
+    for title, names in COMMANDS.items():
+        yield f".SH {title.upper()}"
+        for name, command in commands:
+            if name.split()[0] in names:
+                yield from (".TP", rf"\fB{_title(name)}\fR(1)", _text(_paragraphs(command)[0]))
     yield from _exit_status(MEANINGS)
     yield from (
         ".SH ENVIRONMENT",
@@ -68,11 +71,15 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
             yield from (".nf", *map(_text, paragraph[2:].split("\n")), ".fi")
         else:
             yield _text(paragraph.replace("\n", " "))
-    yield ".SH OPTIONS"
-    for parameter in command.params:
-        record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
-        if record is not None:
-            yield from (".TP", rf"\fB{_text(record[0])}\fR", _text(record[1] or "."))
+    for title, options in options_by_section(command.params).items():
+        yield f".SH {title.upper()}"
+        for option in options:
+            record = option.get_help_record(ctx)
+            if record is not None:
+                yield from (".TP", rf"\fB{_text(record[0])}\fR", _text(record[1] or "."))
+    yield ".SH EXAMPLES"
+    for purpose, line in examples_of(name):
+        yield from (".TP", _text(purpose[:1].upper() + purpose[1:]), rf"\fB{_text(line)}\fR")
     if isinstance(command, Command):
         yield from _exit_status({code: MEANINGS[code] for code in command.exit_codes})
     yield from (".SH SEE ALSO", ".BR flinkish (1)")

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from flinkish.messages.queries import QueryStatus
     from flinkish.messages.requests import SavepointSummary
     from flinkish.messages.restore_options import RestoreOptions
+    from flinkish.messages.results import SavepointCopy
     from flinkish.registry.jobs import JobState
     from flinkish.savepoint.directory.dispose import Disposed
     from flinkish.savepoint.manage.verify import Verification
-    from flinkish.savepoint.write.copying import SavepointCopy
 
 __all__ = [
     "Changes",
@@ -98,7 +98,7 @@ _HOMES = {
     "RestoreOptions": "messages.restore_options",
     "Sample": "client.metrics",
     "Savepoint": "client.savepoints",
-    "SavepointCopy": "savepoint.write.copying",
+    "SavepointCopy": "messages.results",
     "SavepointSummary": "messages.requests",
     "SilentReporter": "client.reporter",
     "Start": "client.waiting",

@@ -92,15 +92,11 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class AllJobs:
-    """The jobs to be saved into ``target``, and those that should run but do not.
-
-    ``newest``: the newest good savepoints of failed jobs, by job id.
-    """
+    """The jobs to be saved into ``target``, and those that should run but do not."""
 
     target: str
     jobs: Sequence[JobRecord]
     troubles: Troubles
-    newest: Mapping[str, NewestSavepoint] = field(default_factory=dict)
 
     @property
     def running(self) -> Sequence[JobRecord]:
@@ -112,7 +108,7 @@ class AllJobs:
 class AllSaved:
     """The outcomes for all jobs, in their order, and the old savepoints that were removed.
 
-    ``newest``: as for :class:`AllJobs`.
+    ``newest``: the newest good savepoints of the jobs that have failed before, by job id.
     """
 
     outcomes: Sequence[JobOutcome]
@@ -152,8 +148,13 @@ def jobs_to_save(
     directory = requests.savepoint_target(context, target)
     jobs = running_jobs(context, pattern, states)
     troubles = find_troubles(context, jobs, pattern, expected)
-    newest = {job.job_id: newest_savepoint(context, job) for job in troubles.failed}
-    return AllJobs(directory, jobs, troubles, {k: v for k, v in newest.items() if v is not None})
+    return AllJobs(directory, jobs, troubles)
+
+
+def newest_of(context: Context, jobs: Sequence[JobRecord]) -> dict[str, NewestSavepoint]:
+    """Return the newest good savepoints of jobs, by job id; jobs without one are left out."""
+    newest = {job.job_id: newest_savepoint(context, job) for job in jobs}
+    return {job_id: savepoint for job_id, savepoint in newest.items() if savepoint is not None}
 
 
 def newest_savepoint(context: Context, job: JobRecord) -> NewestSavepoint | None:
@@ -225,7 +226,9 @@ def save_all(
     removal = Removal()
     if keep is not None:
         removal = remove_old(context, target, keep, taken.keys(), taken.values())
-    return AllSaved(outcomes, asked.troubles, removal, asked.newest)
+    # Last: no job waits for its savepoint while those of dead jobs are read.
+    newest = newest_of(context, asked.troubles.failed)
+    return AllSaved(outcomes, asked.troubles, removal, newest)
 
 
 def with_newest(context: Context, outcome: JobOutcome) -> JobOutcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from flinkish import storage
 from flinkish.client.program import program_file
@@ -13,31 +13,7 @@ from flinkish.config import working_directory
 from flinkish.errors import UsageError
 from flinkish.launch.carried_job import OF_SCHEMES, bundle
 from flinkish.messages.launch import Program
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """A file that other launchers start (:func:`bundle_program`).
-
-    Parameters
-    ----------
-    path : str
-        Where it is.
-    bytes : int
-        Its size.
-    program : str or None
-        The program in it; None if the launcher names it.
-    packages : tuple of str
-        The distributions in it, beside flinkish.
-    platform : str
-        Where their compiled parts run.
-    """
-
-    path: str
-    bytes: int
-    program: str | None
-    packages: tuple[str, ...]
-    platform: str
+from flinkish.messages.results import Bundle
 
 
 def bundle_program(

@@ -26,7 +26,7 @@ class Imported:
     """The result of an import: the savepoints found, and those that were new to the registry.
 
     ``entries``: all savepoints that were found. ``new``: locations of those that were added to the
-    registry. ``failed``: paths whose savepoint cannot be read, or that have none.
+    registry. ``failed``: paths without a readable savepoint, each with its error.
     """
 
     entries: tuple[CatalogEntry, ...]
@@ -35,7 +35,7 @@ class Imported:
 
     @property
     def failure(self) -> FlinkishError | None:
-        """The error of an import that could not read all, or None."""
+        """The error of an import that could not read everything, or None."""
         if not self.failed:
             return None
         path, first = self.failed[0]
@@ -51,9 +51,9 @@ class Listed:
     """The savepoints of a directory, or of the registry.
 
     ``location``: the directory; empty for the registry. ``catalog``: what was found, newest first.
-    ``damage``: paths of those that are not whole, as far as a look at the sizes of their files
-    shows. ``gone``: records of the registry whose savepoints are gone. ``warnings``: sentences
-    about savepoints with times in the future.
+    ``damage``: the errors of damaged ones by path, as far as the sizes of their files show them.
+    ``gone``: records of the registry whose savepoints are gone. ``warnings``: sentences about
+    savepoints with times in the future.
     """
 
     location: str
@@ -114,7 +114,7 @@ def state_of(error: FlinkishError | None) -> str:
 
 
 def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:
-    """Add savepoints to the registry that it does not know, or takes for disposed.
+    """Add savepoints that the registry does not know, or has recorded as disposed.
 
     ``paths``: each a savepoint, or a directory of savepoints.
 
@@ -177,7 +177,7 @@ def _record(entry: CatalogEntry) -> SavepointSummary:
         format=header.format,
         bytes=entry.bytes,
         files=entry.files,
-        duration=0.0,  # its duration is recorded nowhere
+        duration=0.0,  # the savepoint does not record it
         queries=tuple(SavedQuery(q.name, q.batch_id, q.query_id) for q in entry.queries),
         trigger=header.trigger,
     )

@@ -74,7 +74,7 @@ class Plan:
     restore_plan : RestorePlan
         The whole plan.
     job_id : str or None
-        The job whose newest committed batches were planned with.
+        The job from whose newest committed batches the restore was planned, if any.
     """
 
     savepoint: str | None
@@ -98,7 +98,7 @@ class Plan:
         return self.verdict == "ok"
 
     def text(self) -> str:
-        """Return the plan for people: a table, notes that need a sentence, the verdict."""
+        """Return the plan for people: a table, notes, and the verdict."""
         from flinkish.restore.plan.plan_text import plan_lines, verdict_line
 
         return "\n".join([*plan_lines(self.restore_plan), verdict_line(self.restore_plan)])
@@ -116,7 +116,7 @@ class Plan:
         from flinkish.client.planfile import make_plan_file
 
         if self.job_id is not None:
-            raise _not_carried_out()
+            raise _cannot_be_saved()
         return make_plan_file(self._spec, self._launch, self._spark_version, self.restore_plan)
 
     def save(self, path: str) -> None:
@@ -145,16 +145,16 @@ def check(
 ) -> Plan:
     """Plan the restore of a savepoint or a job with a program, without doing it.
 
-    The program runs to its end, but its queries are only planned. Of a job, the newest committed
-    batch of each query is read, as a savepoint would have it if the job were stopped now. Nothing
-    is copied, and the job is not touched.
+    The program runs to its end, but its queries are only planned. For a job, the newest committed
+    batch of each query is read, as a savepoint would contain it if the job stopped now. Nothing is
+    copied, and the job is not touched.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.check`. The configuration was
-    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint. ``to_save`` says
-    whether a run is to carry the plan out; a job's plan cannot be (UsageError).
+    loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint. ``to_save``
+    says whether the plan will be saved for a run; a job's plan cannot be (UsageError).
     """
     if to_save and job is not None:
-        raise _not_carried_out()
+        raise _cannot_be_saved()
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     note_old_hasher(context)
     return check_launch(context, launch, spec, job=job)
@@ -243,10 +243,10 @@ def require_agreed(plan: RestorePlan, message: str) -> None:
         raise kind(message, hint="see the plan and its advice", plan=encode_fields(plan))
 
 
-def _not_carried_out() -> UsageError:
+def _cannot_be_saved() -> UsageError:
     return UsageError(
-        "a plan made from a job cannot be saved: the job would be further on when the "
-        "plan is carried out",
+        "a plan made from a job cannot be saved: the job would have moved on by the "
+        "time the plan is carried out",
         hint="stop the job with a savepoint, and make the plan from the savepoint",
     )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flinkish.client.pruning import PruneResult
     from flinkish.client.purge import PurgeResult
     from flinkish.client.together import StartedAgain
-    from flinkish.savepoint.write.copying import SavepointCopy
+    from flinkish.messages.results import SavepointCopy
 
 
 @public
@@ -117,8 +117,17 @@ class Client(ProgramRunner):
         ------
         RequestNotFound
             The registry has no such request.
+        UsageError
+            It is a cancel without a savepoint.
         """
+        from flinkish.errors import UsageError
+
         request = self._context.registry.request(request_id)
+        if request.savepoint is None:
+            raise UsageError(
+                f"request {request_id} is a {request.kind.value} without a savepoint",
+                hint="wait for the job's end with Job.wait()",
+            )
         return PendingSavepoint(request.request_id, request.job_id, self._context)
 
     def metrics(self) -> list[Metric]:
@@ -249,13 +258,7 @@ class Client(ProgramRunner):
             conf=dict(conf or {}),
         )
         spark = absolute(spark, working_directory(instead="/"))
-        started = restart_all(
-            self._context,
-            name,
-            changes=spark,
-            options=restore,
-            dry_run=dry_run,
-        )
+        started = restart_all(self._context, name, changes=spark, options=restore, dry_run=dry_run)
         return list(started.outcomes)
 
     def savepoint_of_checkpoint(
@@ -279,7 +282,7 @@ class Client(ProgramRunner):
         name : str, optional
             The job's name in the savepoint. Default: the directory's name.
         may_be_running : bool
-            Whether to take it even when the checkpoint was written to a moment ago.
+            Whether to take it even if the checkpoint was written to a moment ago.
 
         Raises
         ------
@@ -302,7 +305,7 @@ class Client(ProgramRunner):
         return opened(self._context, outcome)
 
     def copy(self, savepoint: Location, directory: str, *, dry_run: bool = False) -> SavepointCopy:
-        """Copy a savepoint into a directory on any storage, where it is whole.
+        """Copy a savepoint into a directory on any storage, with all files that it shares.
 
         Parameters
         ----------
@@ -321,7 +324,7 @@ class Client(ProgramRunner):
         Raises
         ------
         FlinkishError
-            As for :func:`~flinkish.client.savepoints.copy_savepoint`; the same call goes on.
+            As for :func:`~flinkish.client.savepoints.copy_savepoint`; repeat the call to continue.
         """
         return copy_savepoint(self._context, location_of(savepoint), directory, dry_run=dry_run)
 
@@ -441,15 +444,15 @@ class Client(ProgramRunner):
     ) -> PurgeResult:
         """Remove ended jobs: their records, requests, logs and checkpoints. Savepoints stay.
 
-        Of checkpoints only those go that flinkish placed and that no job that stays needs. The
+        A checkpoint is removed only if flinkish placed it and no remaining job needs it. The
         record of a job stays while there is a savepoint of an earlier batch of its queries.
 
         Parameters
         ----------
         ended_before : float
-            Jobs that ended more than this many seconds ago.
+            Remove jobs that ended more than this many seconds ago.
         failed : bool
-            Also jobs that ran and failed, if nobody has acknowledged it.
+            Whether to remove also jobs with a failure that nobody has acknowledged.
         dry_run : bool
             Touch nothing, and return what would be done.
 

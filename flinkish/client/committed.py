@@ -31,16 +31,15 @@ def newest_batches(context: Context, job: JobRecord) -> Committed:
 
     Raises WrongState if the job has no streaming query.
     """
-    return Committed(job, _some(job, context.registry.queries(job.job_id)))
+    return Committed(job, _not_empty(job, context.registry.queries(job.job_id)))
 
 
 def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
-    """Wait until each query of a job has committed another batch than it has now.
+    """Wait until each query of a job has committed a newer batch than it has now.
 
-    Queries that have ended are not waited for. When the job has ended, the newest batches are
-    returned.
+    Queries that have ended are not waited for. If the job ends, its newest batches are returned.
 
-    Raises WaitTimeout if a query has not committed another batch in time; the job keeps running;
+    Raises WaitTimeout if a query has not committed a newer batch in time (the job keeps running);
     WrongState if the job has no streaming query; FlinkishError if the job failed (its failure) or
     was canceled; StorageError if a checkpoint cannot be reached.
     """
@@ -67,7 +66,7 @@ def next_batches(context: Context, job: JobRecord, timeout: float) -> Committed:
             waiting = behind(_with_newest(registry.queries(job.job_id)))
             raise _not_committed(late, look(context, job), before, waiting, timeout) from None
         ended = not_canceled(not_failed(context, ended))
-    return Committed(ended, _some(ended, _with_newest(registry.queries(job.job_id))))
+    return Committed(ended, _not_empty(ended, _with_newest(registry.queries(job.job_id))))
 
 
 def _moved(before: int | None, now: int | None) -> bool:
@@ -75,9 +74,9 @@ def _moved(before: int | None, now: int | None) -> bool:
 
 
 def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
-    """Return the queries with the batches of their commit logs, which are ahead of the reports.
+    """Return the queries with their newest batch by the commit logs, which are ahead of reports.
 
-    Where there is no log, the reported batch stays.
+    Without a log the reported batch stays.
     """
     from flinkish.checkpoint.cut import newest_committed_batch
 
@@ -88,13 +87,17 @@ def _with_newest(queries: list[QueryStatus]) -> list[QueryStatus]:
     return newest
 
 
-def _some(job: JobRecord, queries: list[QueryStatus]) -> tuple[QueryStatus, ...]:
+def _not_empty(job: JobRecord, queries: list[QueryStatus]) -> tuple[QueryStatus, ...]:
     if not queries:
         raise WrongState(
             f"job {job.name} ({job.job_id}) has no streaming query; it is {job.state.value}",
             hint=f"see: flinkish status {job.job_id}",
         )
     return tuple(queries)
+
+
+def _position(batch: int | None) -> str:
+    return "no batch yet" if batch is None else f"at batch {batch}"
 
 
 def _not_committed(
@@ -106,10 +109,7 @@ def _not_committed(
 ) -> WaitTimeout:
     if job.state is not JobState.RUNNING or not queries:
         return late
-    names = ", ".join(
-        f"'{query.name}' (batch {'none' if before.get(query.name) is None else before[query.name]})"
-        for query in queries
-    )
+    names = ", ".join(f"'{query.name}' ({_position(before.get(query.name))})" for query in queries)
     return WaitTimeout(
         f"no batch was committed within {timeout:g} s by {names} of job {job.name} "
         f"({job.job_id}); the job keeps running",

@@ -1,4 +1,4 @@
-"""The context of every use case: configuration, registry, reporter; and what interrupts a wait."""
+"""The context of every use case: configuration, registry, reporter; and interrupted waits."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ class Context:
 
     @property
     def registry(self) -> Registry:
-        """The registry, opened at first use, for what does not make one.
+        """The registry, opened at first use; it is not created.
 
         An explicitly configured registry must exist. The default one may be absent as long as no
         job was run: it is then empty, and no file is created.
 
-        Raises RegistryError if there is none where the configuration says, or it cannot be read.
+        Raises RegistryError if the configured one does not exist, or it cannot be read.
         """
         return self._opened.existing()
 
     @property
     def writable_registry(self) -> Registry:
-        """The registry, created if it does not exist; for what adds jobs or savepoints.
+        """The registry, created if it does not exist; for use cases that add jobs or savepoints.
 
-        Raises RegistryError if it cannot be made or opened.
+        Raises RegistryError if it cannot be created or opened.
         """
-        return self._opened.made()
+        return self._opened.created()
 
     @property
     def absent_registry(self) -> str | None:
@@ -97,8 +97,8 @@ class Context:
         ``word``: a URL or a path that exists is a savepoint; else it is a job's id, a prefix of
         one, or a name, also that of a job that has ended.
 
-        Raises UsageError if it is a job and a path; AmbiguousJob or JobNotFound if it means several
-        jobs, or nothing; SavepointNotFound if it can only be a path, and there is nothing.
+        Raises UsageError if it is both a job and a path; AmbiguousJob or JobNotFound if it fits
+        several jobs, or nothing; SavepointNotFound if it can only be a path that does not exist.
         """
         if "://" in word or word.startswith("file:"):
             return word
@@ -134,7 +134,7 @@ class Context:
         )
 
     def report(self, check: Check) -> None:
-        """Warn of what a check has found, or note it; say nothing if all is well."""
+        """Report a check as a warning or a note, unless its outcome is OK."""
         from flinkish.messages.plan import RestoreOutcome
 
         if check.outcome is RestoreOutcome.WARNING:
@@ -158,7 +158,7 @@ class Context:
 
 
 class _OpenedRegistry:
-    """The registry of a configuration, opened when it is needed and as far as it is needed."""
+    """The registry of a configuration, opened on demand, and created only on demand."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -176,7 +176,7 @@ class _OpenedRegistry:
                 self._registry = Registry.open(url, create=False)
         return self._registry
 
-    def made(self) -> Registry:
+    def created(self) -> Registry:
         if self._registry is None or self.is_absent:
             self.close()
             self._registry = Registry.open(self._config.registry_url())
@@ -189,7 +189,9 @@ class _OpenedRegistry:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the wait, not the work. ``code`` is the exit status, 130 or 143.
+    """A signal ended the wait, not the work.
+
+    ``code`` is the exit status, 130 or 143; ``follow`` the command that follows the work.
 
     As a KeyboardInterrupt it is not an Exception, so that no handler on the way up catches it.
     """

@@ -1,11 +1,11 @@
-"""What a driver that starts no query tells: a program's operators, and the plan of a restore."""
+"""Ask a driver that starts no query for a program's operators, or for the plan of a restore."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from flinkish.client.context import Context
 from flinkish.client.program import launch_of, pinned
@@ -41,21 +41,21 @@ def check_restore(
 
     ``name``, ``environ``, ``show_log``: see :func:`~flinkish.launch.driver_call.ask_driver`.
     ``registry``: knows other runs of the savepoint's queries. ``job``: the job whose checkpoints
-    are restored instead of the savepoint. Its own run does not count as another one: it would have
-    ended.
+    are restored instead of the savepoint. It does not count as another run: it would have ended
+    by then.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat or StorageError if the savepoint cannot be
     read; and the error with which the submission of the program would end.
     """
-    offers = open_origin(spec, job, verify=spec.verify)
+    origin = open_origin(spec, job, verify=spec.verify)
     checks = []
-    if offers.is_savepoint:
-        files = sum(len(offer.origin.files) for offer in offers.by_key.values())
+    if origin.is_savepoint:
+        files = sum(len(offer.origin.files) for offer in origin.by_key.values())
         text = f"all {files} files of the savepoint exist"
         checks.append(Check("savepoint-reachable", RestoreOutcome.OK, text))
-    versions = check_spark_version(offers, spark_submit.spark_version(installation.spark_home))
+    versions = check_spark_version(origin, spark_submit.spark_version(installation.spark_home))
     described = ask_driver(
-        DescribeTask(restore_question(registry, spec, offers, job)),
+        DescribeTask(restore_question(registry, spec, origin, job)),
         replace(launch, restore=spec),
         installation,
         answer=Described,
@@ -69,11 +69,11 @@ def check_restore(
 
 
 def restore_question(
-    registry: Registry, spec: RestoreSpec, offers: RestoreOrigin, job: JobOrigin | None
+    registry: Registry, spec: RestoreSpec, origin: RestoreOrigin, job: JobOrigin | None
 ) -> RestoreQuestion:
     """Return the question for the plan of a restore, with what the registry knows of it."""
     own = None if job is None else job.job_id
-    sinks = {offer.query_id: sink_format(offer.query.sink) for offer in offers.by_key.values()}
+    sinks = {offer.query_id: sink_format(offer.query.sink) for offer in origin.by_key.values()}
     return RestoreQuestion(
         spec, known_runs(registry, sinks, own), job, known_writers(registry, own)
     )
@@ -82,10 +82,10 @@ def restore_question(
 def known_runs(
     registry: Registry, sinks: Mapping[str, str | None], own: str | None
 ) -> dict[str, tuple[KnownRun, ...]]:
-    """Return what the registry knows of jobs that ran the savepoint's queries, without ``own``.
+    """Return the other jobs than ``own`` that ran the savepoint's queries, by query id.
 
-    Also of those that went back to an earlier batch of them, under another query id: only the rows
-    of an at-least-once sink are counted by them, and all jobs are looked through for them.
+    For at-least-once sinks, whose repeated rows are counted, these include jobs that went back to
+    an earlier batch under another query id; finding them takes a look at all jobs.
 
     ``sinks``: the formats of the sinks by query id; None if unknown.
     """
@@ -102,16 +102,21 @@ def known_runs(
     }
 
 
-def describe(context: Context, program: Program, *, require_uids: bool = False) -> Described:
+def describe(
+    context: Context,
+    program: Program,
+    *,
+    require_uids: Literal["all", "stateful"] | None = None,
+) -> Described:
     """Return a program's queries, with the uids and the state of their operators.
 
     The program runs to its end, but its queries are only planned.
 
-    ``context``: its reporter receives notices and the driver's log. ``require_uids``: whether every
-    stateful operator must have a uid.
+    ``context``: its reporter receives notices and the driver's log. ``require_uids``: which
+    operators must have a uid.
 
-    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if a stateful
-    operator has none, and must; and the error with which the submission of the program would end.
+    Raises UsageError or LaunchFailed if the program cannot be run; MissingUid if an operator has no
+    uid, and must; and the error with which the submission of the program would end.
     """
     launch, installation = pinned(launch_of(program, context.config, working_directory()))
     context.reporter.note("planning the program's queries ...")
@@ -124,15 +129,25 @@ def describe(context: Context, program: Program, *, require_uids: bool = False) 
         environ=os.environ,
         show_log=context.reporter.log,
     )
-    missing = [fact for query in described.queries for fact in query["missing"]]
-    if require_uids and missing:
-        names = ", ".join(_named(fact) for fact in missing)
-        raise MissingUid(
-            f"{len(missing)} stateful operator{'s have' if len(missing) > 1 else ' has'} no uid: "
-            f"{names}",
-            operators=missing,
-        )
+    if require_uids is not None:
+        _require_uids(described.queries, all_operators=require_uids == "all")
     return described
+
+
+def _require_uids(queries: Iterable[Mapping[str, Any]], *, all_operators: bool) -> None:
+    missing = [
+        {fact: operator[fact] for fact in ("name", "kind", "stateful", "location")}
+        for query in queries
+        for operator in query["operators"]
+        if (all_operators or operator["stateful"])
+        and operator["uid"] is None
+        and operator["uid_hash"] is None
+    ]
+    if missing:
+        noun = ("" if all_operators else "stateful ") + "operator"
+        have = f"{noun}s have" if len(missing) > 1 else f"{noun} has"
+        names = ", ".join(map(_named, missing))
+        raise MissingUid(f"{len(missing)} {have} no uid: {names}", operators=missing)
 
 
 def _named(fact: Mapping[str, Any]) -> str:

@@ -313,13 +313,14 @@ class PendingSavepoint:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has a result, and a job that it stops has ended."""
+        """Whether it has a result, and a job that it stops has ended; or its driver has died."""
         registry = self._context.registry
         request = registry.request(self.request_id)
-        if not request.state.is_final or request.kind is RequestKind.SAVEPOINT:
-            return request.state.is_final
-        job = look(self._context, registry.job(request.job_id))
-        return request.state is RequestState.FAILED or job.state.is_final
+        is_saved = request.state.is_final and request.kind is RequestKind.SAVEPOINT
+        if is_saved or request.state is RequestState.FAILED:
+            return True
+        # Nobody answers for a job that has ended: result() says so.
+        return look(self._context, registry.job(request.job_id)).state.is_final
 
     def result(self, timeout: float | None = None) -> Savepoint:
         """Wait for the savepoint, and for the end of a job that it stops.

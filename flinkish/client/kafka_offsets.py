@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from flinkish.connectors.kafka.reading import Available, Topics, position_of
 from flinkish.errors import UsageError
-
-
-@dataclass(frozen=True)
-class PartitionOffset:
-    """The saved offset of one partition.
-
-    ``entry``: the source's line in the offset log. ``source``: its uid, or what it reads; None if
-    unknown. ``offset``: the row to read next; None for a partition that the savepoint does not
-    know. ``begin``, ``end``: the first offset that the broker has, and the next one it gives; None
-    when it was not asked, or has no such partition. ``lag``: the rows that wait, at most. ``note``:
-    what is wrong or new with it; empty otherwise.
-    """
-
-    entry: int
-    source: str | None
-    topic: str
-    partition: int
-    offset: int | None
-    begin: int | None = None
-    end: int | None = None
-    lag: int | None = None
-    note: str = ""
+from flinkish.messages.results import PartitionOffset
 
 
 def kafka_offsets(query: Mapping[str, Any]) -> tuple[PartitionOffset, ...]:

@@ -19,7 +19,7 @@ from flinkish.errors import (
     quoted,
     quoted_path,
 )
-from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
@@ -133,6 +133,16 @@ def stop(
         return Outcome.of(request)
     context.reporter.note("Waiting for response...")
     return _ended(context, request, seconds)
+
+
+def earlier_stop(context: Context, job: JobRecord) -> Request | None:
+    """Return the request that is stopping a job; None if the job has run again since."""
+    history = context.registry.state_history(job.job_id)
+    ran = max((each.time for each in history if each.state is JobState.RUNNING), default=0.0)
+    for request in reversed(context.registry.requests(job.job_id)):
+        if request.kind is RequestKind.STOP and request.state is not RequestState.FAILED:
+            return request if request.created >= ran else None
+    return None
 
 
 def cancel(

@@ -1,4 +1,4 @@
-"""The log of a job's driver: all of it, its last lines, chosen lines, and what comes later."""
+"""The log of a job's driver: all of it, its last lines, chosen lines, and lines as they come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCK = 64 * 1024
 
 
 class LogReader:
-    """Reads a job's log from its beginning, in blocks: it may be larger than the memory.
+    """Reads a job's log from its beginning, in blocks, because it may be larger than memory.
 
     ``choice``: which lines are wanted. Default: all.
     """
@@ -33,9 +33,9 @@ class LogReader:
         self._offset = 0
 
     def read(self) -> Iterator[str]:
-        """Yield the chosen text from where the last call ended to the present end of the log.
+        """Yield the chosen text from where the last call ended to the current end of the log.
 
-        Raises StorageError if the log cannot be read here.
+        Raises StorageError if the log cannot be read on this host.
         """
         try:
             with open(self._path, "rb") as stream:
@@ -51,7 +51,7 @@ class LogReader:
             raise _unreadable(self._job, error) from error
 
     def finish(self) -> Iterator[str]:
-        """Yield what :meth:`read` holds back until it is complete: a last line without an end."""
+        """Yield what :meth:`read` holds back: an incomplete last line."""
         text = self._decoder.decode(b"", final=True)
         if self._filter is None:
             yield text
@@ -62,7 +62,7 @@ class LogReader:
     def read_last(self, count: int) -> Iterator[str]:
         """Yield the last ``count`` of the selected lines; :meth:`read` continues after them.
 
-        Raises StorageError if the log cannot be read here.
+        Raises StorageError if the log cannot be read on this host.
         """
         if self._filter is None:
             try:
@@ -74,7 +74,7 @@ class LogReader:
             yield from _last(self.read(), count)
 
     def follow(self, context: Context) -> Iterator[str]:
-        """Yield what is chosen as the log grows, until the job has ended.
+        """Yield the chosen text as the log grows, until the job has ended.
 
         Raises StorageError if the log or the registry cannot be read.
         """
@@ -88,7 +88,7 @@ class LogReader:
 
 
 def _last(pieces: Iterator[str], count: int) -> deque[str]:
-    """Return the last lines of text that comes in lines, or pieces of long ones."""
+    """Return the last lines of a text whose pieces are lines, or parts of long ones."""
     lines: deque[str] = deque(maxlen=count)
     for piece in pieces:
         if lines and not lines[-1].endswith("\n"):
@@ -101,8 +101,8 @@ def _last(pieces: Iterator[str], count: int) -> deque[str]:
 def _unreadable(job: JobRecord, error: OSError) -> StorageError:
     if job.launch.external is not None:
         return StorageError(
-            f"the log of job {job.name} ({job.job_id}) is with its launcher "
-            f"({job.launch.external.name}): flinkish has not started it",
+            f"the log of job {job.name} ({job.job_id}) is kept by its launcher "
+            f"({job.launch.external.name}), because flinkish did not start it",
             hint="see the output of the program where it was started"
             + (f", on {job.driver.host}" if job.driver else ""),
         )

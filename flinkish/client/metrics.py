@@ -1,31 +1,24 @@
-"""The registry in numbers for Prometheus: jobs, queries, savepoints.
+"""The registry in numbers: jobs, queries, savepoints.
 
-:func:`measure` reads the registry, :func:`metrics_of` makes the numbers of what was read (pure),
-and :func:`prometheus_text` writes them. No driver is asked, so they are as old as the last
-heartbeat.
+:func:`measure` reads the registry, :func:`metrics_of` makes the numbers of what was read (pure).
+No driver is asked, so they are as old as the last heartbeat.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from flinkish.annotations import public_evolving
 from flinkish.client.context import Context
-from flinkish.errors import FlinkishError, UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
 from flinkish.registry.liveness import reconcile
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 #: Spark's watermark before there is one.
 _NO_WATERMARK = 0.0
@@ -116,82 +109,6 @@ def metrics_of(
     ]
 
 
-def prometheus_text(metrics: Iterable[Metric]) -> str:
-    """Return metrics in Prometheus' text format. Pure."""
-    from prometheus_client import generate_latest
-
-    listed = list(metrics)
-    return generate_latest(_collected(lambda: listed)).decode()
-
-
-@contextmanager
-def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterator[int]:
-    """Serve metrics over HTTP in the block, and yield the port; 0 asks for a free one.
-
-    ``read``: returns the metrics; called for each request, from a thread of the server. What it
-    raises is an answer with the status 500.
-
-    Raises FlinkishError if the address cannot be used.
-    """
-    from prometheus_client import start_http_server
-
-    try:
-        server, thread = start_http_server(port, host, _collected(read))
-    except OSError as error:
-        raise FlinkishError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="name another address: --listen [HOST:]PORT",
-        ) from error
-    try:
-        yield int(server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _collected(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
-    """Return a registry of the library with the metrics of the time of each look."""
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-    from prometheus_client.registry import Collector
-
-    class Numbers(Collector):
-        def describe(self) -> Iterable[GaugeMetricFamily]:
-            """Return nothing: the library would collect the metrics to know their names."""
-            return ()
-
-        def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-            """Yield the metrics as the library's own."""
-            for metric in read():
-                family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-                metric_family = family(metric.name, metric.help)
-                for sample in metric.samples:
-                    labels = {name: _encodable(value) for name, value in sample.labels.items()}
-                    metric_family.add_sample(metric.name, labels, sample.value)
-                yield metric_family
-
-    # A registry of its own: the library's default one adds numbers of this very process.
-    own = CollectorRegistry()
-    own.register(Numbers())
-    return own
-
-
-def write_text(path: str, text: str) -> None:
-    """Write metrics to a temporary file and rename it, so that readers never see a partial file.
-
-    ``path``: the file; its directory must exist. ``text``: what :func:`prometheus_text` returns.
-
-    Raises UsageError if it is a directory, or a URL; StorageError if it cannot be written.
-    """
-    from flinkish.storage import is_local, locate, write_atomically
-
-    location = locate(path)
-    if not is_local(location) or os.path.isdir(location):
-        raise UsageError(f"{path} is not a local file", hint="name a file, such as flinkish.prom")
-    write_atomically(location, text.encode())
-
-
 def _of_registry(states: Mapping[JobState, int], unacknowledged: int, now: float) -> list[Metric]:
     return [
         _gauge(
@@ -248,38 +165,83 @@ def failures_in(history: Sequence[JobStateChange]) -> int:
 def _of_queries(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
     every = [(_labels(job, query.name), query) for job in jobs for query in job.queries]
     running = [(labels, query) for labels, query in every if query.active]
+    verdicts = [
+        ({**labels, "verdict": verdict}, count)
+        for labels, query in running
+        for verdict, count in _verdicts(query).items()
+    ]
     return [
         _gauge(
             "flinkish_query_active",
             "Whether the query runs (1) or has ended (0), in a job that has not ended.",
             [(labels, float(query.active)) for labels, query in every],
         ),
-        _gauge(
-            "flinkish_query_last_batch_id",
-            "The newest committed micro-batch of a query.",
-            [(labels, query.batch_id) for labels, query in running],
+        *(
+            _gauge(
+                f"flinkish_query_{name}", text, [(labels, of(query)) for labels, query in running]
+            )
+            for name, text, of in _query_gauges(now)
+        ),
+        Metric(
+            "flinkish_query_snapshots_repaired_total",
+            "counter",
+            "State snapshots that Spark has repaired by itself since the driver started (4.1).",
+            [
+                Sample(labels, query.snapshots_repaired)
+                for labels, query in running
+                if query.snapshots_repaired is not None
+            ],
         ),
         _gauge(
-            "flinkish_query_last_batch_age_seconds",
-            "Seconds since the newest micro-batch of a query ended.",
-            [(labels, _age(query.last_batch_end, now)) for labels, query in running],
-        ),
-        _gauge(
-            "flinkish_query_watermark_age_seconds",
-            "Seconds by which the watermark of a query is behind the clock.",
-            [(labels, _watermark_age(query.watermark, now)) for labels, query in running],
-        ),
-        _gauge(
-            "flinkish_query_state_rows",
-            "Number of rows in the state of a query.",
-            [(labels, query.state_rows) for labels, query in running],
-        ),
-        _gauge(
-            "flinkish_query_input_rows_per_second",
-            "Rows that a query has read per second, in its newest micro-batch.",
-            [(labels, query.input_rows_per_second) for labels, query in running],
+            "flinkish_query_restored_operators",
+            "Number of stateful operators of a restored query, by the verdict of its restore.",
+            verdicts,
         ),
     ]
+
+
+def _query_gauges(
+    now: float,
+) -> Sequence[tuple[str, str, Callable[[QueryStatus], float | None]]]:
+    """Return the gauges of a running query: name, help, and the number or None if unknown."""
+    return (
+        (
+            "last_batch_id",
+            "The newest committed micro-batch of a query.",
+            lambda query: query.batch_id,
+        ),
+        (
+            "last_batch_age_seconds",
+            "Seconds since the newest micro-batch of a query ended.",
+            lambda query: _age(query.last_batch_end, now),
+        ),
+        (
+            "watermark_age_seconds",
+            "Seconds by which the watermark of a query is behind the clock.",
+            lambda query: _watermark_age(query.watermark, now),
+        ),
+        (
+            "state_rows",
+            "Number of rows in the state of a query.",
+            lambda query: query.state_rows,
+        ),
+        (
+            "snapshot_lag_batches",
+            "Batches since the newest state snapshot, in the partition where it is oldest (4.0).",
+            lambda query: query.snapshot_lag,
+        ),
+        (
+            "input_rows_per_second",
+            "Rows that a query has read per second, in its newest micro-batch.",
+            lambda query: query.input_rows_per_second,
+        ),
+    )
+
+
+def _verdicts(query: QueryStatus) -> Mapping[str, int]:
+    """Return how many operators a restore began with each verdict. Pure."""
+    rows = () if query.plan is None else query.plan.operators
+    return Counter(row.verdict for row in rows if row.query == query.name)
 
 
 def _of_savepoints(jobs: Sequence[JobFacts], now: float) -> list[Metric]:
@@ -339,8 +301,3 @@ def seconds_of(moment: str | None) -> float | None:
 def _offset(moment: str) -> str:
     """Return ISO 8601 as Python 3.10 reads it, which does not know the ``Z``."""
     return moment[:-1] + "+00:00" if moment.endswith("Z") else moment
-
-
-def _encodable(text: str) -> str:
-    """Return ``text`` without lone surrogates, which cannot be written as UTF-8."""
-    return text.encode("utf-8", "replace").decode()

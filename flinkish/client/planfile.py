@@ -29,6 +29,7 @@ _KIND = "flinkish restore plan"
 PLAN_VERSION = 1
 #: Largest size of a plan file, in bytes.
 _MAX_BYTES = 64 << 20
+_MAKE_AGAIN = "make it again with this flinkish: flinkish check -o FILE"
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError when the file is not a plan."""
+    """Read a plan. Raises UsageError if the file is not one, StorageError if it may not be read."""
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MAX_BYTES + 1)
@@ -107,20 +108,20 @@ def load(path: str) -> PlanFile:
         raise UsageError(
             f"{path} is a plan of version {record.get('schema_version')}; this flinkish "
             f"supports {PLAN_VERSION}",
-            hint="make it again with this flinkish: flinkish check -o FILE",
+            hint=_MAKE_AGAIN,
         )
     try:
         fields_of_plan = {field.name: record[field.name] for field in fields(PlanFile)}
     except KeyError as error:
-        raise UsageError(f"{path} lacks {error}", hint="make it again") from error
+        raise UsageError(f"{path} lacks {error}", hint=_MAKE_AGAIN) from error
     try:
         return decode_fields(PlanFile, fields_of_plan)
     except Corrupt as error:
-        raise UsageError(f"{path} is damaged: {error.message}", hint="make it again") from error
+        raise UsageError(f"{path} is damaged: {error.message}", hint=_MAKE_AGAIN) from error
 
 
 def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -> None:
-    """Refuse a plan whose savepoint, program or Spark version differs from its inputs.
+    """Refuse a plan whose savepoint, program or Spark version has changed since it was made.
 
     Raises Incompatible if something has changed (the error names it), or the plan's verdict is
     negative; ConsentNeeded if the plan needs a consent that it was made without; SavepointNotFound
@@ -176,7 +177,7 @@ def savepoint_digest(path: str) -> str:
 def program_digest(launch: Launch) -> str:
     """Return the SHA-256 of a program: its file, accompanying files, module name and arguments.
 
-    Of secret arguments only the number is included.
+    Of secret arguments, only how many there are is included.
     """
     local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
     files = [path for path in local if os.path.isfile(path)]

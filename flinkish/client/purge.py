@@ -44,10 +44,10 @@ _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 
 @dataclass(frozen=True)
 class PurgeOutcome:
-    """What became of one ended job.
+    """What was done about one ended job.
 
-    ``plan``: its parts, and the reasons why they stay or it stays as a whole. ``removed``: whether
-    all is gone that was to go.
+    ``plan``: its parts, with the reason why each stays, or why the whole job does. ``removed``:
+    whether everything that the plan removes is gone.
     """
 
     plan: JobPlan
@@ -100,7 +100,7 @@ class PurgeResult:
 
     @property
     def failure(self) -> PartialFailure | None:
-        """The error of a purge that could not remove all, or None."""
+        """The error of a purge that could not remove everything, or None."""
         if not self.errors:
             return None
         first, leftovers = self.errors[0], self.going_leftovers
@@ -121,12 +121,11 @@ def purge_jobs(
     dry_run: bool = False,
     agree: Callable[[PurgeResult], object] | None = None,
 ) -> PurgeResult:
-    """Remove the jobs that ended more than ``age`` seconds ago, and what older rehearsals left.
+    """Remove jobs that ended more than ``age`` seconds ago, and leftovers of rehearsals that old.
 
-    ``failed``: also jobs that ran and failed, if nobody has acknowledged it. ``dry_run``: only
-    return what would be done. ``agree``: called with what would be done, if anything would be
-    removed, before anything is; it raises ConsentNeeded to refuse. Afterwards nothing else is
-    removed.
+    ``failed``: whether to remove also jobs with a failure that nobody has acknowledged.
+    ``dry_run``: only return what would be done. ``agree``: called with what would be done, before
+    anything is removed; it raises ConsentNeeded to refuse. Only what it was shown is removed.
 
     Failed removals are in the result's ``errors``.
 
@@ -175,7 +174,7 @@ def _purged(
 
 
 def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> PurgeOutcome:
-    """Remove what the plan says of one job: files first, so that the rest can be found again."""
+    """Remove the parts of a job that its plan names; last the record, which leads to the others."""
     registry, job = context.registry, outcome.job
     batches = {run.query_id: run.batch_id for run in facts.runs if run.batch_id is not None}
     try:
@@ -201,7 +200,7 @@ def _carry_out(context: Context, facts: JobFacts, outcome: PurgeOutcome) -> Purg
 
 
 def _leftovers(context: Context, jobs: Sequence[JobRecord], rules: Rules) -> tuple[Leftover, ...]:
-    """Find what rehearsals have left where jobs have, or would get, their checkpoints."""
+    """Find leftovers of rehearsals in the directories of the checkpoints of jobs."""
     directories = {
         storage.one_name(directory): directory for directory in _directories(context, jobs)
     }
@@ -219,24 +218,24 @@ def _directories(context: Context, jobs: Sequence[JobRecord]) -> Iterator[str]:
 def _facts(
     context: Context, rules: Rules
 ) -> tuple[tuple[JobFacts, ...], tuple[SavepointFacts, ...]]:
-    """Look up what the plan has to know."""
+    """Collect the facts on which the plan is based."""
     registry = context.registry
     jobs = reconcile(registry, registry.jobs())
     runs = registry.runs()
-    news = {job.job_id for job in registry.unacknowledged()}
+    unacknowledged = {job.job_id for job in registry.unacknowledged()}
     records = registry.savepoints()
     facts = [
         _known(
             job,
             runs.get(job.job_id, ()),
             origin=_origin(job, runs, records),
-            news=job.job_id in news,
+            is_unacknowledged=job.job_id in unacknowledged,
         )
         for job in jobs
     ]
     chosen = {f.job.job_id for f in facts if standing_reason(f, rules) is None}
     saving = dict.fromkeys(registry.jobs_in_upgrades(), "it has an unfinished upgrade")
-    saving |= _stand(registry, jobs)
+    saving |= _needed_by_runs(registry, jobs)
     saving |= _saving(context, [f for f in facts if f.job.job_id in chosen], records)
     facts_of_jobs = tuple(
         _looked_up(replace(f, saving=saving.get(f.job.job_id))) if f.job.job_id in chosen else f
@@ -252,22 +251,22 @@ def _facts(
     )
 
 
-def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
-    """Return the ended jobs that other runs resume from, with that as the reason.
+def _needed_by_runs(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
+    """Return the ended jobs that other runs resume from, each with that as the reason to keep it.
 
-    The next ``run --resume`` of a name does so, and a job that has been resumed and may start
-    further queries. Each may need several runs: one that was killed had not started all queries of
-    the one before.
+    Such a run is the next ``run --resume`` of a name, or a resumed job that may start further
+    queries. It may need several ended jobs: a job that was killed may not have started all queries
+    of the one that it had resumed.
     """
     active = [job for job in jobs if not job.state.is_final]
     resumed = [job for job in active if job.launch.restore and job.launch.restore.job]
     names = {job.name for job in jobs if job.launch.resumes} - {job.name for job in active}
     standings = {name: standing(registry, name) for name in sorted(names)}
     stand = [each.job for each in standings.values() if each is not None]
-    # Without them the next run would not know that there is a savepoint to begin with.
+    # Without them the next run would not know that it must start from a savepoint.
     held = [meant_to_begin(registry, name) for name, each in standings.items() if each is None]
     return {
-        job.job_id: "flinkish run --resume must know that it never began with its savepoint"
+        job.job_id: "flinkish run --resume must know that it never started from its savepoint"
         for job in held
         if job is not None
     } | {
@@ -279,7 +278,7 @@ def _stand(registry: Registry, jobs: Sequence[JobRecord]) -> dict[str, str]:
 
 
 def _known(
-    job: JobRecord, queries: Sequence[QueryStatus], *, origin: str | None, news: bool
+    job: JobRecord, queries: Sequence[QueryStatus], *, origin: str | None, is_unacknowledged: bool
 ) -> JobFacts:
     """Return what the registry knows of a job."""
     return JobFacts(
@@ -297,7 +296,7 @@ def _known(
         ),
         None if job.checkpoint_dir is None else storage.one_name(job.checkpoint_dir),
         origin,
-        news,
+        is_unacknowledged,
     )
 
 
@@ -306,11 +305,11 @@ def _origin(
     runs: Mapping[str, Sequence[QueryStatus]],
     savepoints: Sequence[SavepointSummary],
 ) -> str | None:
-    """Return the place that a job was restored from, as long as it needs that."""
+    """Return the place that a job was restored from, as long as it needs it."""
     spec = job.launch.restore
     if spec is None or spec.is_awaited:
         return None
-    # What the next run needs, after one that has ended, is looked up apart (_stand).
+    # What the next run needs of a job that has ended is a matter of _needed_by_runs.
     offered = () if job.state.is_final else offered_names(spec, runs, savepoints)
     return None if outlived(runs.get(job.job_id, ()), offered) else storage.one_name(spec.path)
 
@@ -356,13 +355,13 @@ def _log_bytes(path: str | None) -> int | None:
 def _saving(
     context: Context, candidates: Sequence[JobFacts], savepoints: Sequence[SavepointSummary]
 ) -> Mapping[str, str]:
-    """Return the jobs of which a savepoint is written now, or may be, with the reason.
+    """Return the jobs of which a savepoint is being written, or may be, each with the reason.
 
-    What a job has left is saved by whoever asks for it: only the lease in the target tells. Targets
-    are known from earlier savepoints and from the configuration.
+    A savepoint of an ended job is written by the process that asks for it: only its lease in the
+    target shows this. Targets are known from earlier savepoints and from the configuration.
     """
     reasons: dict[str, str] = {}
-    mine = {facts.job.job_id: facts for facts in candidates}
+    by_id = {facts.job.job_id: facts for facts in candidates}
     targets: dict[str, set[str]] = {}
     for record in savepoints:
         targets.setdefault(storage.parent(record.path), set()).add(record.job_id)
@@ -376,11 +375,11 @@ def _saving(
             leases = [lease for lease in read_leases(target) if not lease.is_stale(now)]
         except FlinkishError as error:
             context.reporter.warning(f"{target} was not checked: {error.message}")
-            reason = f"a savepoint of it may be being written in {target}, which cannot be checked"
-            reasons.update((job_id, reason) for job_id in owners & mine.keys())
+            reason = f"a savepoint of it may be in progress in {target}, which cannot be checked"
+            reasons.update((job_id, reason) for job_id in owners & by_id.keys())
             continue
         for lease in leases:
-            reasons.update((job_id, lease.describe()) for job_id in _of(lease, mine.values()))
+            reasons.update((job_id, lease.describe()) for job_id in _of(lease, by_id.values()))
     return reasons
 
 

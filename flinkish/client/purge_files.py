@@ -47,7 +47,7 @@ def new_rehearsal_directory(checkpoints: str) -> str:
 
 
 def found_below(path: str) -> Found | None:
-    """Return the files of a directory that flinkish has placed; None if there is none."""
+    """Return the number, size and age of the files below a directory; None if it does not exist."""
     try:
         if not storage.exists(path):
             return None
@@ -75,8 +75,8 @@ def find_leftovers(
 ) -> tuple[Leftover, ...]:
     """Return the directories of rehearsals, each with the reason why it stays if it does.
 
-    ``directories``: where the checkpoints of jobs are. ``ended_before``: those stay to which
-    something was written later, in seconds since the epoch. ``reporter``: told of directories that
+    ``directories``: where the checkpoints of jobs are. ``ended_before``: a directory that was
+    written to later stays, in seconds since the epoch. ``reporter``: told of directories that
     cannot be listed.
     """
     return tuple(
@@ -88,7 +88,7 @@ def find_leftovers(
 
 
 def remove_leftover(leftover: Leftover) -> Leftover:
-    """Remove the directory of a rehearsal; return what became of it."""
+    """Remove the directory of a rehearsal; return it with the outcome."""
     try:
         if not storage.remove_tree(*storage.split(leftover.location)):
             raise StorageError(
@@ -105,8 +105,8 @@ def why_it_stays(
 ) -> str | None:
     """Return why the directory of a rehearsal is kept; None if nobody needs it. Pure.
 
-    ``leases``: the leases in it. Without any its driver is about to begin or to end, unless it is
-    old. ``written``: when something was last written there.
+    ``leases``: the leases in it. Without any, its driver may be about to start or to end, unless
+    it is old. ``written``: when something was last written there.
     """
     own_leases = [lease for lease in leases if not lease.is_foreign]
     for lease in own_leases:
@@ -115,7 +115,7 @@ def why_it_stays(
             who = "" if record is None else f" (pid {record.pid} on {record.host})"
             return f"its rehearsal is still running{who}"
     if written >= ended_before:
-        return "it was changed later than that"
+        return "it was changed too recently"
     if not own_leases and now - written <= STALE:
         return "its rehearsal may still be running: it was written to just now"
     return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from flinkish import storage
 from flinkish.annotations import public_evolving
@@ -28,18 +27,15 @@ from flinkish.restore.origin.restore_origin import open_origin
 @public_evolving
 @dataclass(frozen=True)
 class RehearsalResult:
-    """What became of a rehearsal.
+    """The outcome of a rehearsal.
 
     Attributes
     ----------
     queries
         The program's queries, in the order of their starts.
-    before
-        The input rows a second that the running job processes, by query.
     """
 
     queries: tuple[RehearsedQuery, ...]
-    before: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -48,7 +44,7 @@ class RehearsalResult:
 
     @property
     def warnings(self) -> list[str]:
-        """What was not tried."""
+        """Sentences about queries that were not tried."""
         return [
             f"query '{query.name}' had no input, so none of its batches was run"
             for query in self.queries
@@ -85,7 +81,7 @@ def rehearse(
     program does outside its queries does happen.
 
     Parameters and errors are those of :meth:`.runner.ProgramRunner.rehearse`. The configuration was
-    loaded with :func:`.restoring.settings`. ``job`` stands for its savepoint.
+    loaded with :func:`.restoring.settings`. ``job`` takes the place of a savepoint.
     """
     launch, spec = launch_and_restore(context, program, savepoint, options, job)
     return rehearse_launch(context, launch, spec, job=job, limits=limits, drop_output=drop_output)
@@ -126,7 +122,12 @@ def rehearse_launch(
             storage.remove_tree(*storage.split(directory))
     if all(query.error is None for query in rehearsed.queries):
         require_agreed(rehearsed.plan, "the program cannot resume from that state")
-    return RehearsalResult(rehearsed.queries, {} if job is None else _rates(context, job))
+    rates = {} if job is None else _rates(context, job)
+    return RehearsalResult(
+        tuple(
+            replace(query, job_rows_per_second=rates.get(query.name)) for query in rehearsed.queries
+        )
+    )
 
 
 def _rates(context: Context, job: JobRecord) -> dict[str, float]:

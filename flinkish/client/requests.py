@@ -1,4 +1,4 @@
-"""Requests to a job's driver (savepoint, stop, cancel): submit one, wait; the outcomes."""
+"""Requests to a job's driver (savepoint, stop, cancel): submission, waits, outcomes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.waiting import wait_job, wait_request
 
 SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
-#: Seconds for a driver's answer to reach a client that waits no longer.
+#: Seconds that a driver's answer may take to reach a client with a time limit.
 _ANSWER = 3.0
 #: Seconds that the driver gets to end after the grace period of its program.
 _END_SLACK = 20.0
@@ -72,14 +72,14 @@ def submit(
 ) -> Request:
     """Put a request into the job's mailbox.
 
-    How long anybody waits for its result is another matter (:func:`wait_result`).
+    It does not wait for the result (:func:`wait_result`).
 
     ``job``: the job whose driver gets the request. ``kind``: the kind of request. ``target``: the
     directory of savepoints, see :func:`savepoint_target`; None for a cancel without one. ``limit``:
-    seconds that the driver waits for what the savepoint needs before the request fails; None: the
-    job's ``execution.checkpointing.timeout``. Only for those who would not want its result later.
+    seconds that the driver waits for what the savepoint needs before the request fails, for callers
+    to whom a later result is of no use; None: the job's ``execution.checkpointing.timeout``.
     ``full``: whether the savepoint shares no files with an earlier one. ``format_``: ``native`` or
-    ``canonical``. ``drain``: whether a stop emits first what waits for the watermark. ``together``:
+    ``canonical``. ``drain``: whether a stop first emits what waits for the watermark. ``together``:
     the id of the ``stop --all`` that a stop is a part of.
 
     Raises Locked if the job is already being stopped or canceled; WrongState if the job has ended.
@@ -99,8 +99,8 @@ def submit(
 def limit_within(timeout: float) -> float:
     """Return the limit of a request whose answer must be there ``timeout`` seconds later. Pure.
 
-    For whoever cannot leave the request to itself when the time is over: an upgrade that is given
-    up must not find its job stopped later.
+    For callers that cannot leave the request unattended after that: if an upgrade is given up, its
+    job must not be stopped later.
     """
     return max(timeout - _ANSWER, timeout * 0.7)
 
@@ -108,7 +108,7 @@ def limit_within(timeout: float) -> float:
 def submit_cancel(context: Context, job: JobRecord) -> Request:
     """Request a cancel without savepoint; see :func:`submit`.
 
-    When the driver does not answer an earlier request to end the job, that request is returned:
+    If the driver does not answer an earlier request to end the job, that request is returned:
     waiting for it (:func:`wait_cancel`) ends the job.
     """
     try:
@@ -129,7 +129,7 @@ def wait_result(context: Context, request: Request, timeout: float) -> Request:
 
     ``context``: has the registry and the reporter. ``request``: as :func:`submit` returned it.
 
-    Raises WaitTimeout if the timeout has passed; the work continues; and the error of the request.
+    Raises WaitTimeout after the timeout (the work continues), and the error of a failed request.
     """
     answered = wait_request(
         context.registry,
@@ -188,7 +188,7 @@ def wait_cancel_end(context: Context, request: Request, timeout: float) -> JobRe
 
 
 def cancel(context: Context, job: JobRecord, timeout: float) -> JobRecord:
-    """Cancel a job without a savepoint, for a use case that contains it, and wait for its end."""
+    """Cancel a job without a savepoint, as a step of a use case, and wait for its end."""
     deadline = time.monotonic() + timeout
     canceled = wait_cancel(context, submit_cancel(context, job), timeout)
     return wait_cancel_end(context, canceled, deadline - time.monotonic())
@@ -228,8 +228,8 @@ class Removal:
     """The old savepoints that were removed after a new one was taken.
 
     ``removed``: locations of the savepoints that are gone. ``error``: why some of the savepoints to
-    be removed are still there. ``warnings``: sentences about savepoints of these jobs that are not
-    what they should be.
+    be removed are still there. ``warnings``: sentences about damaged or unreadable savepoints of
+    these jobs, and about those with times in the future.
     """
 
     removed: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ class Removal:
 class Outcome:
     """How a savepoint, a stop or a cancel went.
 
-    ``job_id``: the job; for checkpoints without a job the id that stands in their savepoint.
+    ``job_id``: the job; for checkpoints without a job the id recorded in their savepoint.
     ``target``: the directory of savepoints; None for a cancel without one. ``request_id``: the
     request in the job's history; None for a dry run, and for checkpoints without a job. ``state``:
     COMPLETED; PENDING if its result was not waited for; None for a dry run. ``job_state``: the
@@ -283,7 +283,7 @@ class Outcome:
 
 
 def warnings_of(result: RequestResult | None) -> list[str]:
-    """Return sentences about what a request's savepoint does not have. Pure."""
+    """Return sentences about what a request's savepoint lacks. Pure."""
     if result is None:
         return []
     missing = [
@@ -293,7 +293,7 @@ def warnings_of(result: RequestResult | None) -> list[str]:
 
 
 def reported(reporter: Reporter, outcome: Outcome) -> Outcome:
-    """Warn of what the savepoint of an outcome does not have, and return the outcome."""
+    """Warn about what the savepoint of an outcome lacks, and return the outcome."""
     for warning in warnings_of(outcome.result):
         reporter.warning(warning)
     return outcome

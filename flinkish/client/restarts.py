@@ -16,7 +16,7 @@ from flinkish.client.restart_plan import (
     with_secrets,
 )
 from flinkish.client.waiting import wait_until_started
-from flinkish.errors import ConsentNeeded, WrongState
+from flinkish.errors import ConsentNeeded, UsageError, WrongState
 from flinkish.launch import launcher, spark_submit
 from flinkish.launch.notifier import supervisor_environment
 from flinkish.launch.restoring import checked
@@ -47,6 +47,12 @@ def restart(
     """
     if savepoint is None and _is_another(changes):
         savepoint = _own_savepoint(context, check_ended(context, job))
+    if savepoint is None and options != NO_OPTIONS:
+        raise UsageError(
+            "options of a restore need a savepoint: a job that starts again in place continues "
+            "from its own checkpoints",
+            hint="name a savepoint, or leave the options out",
+        )
     if savepoint is None:
         begun = plan_restart(context, job, changes)
     else:

@@ -1,4 +1,4 @@
-"""Where the job of a name stands: what ``run --resume`` continues from."""
+"""What ``run --resume`` continues from: the newest run of the job's name that has committed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FLAG = "--resume"
 def check_resume(
     savepoint: str | None, options: RestoreOptions, name: str | None, *, has_plan: bool
 ) -> None:
-    """Refuse options that contradict resuming the job of a name (UsageError)."""
+    """Raise UsageError for options that contradict ``--resume``."""
     if not name:
         raise UsageError(
-            f"{_FLAG} resumes the job of a name, but no name was given",
+            f"{_FLAG} needs the name of the job that it resumes",
             hint=f"name the job: flinkish run --name NAME {_FLAG} APP.py",
         )
     others = [
@@ -37,21 +37,21 @@ def check_resume(
 
 
 def run_to_resume(context: Context, name: str) -> JobRecord | None:
-    """Return the ended run that the job of a name continues; None if none has committed a batch.
+    """Return the ended run that a job with this name continues; None if none has committed a batch.
 
     Raises
     ------
     Superseded
         A job of another name has continued from its state.
     WrongState
-        A process of it does not end, or its newest run ended before it began with a savepoint,
-        and none has committed a batch.
+        A process of that run does not end; or no run has committed a batch, and the newest one
+        ended before it had started from its savepoint.
     """
     newest = standing(context.registry, name)
     if newest is None:
-        meant = meant_to_begin(context.registry, name)
-        if meant is not None and meant.launch.restore is not None:
-            raise _never_began(meant, meant.launch.restore.path)
+        unstarted = meant_to_begin(context.registry, name)
+        if unstarted is not None and unstarted.launch.restore is not None:
+            raise _never_began(unstarted, unstarted.launch.restore.path)
         return None
     _check_newest(context, newest)
     wait_until_gone(context.registry, newest.job)
@@ -59,11 +59,11 @@ def run_to_resume(context: Context, name: str) -> JobRecord | None:
 
 
 def _never_began(job: JobRecord, savepoint: str) -> WrongState:
-    """Return the refusal to start from the beginning what was to go on from a savepoint."""
+    """Return the error for a name whose runs were to start from a savepoint, and never did."""
     return WrongState(
-        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it began with "
-        f"{savepoint}, and no run of that name has committed a batch: it would start from the "
-        "beginning",
+        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had "
+        f"started from {savepoint}, and no run of that name has committed a batch: a new one would "
+        "start from the beginning",
         hint=f"start it again from there with: flinkish restart {job.job_id}, or: flinkish run "
         f"--name {quoted(job.name)} -s {quoted(savepoint)}; or from the beginning without {_FLAG}",
         job_id=job.job_id,
@@ -72,7 +72,7 @@ def _never_began(job: JobRecord, savepoint: str) -> WrongState:
 
 
 def _check_newest(context: Context, standing: Standing) -> None:
-    """Raise Superseded when a job of another name has continued from a run."""
+    """Raise Superseded if a job of another name has continued from the run."""
     job, registry = standing.job, context.registry
     for query in standing.queries:
         committed = standing.committed[query.name]
@@ -81,9 +81,9 @@ def _check_newest(context: Context, standing: Standing) -> None:
                 continue
             (now,) = reconcile(registry, [other])
             batch = newest_batch(status)
-            after = now.end_time is None or now.end_time > (job.end_time or job.start_time)
-            further = batch is not None and (committed is None or batch > committed)
-            if not now.state.is_final or (after and further):
+            ended_later = now.end_time is None or now.end_time > (job.end_time or job.start_time)
+            is_ahead = batch is not None and (committed is None or batch > committed)
+            if not now.state.is_final or (ended_later and is_ahead):
                 raise Superseded(
                     f"job {job.name} ({job.job_id}) is at batch {committed} of query "
                     f"'{query.name}', but job {now.name} ({now.job_id}), which is "

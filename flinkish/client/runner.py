@@ -58,23 +58,23 @@ class ProgramRunner:
         program : Program or path, optional
             The program, or only its file; may be omitted with ``plan``.
         name : str, optional
-            The job's name, which no other job that has not ended may have. Default: the program's,
-            which others may have.
+            The job's name, which no other unfinished job may have. Default: the program's name,
+            which several jobs may have.
         from_savepoint : path or Savepoint, optional
             The savepoint, or the plain Spark checkpoint, to restore.
         restore : RestoreOptions
             How it is restored.
         plan : Plan or path, optional
             The result of :meth:`check`, to be carried out exactly; replaces ``from_savepoint`` and
-            the other options of the restore, but for the claim mode.
+            the other options of the restore, except the claim mode.
         parallelism : int, optional
             Number of state partitions.
         if_not_running : bool
-            Whether a job of the name (also of the program's) that has not ended is returned
-            instead of starting another.
+            Whether to start no job if one with this name (without ``name``: the program's) has not
+            ended, and to return that one instead.
         resume : bool
-            Whether it resumes from the newest committed batch of the newest job of the name, if any
-            has committed one; needs ``name``.
+            Whether to resume from the newest committed batch of the newest job with this name that
+            has committed one, if there is one; needs ``name``.
         wait : bool
             Whether to wait until the job runs (or has finished). If so, a program that fails raises
             its error.
@@ -91,11 +91,11 @@ class ProgramRunner:
         NameTaken
             Another job that has not ended has the name.
         LaunchFailed
-            Spark, Java or a Python is missing.
+            Spark, Java or a Python interpreter is missing.
         SavepointNotFound, Corrupt, UnsupportedFormat
             The savepoint is missing, incomplete or not readable.
         Incompatible, ConsentNeeded
-            The program cannot take the savepoint, or not without consent.
+            The program cannot be restored from the savepoint, or only with consent.
         FlinkishError
             The error with which the program failed.
         """
@@ -202,7 +202,7 @@ class ProgramRunner:
         Returns
         -------
         RehearsalResult
-            Also when a query failed.
+            Returned even when a query failed.
 
         Raises
         ------
@@ -237,14 +237,14 @@ class ProgramRunner:
         query: str | None = None,
         in_place_of: str | os.PathLike[str] | None = None,
     ) -> ExportResult:
-        """Make plain Spark checkpoints, which programs continue without flinkish.
+        """Make plain Spark checkpoints, from which programs continue without flinkish.
 
         Parameters
         ----------
         job_or_savepoint : path, Savepoint or Job
             As for :meth:`check`; a job must have ended.
         directory : path, optional
-            The new directory, in which each query gets one; needed without ``in_place_of``.
+            The new directory, with a subdirectory for each query; needed without ``in_place_of``.
         program : Program or path, optional
             The program that is to continue. Without it the state stays as it is.
         restore : RestoreOptions
@@ -254,7 +254,7 @@ class ProgramRunner:
         query : str, optional
             The only query to be exported.
         in_place_of : path, optional
-            The checkpoint of a program that is replaced, and kept beside the new one.
+            The checkpoint of a program that the new one replaces; it is kept beside it.
 
         Returns
         -------
@@ -266,8 +266,8 @@ class ProgramRunner:
         FlinkishError
             Those of :meth:`check`, and:
         UsageError
-            Neither ``directory`` nor ``in_place_of`` is named, or both; there is no such query; an
-            option needs the program; or a table would have to be rolled back.
+            Neither or both of ``directory`` and ``in_place_of`` are given; there is no such query;
+            an option needs the program; or a table would have to be rolled back.
         StorageError
             The directory is not empty, or cannot be written.
         WrongState
@@ -291,7 +291,7 @@ class ProgramRunner:
         )
 
     def _origin(self, start: Location | Job) -> tuple[JobRecord | None, str | None]:
-        """Return the job that is meant, or the location of the savepoint."""
+        """Return the job that an argument refers to, or else the location of the savepoint."""
         if isinstance(start, Job):
             return start.refresh().record, None
         origin = self._context.find_origin(start) if isinstance(start, str) else location_of(start)
@@ -304,7 +304,7 @@ class ProgramRunner:
 
 
 def program_of(program: AnyProgram | None) -> Program:
-    """Return the program that is meant; one without a file or a module for None."""
+    """Return an argument as a Program, which is empty for None."""
     if program is None or isinstance(program, Program):
         return program or Program()
     return Program(os.fspath(program))

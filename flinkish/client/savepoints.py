@@ -22,11 +22,11 @@ from flinkish.errors import (
 from flinkish.units import size_text
 
 if TYPE_CHECKING:
+    from flinkish.messages.results import SavepointCopy
     from flinkish.savepoint.directory.dispose import Disposed
     from flinkish.savepoint.format import reader
     from flinkish.savepoint.format.contents import Header, QueryRecord
     from flinkish.savepoint.manage.verify import Verification
-    from flinkish.savepoint.write.copying import SavepointCopy
 
 
 @public

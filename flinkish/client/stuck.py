@@ -2,9 +2,9 @@
 
 The rule knows what a driver reports with each heartbeat. A query is stuck if it runs, its newest
 look for input has found some (or it computes a batch), and for ``execution.stuck.timeout``, and two
-of its triggers, it has committed no batch. So is a job whose driver runs and has not reported for
-as long. A query of which nobody knows whether it waits for input (an irregular trigger) is not
-stuck, nor is one that waits for input.
+of its triggers, it has neither committed a batch nor been seen to wait for input. So is a job whose
+driver runs and has not reported for as long. A query of which nobody knows whether it waits for
+input (an irregular trigger) is not stuck, nor is one that waits for input.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def stuck_queries(
     stuck = []
     for query in queries:
         if query.active and query.waits_for_input is False:
-            since = max(seconds_of(query.last_batch_end) or 0.0, running_since)
+            seen = (query.last_batch_end, query.waited_until)
+            since = max(running_since, *(seconds_of(moment) or 0.0 for moment in seen))
             limit = max(timeout, _TRIGGERS * (query.trigger_interval or 0.0))
             if now - since > limit:
                 stuck.append(Stuck(query.name, now - since))

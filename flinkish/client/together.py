@@ -20,6 +20,7 @@ from flinkish.client.all_jobs import (
     JobOutcome,
     all_answers,
     ended,
+    newest_of,
     why_skip,
     with_newest,
 )
@@ -98,7 +99,8 @@ def stop_all(
         on_outcome=on_outcome,
         complete=lambda outcome: with_newest(context, outcome),
     )
-    return AllSaved(outcomes, asked.troubles, Removal(), asked.newest)
+    newest = newest_of(context, asked.troubles.failed)
+    return AllSaved(outcomes, asked.troubles, Removal(), newest)
 
 
 def _begin_stop(

@@ -1,4 +1,4 @@
-"""The goals that one can wait for a job to reach, and what is missing. Pure.
+"""The goals of ``flinkish wait``, and what a job lacks to reach one. Pure.
 
 A job is judged by its driver's reports: its state, and for each query the newest committed batch
 and whether it waits for input. A query is *idle* if it has processed all available input: over a
@@ -36,8 +36,8 @@ class Goal:
     """What is waited for.
 
     ``kind``: ``RUNNING``: the job runs. ``BATCH``: every query has committed ``batch`` or a later
-    one; with ``more``, that many more than when the wait began. ``IDLE``: every query has committed
-    what its sources had. ``ENDED``: the job has ended. ``query``: only this query counts, for
+    one; with ``more``, that many more than when the wait began. ``IDLE``: every query has processed
+    all available input. ``ENDED``: the job has ended. ``query``: only this query counts, for
     ``BATCH`` and ``IDLE``; None means every query. ``quiet``: seconds without a batch, for
     ``IDLE``.
     """
@@ -52,7 +52,7 @@ class Goal:
 def parse_goal(text: str, query: str | None = None) -> Goal:
     """Return the goal of ``running``, ``batch=N``, ``batch=+N``, ``idle`` or ``ended``.
 
-    Raises UsageError if it is none of these, or a query is named where none counts.
+    Raises UsageError if it is none of these, or a query is named for a goal of the whole job.
     """
     word, equals, number = text.strip().lower().partition("=")
     more = number.startswith("+")
@@ -77,10 +77,10 @@ def parse_goal(text: str, query: str | None = None) -> Goal:
 
 
 class Watch:
-    """Compares what a job's driver reports with a goal, one look after the other.
+    """Compares the reports of a job's driver with a goal, one after the other.
 
-    ``began``: when the wait began, in seconds since the epoch by the registry's clock: what a
-    driver reported before may not know of input that was there by then.
+    ``began``: when the wait began, in seconds since the epoch by the registry's clock. An
+    earlier report may not know of input that had arrived by then.
     """
 
     def __init__(self, goal: Goal, began: float) -> None:
@@ -130,13 +130,17 @@ class Watch:
             self._since = None if busy is not None else heartbeat
         if busy is not None:
             return busy
-        quiet = max([self._goal.quiet, *(q.trigger_interval or 0.0 for q in queries if q.active)])
+        quiet = quiet_time(queries, self._goal)
         since = heartbeat if self._since is None else self._since
         if heartbeat - since > quiet:
             return None
-        return (
-            f"it has been idle for {heartbeat - since:.1f} s, but must be for more than {quiet:g} s"
-        )
+        return f"it has been idle for {heartbeat - since:.1f} s, but must be for over {quiet:g} s"
+
+
+def quiet_time(queries: Iterable[QueryStatus], goal: Goal) -> float:
+    """Return the seconds without a batch after which queries are idle."""
+    chosen = (query for query in queries if query.active and goal.query in (None, query.name))
+    return max([goal.quiet, *(query.trigger_interval or 0.0 for query in chosen)])
 
 
 def _no_query(name: str | None, queries: Sequence[QueryStatus]) -> str:
@@ -147,7 +151,7 @@ def _no_query(name: str | None, queries: Sequence[QueryStatus]) -> str:
 
 
 def _behind(query: QueryStatus, batch: int) -> str | None:
-    """Return that a query has not committed a batch, or None."""
+    """Return a clause if a query has not committed a batch, else None."""
     if query.batch_id is not None and query.batch_id >= batch:
         return None
     at = "has committed no batch" if query.batch_id is None else f"is at batch {query.batch_id}"
@@ -155,7 +159,7 @@ def _behind(query: QueryStatus, batch: int) -> str | None:
 
 
 def _works(query: QueryStatus) -> str | None:
-    """Return why a query is not waiting for input, or None; one that has ended waits for none."""
+    """Return why a query is not waiting for input; None if it is, or has ended."""
     if query.error is not None:
         return f"query '{query.name}' has failed"
     if not query.active or query.waits_for_input:

@@ -152,11 +152,16 @@ def wait_until_ended(context: Context, job: JobRecord, timeout: float | None = N
 
 
 def wait_for(
-    context: Context, job: JobRecord, goal: Goal, timeout: float | None = None
+    context: Context,
+    job: JobRecord,
+    goal: Goal,
+    timeout: float | None = None,
+    watch: Watch | None = None,
 ) -> JobRecord:
     """Wait until a job has reached a goal, and return it.
 
     ``goal``: what is waited for. ``timeout``: seconds; None waits without limit, 0 looks once.
+    ``watch``: what earlier waits for the same goal have seen.
 
     Raises WaitTimeout if the job has not reached it in time; the message says what it lacks. The
     job continues; WrongState if the job has finished or was canceled without reaching it;
@@ -167,13 +172,13 @@ def wait_for(
     ):
         if goal.kind is GoalKind.ENDED:
             return wait_until_ended(context, job, timeout)
-        return _reached(context, job, goal, timeout)
+        watch = watch or Watch(goal, context.registry.now())
+        return _reached(context, job, watch, timeout)
 
 
-def _reached(context: Context, job: JobRecord, goal: Goal, timeout: float | None) -> JobRecord:
+def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | None) -> JobRecord:
     """Wait until a job has reached a goal before its end."""
     registry = context.registry
-    watch = Watch(goal, registry.now())
     lacks: str | None = None
 
     def over(current: JobRecord) -> bool:

@@ -39,6 +39,11 @@ _FIELD = re.compile(
     rf"""(?i)(?P<before>"(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)"\s*:\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"|[^\s"{\[,}][^\s,}]*)"""
 )
+#: An item of a dictionary as ``str`` writes it. Words of prose follow a key, but not its quotes.
+_ITEM = re.compile(
+    rf"""(?i)(?P<before>'(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)'\s*:\s*)"""
+    r"""(?P<value>b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")"""
+)
 #: Names in which the word says what the value is about, and not what it is.
 _SWITCHES = re.compile(
     r"spark\.security\.credentials\."  # which tokens Spark gets, and when
@@ -99,7 +104,7 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """Return ``text`` with the passwords in URLs, connection strings and JSON masked.
+    """Return ``text`` with the passwords in URLs, connection strings, JSON and dicts masked.
 
     In doubt it hides too much: everything from the first colon after a URL's user name to the last
     ``@`` before the next blank; in a PostgreSQL URL, to the last ``@`` of the line.
@@ -115,6 +120,8 @@ def mask_secrets(text: str) -> str:
         text = _ASSIGNMENT.sub(_masked, text)
     if '"' in text:
         text = _FIELD.sub(_masked, text)
+    if "'" in text:
+        text = _ITEM.sub(_masked, text)
     return _BEARER.sub(rf"\g<1>{MASK}", text) if "earer" in text.lower() else text
 
 

@@ -141,8 +141,8 @@ def check_began(registry: Registry, job: JobRecord) -> None:
     ):
         return
     raise WrongState(
-        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it began with "
-        f"{spec.path}: its checkpoints may lack state that is there",
+        f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had started "
+        f"from {spec.path}: its checkpoints may lack state that is there",
         hint=f"use {spec.path} instead; or start it again with: flinkish restart {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,

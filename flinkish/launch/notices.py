@@ -54,8 +54,8 @@ class Notice:
 class JobView:
     """What the registry says of a job at one time.
 
-    ``last_savepoint``: when the newest savepoint was taken. ``now``: the time. Both are seconds
-    since the epoch.
+    ``requests``: those that have finished lately. ``last_savepoint``: when the newest savepoint was
+    taken. ``now``: the time. Both are seconds since the epoch.
     """
 
     job: JobRecord
@@ -89,7 +89,9 @@ class NoticeWatch:
         for index in range(self._changes, len(history)):
             change = history[index]
             reason = change.reason or "no reason was recorded"
-            if change.state in (JobState.FAILING, JobState.FAILED):
+            failed = change.state in (JobState.FAILING, JobState.FAILED)
+            # A failure that ends the job is recorded twice.
+            if failed and not (index and history[index - 1].state is JobState.FAILING):
                 yield Notice(Event.FAILED, change.time, change.state, reason)
             elif change.state is JobState.RUNNING and _has_run(history[:index]):
                 yield Notice(Event.AGAIN, change.time, change.state, "it runs again")

@@ -1,15 +1,16 @@
 """Tell a command or a URL what happens to a job: a thread of the supervisor.
 
 The settings ``notify.*`` come in variables of the environment, from whoever starts the supervisor:
-a URL may hold a token, so the registry has none of them. The thread looks at the registry now and
-then; neither the driver nor its restart waits for it. What cannot be delivered is a line in the
-job's log.
+a URL may hold a token, so neither the registry nor a message has it. The thread looks at the
+registry now and then; neither the driver nor its restart waits for it. What cannot be delivered is
+a line in the job's log.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -17,31 +18,41 @@ import time
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from flinkish.config import Config, mask_secrets, parse_duration
-from flinkish.config.keys import KEYS, environment_name
-from flinkish.errors import FlinkishError
+from flinkish.config.keys import NOTICES, environment_name
+from flinkish.errors import FlinkishError, InvalidConfiguration
 from flinkish.launch.notices import JobView, Notice, NoticeDocument, NoticeWatch
+from flinkish.launch.spark_submit import without_notices
 from flinkish.registry.job_registry import Registry
 
 if TYPE_CHECKING:
     import subprocess
 
-_PREFIX = "notify."
-_NAMES = tuple(key.name for key in KEYS if key.name.startswith(_PREFIX))
 #: Seconds between two looks at the registry.
 LOOK = 10.0
-#: Seconds that the supervisor waits at its end, besides those for one delivery each.
-_FAREWELL = 5.0
+#: Seconds that the supervisor waits at its end.
+_FAREWELL = 15.0
 #: Characters of a variable for the command.
 _VALUE = 4000
+#: Bytes of a failed command's output that the log gets.
+_OUTPUT = 4096
+#: A scheme, a host, and no user: visible ASCII characters, as a request may hold.
+_URL = re.compile(
+    r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:[/?#][!-~]*)?", re.IGNORECASE
+)
 
 
 def supervisor_environment(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a supervisor: with the settings ``notify.*``, wherever set."""
-    values = {environment_name(name): config.get(name) for name in _NAMES}
-    return {**environ, **{name: value for name, value in values.items() if value is not None}}
+    """Return the environment of a supervisor: with the settings ``notify.*``, wherever set.
+
+    :raises InvalidConfiguration: if one of them can never be used.
+    """
+    settings = {key.name: config.get(key.name) for key in NOTICES}
+    Addressees.of(settings)
+    variables = {environment_name(name): value for name, value in settings.items() if value}
+    return {**without_notices(environ), **variables}
 
 
 @dataclass(frozen=True)
@@ -58,19 +69,37 @@ class Addressees:
     max_age: float | None
 
     @classmethod
-    def take(cls, environ: MutableMapping[str, str]) -> Addressees | None:
-        """Take the settings out of the environment; None if nobody is to be told."""
-        values = {name: environ.pop(environment_name(name), None) for name in _NAMES}
-        command, url = values["notify.command"], values["notify.url"]
-        if not (command or url):
-            return None
-        age = values["notify.savepoint-max-age"]
-        return cls(
-            command,
-            url,
-            parse_duration(values["notify.timeout"] or "10 s"),
-            None if age is None else parse_duration(age),
+    def of(cls, settings: Mapping[str, str | None]) -> Addressees | None:
+        """Return what settings say, by their keys; None if nobody is to be told.
+
+        :raises InvalidConfiguration: if a value can never be used.
+        """
+        command, url = settings["notify.command"] or None, settings["notify.url"] or None
+        timeout, age = settings["notify.timeout"], settings["notify.savepoint-max-age"]
+        if url is not None and not _URL.fullmatch(url):
+            # The value is not named, as it may hold a token.
+            raise InvalidConfiguration(
+                "notify.url is not a URL that flinkish can post to",
+                hint="write http:// or https://, a host, and a path, without a user, with blanks "
+                "and other characters than ASCII percent-encoded",
+            )
+        addressees = cls(
+            command=command,
+            url=url,
+            timeout=parse_duration(timeout or "10 s"),
+            max_age=parse_duration(age) if age else None,
         )
+        return addressees if command or url else None
+
+    @classmethod
+    def take(cls, environ: MutableMapping[str, str]) -> Addressees | None:
+        """Take the settings out of the environment; a job runs without them if they are wrong."""
+        settings = {key.name: environ.pop(environment_name(key.name), None) for key in NOTICES}
+        try:
+            return cls.of(settings)
+        except InvalidConfiguration as error:
+            _say(f"nobody is told what happens to this job: {error.message}")
+            return None
 
 
 class Notifier:
@@ -82,6 +111,9 @@ class Notifier:
     def __init__(self, registry: str, job_id: str, addressees: Addressees | None) -> None:
         self._registry, self._job_id = registry, job_id
         self._addressees = addressees
+        self._watch: NoticeWatch | None = None
+        #: The registry's time of the last look.
+        self._looked: float | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
 
@@ -89,35 +121,42 @@ class Notifier:
         """Start: from now on everything is news."""
         if self._addressees is not None:
             first = self._view()
-            if first is not None:
-                self._watch = NoticeWatch(first, self._addressees.max_age)
-                self._thread.start()
+            self._watch = None if first is None else NoticeWatch(first, self._addressees.max_age)
+            self._thread.start()
 
     def finish(self) -> None:
         """Look once more, and wait a limited time until all is told."""
         self._over.set()
-        if self._addressees is not None and self._thread.is_alive():
-            self._thread.join(2 * self._addressees.timeout + _FAREWELL)
+        if self._addressees is not None:
+            self._thread.join(_FAREWELL)
 
     def _run(self) -> None:
+        assert self._addressees is not None
         ended = False
         while not ended:
             ended = self._over.wait(LOOK)
             view = self._view()
-            for notice in () if view is None else self._watch.look(view):
-                assert view is not None
+            if view is None:
+                continue
+            if self._watch is None:  # the registry could not be reached at the start
+                self._watch = NoticeWatch(view, self._addressees.max_age)
+            for notice in self._watch.look(view):
                 self._tell(view, notice)
 
     def _view(self) -> JobView | None:
         try:
             with Registry.open(self._registry, create=False) as registry:
+                now = registry.now()
                 last = registry.last_savepoints([self._job_id]).get(self._job_id)
+                # With a margin for clocks; a savepoint every minute leaves many requests.
+                since = (now if self._looked is None else self._looked) - 60
+                self._looked = now
                 return JobView(
                     registry.job(self._job_id),
                     registry.state_history(self._job_id),
-                    registry.requests(self._job_id),
+                    registry.requests(self._job_id, finished_since=since),
                     None if last is None else last.created,
-                    registry.now(),
+                    now,
                 )
         except FlinkishError as error:
             _say(f"cannot look at the job: {error.message}")
@@ -130,14 +169,13 @@ class Notifier:
         if self._addressees.command:
             try:
                 run_command(self._addressees.command, document, timeout)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 _say(f"notify.command: {error}")
         if url:
             try:
                 post(url, document, timeout)
-            except (OSError, ValueError) as error:
-                # The URL, which may hold a token, is in the messages of some errors.
-                _say(f"notify.url: {type(error).__name__}: {str(error).replace(url, '...')}")
+            except OSError as error:
+                _say(f"notify.url: {error}")
 
 
 def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
@@ -160,32 +198,50 @@ def notice_document(view: JobView, notice: Notice) -> dict[str, object]:
 def run_command(command: str, document: Mapping[str, object], timeout: float) -> None:
     """Run a line of shell with a notice as JSON on its standard input; OSError if it fails.
 
-    Its output goes to the job's log. What runs longer than ``timeout`` seconds is killed, with all
-    that it has started.
+    The error has the end of what it prints, which nothing else shows: in the job's log it would
+    stand where the reason of the driver's failure is looked for. What runs longer than ``timeout``
+    seconds is killed, with all that it has started.
     """
     import subprocess
+    import tempfile
 
     about = {"EVENT": "event", "JOB_ID": "job_id", "JOB_NAME": "name", "MESSAGE": "message"}
-    variables = {f"FLINKISH_{name}": str(document[key])[:_VALUE] for name, key in about.items()}
+    variables = {f"FLINKISH_{name}": _variable(document[key]) for name, key in about.items()}
     own = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("FLINKISH_")
         or (name == "FLINKISH_REGISTRY" and mask_secrets(value) == value)
     }
-    with subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        stdin=subprocess.PIPE,
-        env={**own, **variables},
-        start_new_session=True,
-    ) as child:
-        try:
-            child.communicate(json.dumps(document).encode() + b"\n", timeout=timeout)
-        except subprocess.TimeoutExpired as error:
-            _kill(child)
-            raise TimeoutError(f"it took longer than {timeout:g} s") from error
-    if child.returncode:
-        raise ChildProcessError(f"exit status {child.returncode}")
+    with tempfile.TemporaryFile() as output:
+        with subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**own, **variables},
+            start_new_session=True,
+        ) as child:
+            try:
+                child.communicate(json.dumps(document).encode() + b"\n", timeout=timeout)
+            except subprocess.TimeoutExpired as error:
+                _kill(child)
+                raise TimeoutError(f"it took longer than {timeout:g} s{_end_of(output)}") from error
+        if child.returncode:
+            raise ChildProcessError(f"exit status {child.returncode}{_end_of(output)}")
+
+
+def _variable(value: object) -> str:
+    """Return a value as a variable of the environment may hold it."""
+    text = str(value)[:_VALUE].replace("\0", "")
+    return text.encode("utf-8", "replace").decode()
+
+
+def _end_of(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _OUTPUT))
+    text = output.read(_OUTPUT).decode("utf-8", "replace").strip()
+    return f":\n{text}" if text else ""
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -197,16 +253,36 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def post(url: str, document: Mapping[str, object], timeout: float) -> None:
-    """Post a notice as JSON; OSError or ValueError if it is not taken."""
+    """Post a notice as JSON; OSError if it is not taken. The error does not name the URL.
+
+    A redirection is not followed: a POST would become a GET, and a token would go elsewhere. The
+    answer's body is not read.
+    """
+    import http.client
+    import urllib.error
     import urllib.request
 
-    if not url.lower().startswith(("http://", "https://")):
-        raise ValueError("it must begin with http:// or https://")
+    class NoRedirection(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+            """Make the redirection an HTTPError."""
+
     body = json.dumps(document).encode()
-    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=timeout) as answer:
-        answer.read(1 << 16)
+    try:
+        asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        opener = urllib.request.build_opener(NoRedirection)
+        opener.open(asked, timeout=timeout).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise OSError(f"the server answered with status {error.code}") from None
+    except urllib.error.URLError as error:
+        reason = error.reason
+        text = reason.strerror if isinstance(reason, OSError) else None
+        raise OSError(text or type(reason).__name__) from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # The message of some has the URL.
+        raise OSError(type(error).__name__) from None
 
 
 def _say(text: str) -> None:
-    print(f"flinkish: {mask_secrets(text)}", file=sys.stderr, flush=True)
+    for line in mask_secrets(text).splitlines():
+        print(f"flinkish: {line}", file=sys.stderr, flush=True)

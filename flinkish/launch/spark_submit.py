@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flinkish.config import MASK
+from flinkish.config.keys import NOTICES, environment_name
 from flinkish.errors import LaunchFailed, quoted
 from flinkish.launch.deploy_mode import ClusterManager, is_cluster_mode, manager_of, master_of
 from flinkish.launch.secret_settings import (
@@ -219,7 +220,7 @@ def submission_environment(
     higher elsewhere.
     """
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
-    kept = {key: value for key, value in environ.items() if key not in hidden}
+    kept = {key: value for key, value in without_notices(environ).items() if key not in hidden}
     log = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submission-log4j2.properties")
     options = f"{kept.get('SPARK_SUBMIT_OPTS', '')} -Dlog4j2.configurationFile={log}".strip()
     return {**kept, "SPARK_HOME": installation.spark_home, "SPARK_SUBMIT_OPTS": options}
@@ -242,7 +243,7 @@ def build_environment(
     notebooks and would end up on the driver's command line. ``properties`` and ``arguments`` are as
     in :func:`build_command`.
     """
-    result = dict(environ)
+    result = without_notices(environ)
     result.pop("PYSPARK_DRIVER_PYTHON_OPTS", None)
     result.pop(FILE_VARIABLE, None)
     result.pop(ARGUMENTS_VARIABLE, None)
@@ -264,6 +265,12 @@ def build_environment(
         }
     )
     return result
+
+
+def without_notices(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the settings ``notify.*``, which no program may see."""
+    names = {environment_name(key.name) for key in NOTICES}
+    return {name: value for name, value in environ.items() if name not in names}
 
 
 def flinkish_home() -> str:

@@ -6,7 +6,8 @@ codec knows. What a schema says of a field comes from the type's docstring (its 
 names its form.
 
 A schema accepts unknown keys, because a later flinkish may add some. A document that may be one of
-several is told apart by the keys that only the others have.
+several is told apart by the keys that only the others must have; one that another may have is no
+proof, as a later flinkish may add it here too.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def schema_of(documents: Sequence[type], envelope: type, *, title: str) -> Schem
     """
     definitions = _Definitions()
     bodies = [definitions.body(document, envelope) for document in documents]
-    keys = {key for body in bodies for key in body["properties"]}
+    keys = {key for body in bodies for key in body["required"]}
     for body in bodies:
         others = sorted(keys - body["properties"].keys())
         body["properties"].update(dict.fromkeys(others, False))

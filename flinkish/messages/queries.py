@@ -53,6 +53,16 @@ class QueryStatus:
     own_location
         The checkpoint location that the program gives, as it writes it; empty if it gives none.
         A restored query has its checkpoint elsewhere.
+    waited_until
+        When the driver last saw it wait for input, or held for a savepoint, ISO 8601; None if
+        never.
+    snapshot_version
+        The state version of the newest snapshot, in the partition where it is oldest; None if
+        Spark does not report it (before 4.0). A partition that this driver has not uploaded counts
+        from the driver's first batch.
+    snapshots_repaired
+        The snapshots that Spark has repaired by itself while this driver ran, in the batches that
+        a heartbeat saw; None if Spark does not report it (before 4.1).
     """
 
     name: str
@@ -73,6 +83,9 @@ class QueryStatus:
     trigger_interval: float | None = field(default=None, metadata=OMIT_DEFAULT)
     last_batch_end: str | None = field(default=None, metadata=OMIT_DEFAULT)
     own_location: str = ""
+    waited_until: str | None = field(default=None, metadata=OMIT_DEFAULT)
+    snapshot_version: int | None = field(default=None, metadata=OMIT_DEFAULT)
+    snapshots_repaired: int | None = field(default=None, metadata=OMIT_DEFAULT)
 
     @property
     def restored_batch(self) -> int | None:
@@ -84,6 +97,14 @@ class QueryStatus:
     def first_batch(self) -> int:
         """The first batch of its own: the one after the restore, else 0."""
         return 0 if self.restored_batch is None else self.restored_batch + 1
+
+    @property
+    def snapshot_lag(self) -> int | None:
+        """The batches since the newest snapshot, in the partition where it is oldest."""
+        if self.snapshot_version is None or self.batch_id is None:
+            return None
+        # Batch N commits version N + 1.
+        return max(0, self.batch_id + 1 - self.snapshot_version)
 
     @property
     def planned(self) -> QueryRow | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flinkish.messages.plan import RestorePlan
@@ -61,6 +62,10 @@ class RehearsedQuery:
         The batch that failed, or was not finished in time.
     late
         Whether it was not finished in time.
+    rows_per_second
+        Input rows by the time of the batches (:func:`rate_of`).
+    job_rows_per_second
+        The input rows a second that the job's own query processes; None without a running job.
     """
 
     name: str
@@ -69,6 +74,8 @@ class RehearsedQuery:
     error: str | None = None
     failed_batch: int | None = None
     late: bool = False
+    rows_per_second: float | None = None
+    job_rows_per_second: float | None = None
 
     @property
     def input_rows(self) -> int:
@@ -81,16 +88,16 @@ class RehearsedQuery:
         counts = [batch.output_rows for batch in self.batches]
         return None if None in counts else sum(count or 0 for count in counts)
 
-    @property
-    def rows_per_second(self) -> float | None:
-        """Input rows by the time of the batches; None without input.
 
-        The first batch, for which Spark compiles the query, counts only where it is alone.
-        """
-        counted = self.batches[1:] or self.batches
-        seconds = sum(batch.seconds for batch in counted)
-        rows = sum(batch.input_rows for batch in counted)
-        return rows / seconds if seconds and rows else None
+def rate_of(batches: Sequence[RehearsedBatch]) -> float | None:
+    """Return the input rows a second of batches; None without input. Pure.
+
+    The first batch, for which Spark compiles the query, counts only where it is alone.
+    """
+    counted = batches[1:] or batches
+    seconds = sum(batch.seconds for batch in counted)
+    rows = sum(batch.input_rows for batch in counted)
+    return rows / seconds if seconds and rows else None
 
 
 @dataclass(frozen=True)

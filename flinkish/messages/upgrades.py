@@ -56,6 +56,23 @@ class UpgradeState(str, Enum):
         return self in (self.UPGRADED, self.ROLLED_BACK, self.ABANDONED)
 
 
+class FleetOutcome(str, Enum):
+    """The outcome of one job of a fleet."""
+
+    UPGRADED = "upgraded"
+    UP_TO_DATE = "up to date"
+    READY = "would be upgraded"
+    REFUSED = "refused"
+    ROLLED_BACK = "rolled back"
+    FAILED = "failed"
+    NOT_BEGUN = "not begun"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the job is, or would be, as its entry requests."""
+        return self in (self.UPGRADED, self.UP_TO_DATE, self.READY)
+
+
 @dataclass(frozen=True)
 class Health:
     """When a new program counts as well.

@@ -87,7 +87,10 @@ def _protected(
     for job in held:
         spec = job.launch.restore
         if spec is not None and spec.job is None:
-            yield spec.path, f"job {job.name} ({job.job_id[:6]}) ended before it began with it"
+            yield (
+                spec.path,
+                f"job {job.name} ({job.job_id[:6]}) ended before it had started from it",
+            )
     for job in (*resumable, *held, *active):
         began_with = resumed_runs(registry, job).began_with
         if began_with is not None and began_with.path in recorded:

@@ -64,8 +64,8 @@ class JobFacts:
     """What the plan must know about a job.
 
     ``place`` is its own directory of checkpoints, ``origin`` what it was restored from as long as
-    its own checkpoints do not replace that, both normalised. ``news`` is set if it has failed and
-    nobody has acknowledged it. ``saving`` is why a savepoint of it may be in progress.
+    its own checkpoints do not replace that, both normalised. ``is_unacknowledged`` is set if it has
+    failed and nobody has acknowledged it. ``saving`` is why a savepoint of it may be in progress.
     ``checkpoint`` and ``log_bytes`` are looked up only for candidates (those without a
     :func:`standing_reason`).
     """
@@ -74,7 +74,7 @@ class JobFacts:
     runs: Sequence[RunFacts] = ()
     place: str | None = None
     origin: str | None = None
-    news: bool = False
+    is_unacknowledged: bool = False
     saving: str | None = None
     checkpoint: Found | None = None
     log_bytes: int | None = None
@@ -142,7 +142,7 @@ def standing_reason(facts: JobFacts, rules: Rules) -> str | None:
         return f"it is {facts.job.state.value}"
     if facts.job.end_time is None or facts.job.end_time >= rules.ended_before:
         return "it has not ended that long ago"
-    if facts.news and not rules.failed:
+    if facts.is_unacknowledged and not rules.failed:
         return "its failure is not acknowledged (flinkish ack, or --failed)"
     return facts.saving
 

@@ -214,11 +214,14 @@ class Mailbox:
             )
         return request_of(rows[0])
 
-    def requests(self, job_id: str) -> list[Request]:
-        """Return all requests of a job, oldest first."""
+    def requests(self, job_id: str, *, finished_since: float | None = None) -> list[Request]:
+        """Return the requests of a job, oldest first: all, or those that have finished since."""
+        lately = "" if finished_since is None else "AND finished >= :since "
         rows = self._read(
-            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests WHERE job_id = :id ORDER BY number",
+            f"SELECT {REQUEST_COLUMNS} FROM flinkish_requests "
+            f"WHERE job_id = :id {lately}ORDER BY number",
             id=job_id,
+            **({} if finished_since is None else {"since": finished_since}),
         )
         return [request_of(row) for row in rows]
 

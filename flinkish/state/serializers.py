@@ -4,7 +4,7 @@ The names and the meaning are Flink's (``TypeSerializer``, ``TypeSerializerSnaps
 ``TypeSerializerSchemaCompatibility``). A savepoint stores, with the bytes of a state, the snapshot
 of the serializer that wrote them. At a restore the snapshot judges the program's new serializer:
 
-* compatible as is: the new serializer reads the old bytes and gets what it would have written;
+* compatible as is: the new serializer reads the old bytes as it reads its own;
 * with a reconfigured serializer: the same, if the serializer of the verdict is used;
 * after migration: the old bytes are read by :meth:`TypeSerializerSnapshot.reader_for` and written
   again by the new serializer;
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @public_evolving
 class Verdict(enum.Enum):
-    """Compatibility of a new serializer with bytes that exist, from best to worst."""
+    """Compatibility of a new serializer with existing bytes, from best to worst."""
 
     AS_IS = "compatible as is"
     RECONFIGURED = "compatible with a reconfigured serializer"
@@ -48,7 +48,7 @@ class Reason:
         The names of the fields below it, with ``element``, ``key`` and ``value`` for the contents
         of lists and maps.
     text
-        What cannot be, and what to do.
+        What is incompatible, and what to do about it.
     """
 
     root: str
@@ -96,12 +96,12 @@ class TypeSerializerSchemaCompatibility:
     def compatible_with_reconfigured_serializer(
         cls, serializer: TypeSerializer[Any]
     ) -> TypeSerializerSchemaCompatibility:
-        """Return the verdict that another serializer than the new one reads the old bytes.
+        """Return the verdict that a serializer other than the new one reads the old bytes.
 
         Parameters
         ----------
         serializer
-            It is used from now on, to read and to write.
+            The serializer that is used from now on, to read and to write.
         """
         return cls(Verdict.RECONFIGURED, serializer=serializer)
 
@@ -121,7 +121,7 @@ class TypeSerializerSchemaCompatibility:
         """
         problems = tuple(reasons)
         if not problems:
-            raise ValueError("an incompatible serializer without a reason helps nobody")
+            raise ValueError("the verdict 'incompatible' needs a reason")
         return cls(Verdict.INCOMPATIBLE, problems)
 
     @property
@@ -139,7 +139,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @property
     def type_name(self) -> str:
-        """How messages call the type of the values."""
+        """The name of the values' type in messages."""
         return type(self).__name__
 
     @abstractmethod
@@ -154,7 +154,7 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, data: bytes) -> T:
-        """Return the value of bytes; all of them must belong to it.
+        """Return the value that bytes represent; all of them must belong to it.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @property
     def type_name(self) -> str:
-        """How messages call the type of the values."""
+        """The name of the values' type in messages."""
         return type(self).__name__.removesuffix("Snapshot")
 
     @property
@@ -233,7 +233,7 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
 
     @abstractmethod
     def read_snapshot(self, version: int, data: bytes, loader: SnapshotLoader) -> None:
-        """Take over the content of a written snapshot.
+        """Set the content of this snapshot from a written one.
 
         Parameters
         ----------
@@ -242,13 +242,13 @@ class TypeSerializerSnapshot(ABC, Generic[T]):
         data
             The content; untrusted.
         loader
-            Reads snapshots inside this one, and finds classes; it keeps to the modules that are
-            allowed (in place of Flink's class loader).
+            Reads snapshots inside this one, and finds classes, but only in allowed modules (it
+            stands for Flink's class loader).
 
         Raises
         ------
         ValueError
-            The content is damaged. So is every other error: the caller reports it as damage.
+            The content is damaged. The caller reports every other error as damage, too.
         """
 
     @abstractmethod
@@ -275,7 +275,7 @@ class OldStateReader(TypeSerializer[T]):
 
     def serialize(self, value: T) -> bytes:
         """Raise UsageError: values are written by the new serializer."""
-        raise UsageError(f"{self.type_name} in its old form is only read, not written")
+        raise UsageError(f"{self.type_name} in its old form can only be read, not written")
 
     def snapshot_configuration(self) -> TypeSerializerSnapshot[T]:
         """Raise UsageError: what writes nothing needs no snapshot."""

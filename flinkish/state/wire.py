@@ -1,7 +1,7 @@
-"""Bytes with their parts' sizes in front, and their strict reading.
+"""Parts of bytes, each behind its size: writing, and strict reading.
 
-A size is a varint: seven bits a byte, the lowest first, and the high bit where more follow. It has
-one form only. Bytes are untrusted: every size is compared with the remaining bytes.
+A size is a varint: seven bits a byte, the lowest first, and the high bit if more follow. Each has
+only one valid form. Bytes are untrusted: every size is compared with the remaining bytes.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Room:
 def in_flight(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
     """Yield the results of ``map`` in order, with a bounded number of concurrent calls.
 
-    Memory is bounded. When a call fails, the running calls are waited for, and the error is raised.
+    Memory is bounded. If a call fails, its error is raised once the running calls have ended.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -79,7 +79,7 @@ def in_flight(function: Callable[[Any], Any], items: Iterable[Any], workers: int
 def requests_in_flight(
     function: Callable[[Any], Any], items: Iterable[Any], batch: int = 1
 ) -> Iterator[Any]:
-    """Yield as :func:`in_flight` the results of calls that send requests to a remote store.
+    """Yield the results of calls that send requests to a remote store, as :func:`in_flight` does.
 
     ``batch`` is the number of requests that one call has in flight. With batches there are fewer
     concurrent calls, but enough to use the connections while some batches wait for their last

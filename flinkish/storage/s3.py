@@ -33,6 +33,7 @@ def client_settings(connections: int) -> dict[str, Any]:
     return {
         "max_pool_connections": connections,
         "connect_timeout": 10,
+        # For each call; s3fs repeats a call that was throttled or cut off (S3FileSystem.retries).
         "retries": {"mode": "standard", "max_attempts": 4},
         # botocore would build its own name again for every request: a quarter of its work.
         "user_agent": f"flinkish/{flinkish.__version__}",

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from flinkish.client.job import Job
 from flinkish.client.reporter import Progress
 from flinkish.client.runner import AnyProgram, Location, location_of, program_of
 from flinkish.client.savepoints import Savepoint
-from flinkish.errors import SavepointNotFound, WrongState
+from flinkish.errors import FlinkishError, SavepointNotFound, WrongState
 from flinkish.messages.launch import Program
 from flinkish.messages.restore_options import NO_OPTIONS, RestoreOptions
 from flinkish.registry.job_registry import Registry
@@ -199,13 +198,23 @@ class Jobs:
         return sorted(named, key=lambda row: json.dumps(row, sort_keys=True))
 
     def close(self) -> None:
-        """Cancel the jobs that still run, and close the registry."""
+        """Cancel the jobs that still run, and close the registry.
+
+        Raises FlinkishError if one could not be canceled; the others have been by then.
+        """
+        failures: list[FlinkishError] = []
         try:
             for job in self.client.jobs():
-                with suppress(WrongState):  # it has just ended
+                try:
                     job.cancel(timeout=PATIENCE)
+                except WrongState:
+                    pass  # it has just ended
+                except FlinkishError as error:
+                    failures.append(error)
         finally:
             self.client.close()
+        if failures:
+            raise failures[0]
 
     def __enter__(self) -> Jobs:
         return self
@@ -266,8 +275,12 @@ class RunningJob:
 
     def stop(self) -> Savepoint:
         """Stop the job after its current batch, and return its savepoint; it may have finished."""
-        finished = self.job.refresh().state is JobState.FINISHED
-        return self.job.savepoint() if finished else self.job.stop()
+        try:
+            return self.job.stop()
+        except WrongState:  # it has ended, maybe only just now
+            if self.job.refresh().state is not JobState.FINISHED:
+                raise
+            return self.job.savepoint()
 
     def restart(
         self,

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from flinkish.client.context import Context, interruptible
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record, quoted_path
 from flinkish.launch import spark_submit
 from flinkish.messages.launch import Launch
-from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
+from flinkish.messages.upgrades import FleetOutcome, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_matches
@@ -29,23 +28,6 @@ from flinkish.upgrade.fleet_file import FleetEntry, read_fleet
 from flinkish.upgrade.preparation import check_agreed, prepare
 from flinkish.upgrade.takeover import begin, resume
 from flinkish.upgrade.target import target_launch
-
-
-class Outcome(str, Enum):
-    """The outcome of one job of a fleet."""
-
-    UPGRADED = "upgraded"
-    UP_TO_DATE = "up to date"
-    READY = "would be upgraded"
-    REFUSED = "refused"
-    ROLLED_BACK = "rolled back"
-    FAILED = "failed"
-    NOT_BEGUN = "not begun"
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the job is, or would be, as its entry requests."""
-        return self in (self.UPGRADED, self.UP_TO_DATE, self.READY)
 
 
 @dataclass(frozen=True)
@@ -57,7 +39,7 @@ class FleetResult:
     """
 
     name: str
-    outcome: Outcome
+    outcome: FleetOutcome
     job_id: str | None = None
     upgrade: Upgrade | None = None
     error: FlinkishError | None = None
@@ -122,7 +104,7 @@ def carry_out(
 
     def one(task: _Task) -> FleetResult:
         if failed.is_set() and not keep_going:
-            return done(FleetResult(task.job.name, Outcome.NOT_BEGUN, task.job.job_id))
+            return done(FleetResult(task.job.name, FleetOutcome.NOT_BEGUN, task.job.job_id))
         with _own_context(context, task.job.name) as own:
             return done(_upgraded(own, task, dry_run=dry_run))
 
@@ -177,7 +159,7 @@ def _is_meant(pattern: str, job: JobRecord) -> bool:
 
 def _missing(entry: FleetEntry) -> FleetResult:
     error = JobNotFound(f"no running job is named {entry.pattern!r}")
-    return FleetResult(entry.pattern, Outcome.FAILED, error=error)
+    return FleetResult(entry.pattern, FleetOutcome.FAILED, error=error)
 
 
 def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
@@ -193,28 +175,28 @@ def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
         if unfinished and not dry_run:
             begun = resume(context, unfinished[-1].upgrade_id)
         elif is_up_to_date(job, target_launch(job.launch, entry.version.changes)):
-            return FleetResult(job.name, Outcome.UP_TO_DATE, job.job_id)
+            return FleetResult(job.name, FleetOutcome.UP_TO_DATE, job.job_id)
         else:
             kind = UpgradeKind.HANDOVER if entry.handover else UpgradeKind.IN_PLACE
             ready = prepare(context, job, entry.version, kind)
             check_agreed(ready)
             if dry_run:
-                return FleetResult(job.name, Outcome.READY, job.job_id)
+                return FleetResult(job.name, FleetOutcome.READY, job.job_id)
             begun = begin(context, ready)
         return _result(begun.run())
     except FlinkishError as error:
-        outcome = Outcome.REFUSED if begun is None else Outcome.FAILED
+        outcome = FleetOutcome.REFUSED if begun is None else FleetOutcome.FAILED
         upgrade = None if begun is None else begun.upgrade
         return FleetResult(job.name, outcome, job.job_id, upgrade, error)
 
 
 def _result(upgrade: Upgrade) -> FleetResult:
     if upgrade.state is UpgradeState.UPGRADED:
-        return FleetResult(upgrade.name, Outcome.UPGRADED, upgrade.new_job_id, upgrade)
+        return FleetResult(upgrade.name, FleetOutcome.UPGRADED, upgrade.new_job_id, upgrade)
     back = upgrade.state is UpgradeState.ROLLED_BACK
     return FleetResult(
         upgrade.name,
-        Outcome.ROLLED_BACK if back else Outcome.FAILED,
+        FleetOutcome.ROLLED_BACK if back else FleetOutcome.FAILED,
         upgrade.old_again_id or upgrade.job_id,
         upgrade,
         from_record(upgrade.failure or {}),

@@ -1,4 +1,4 @@
-"""The upgrades of one job, each from what is asked for to its outcome."""
+"""The upgrades of one job, each from the request to its outcome."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from flinkish.client.checking import Plan
 from flinkish.client.context import Context, interruptible
+from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobRecord
@@ -16,15 +18,15 @@ from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
 from flinkish.upgrade.takeover import find_shadow
-from flinkish.upgrade.target import NewVersion
+from flinkish.upgrade.target import NewVersion, target_launch
 
 
 @dataclass(frozen=True)
 class UpgradeResult:
     """The outcome of an upgrade: finished, undone, or a shadow that runs alongside its job.
 
-    ``is_undoing`` says that the user asked for the rollback. ``sinks`` is how a rollback treated
-    the sinks of the old program that were ahead.
+    ``is_undoing`` says that the user asked for the rollback. ``sinks`` are the sinks of the old
+    program that were ahead, with what the rollback did about each.
     """
 
     upgrade: Upgrade
@@ -41,7 +43,7 @@ class UpgradeResult:
 
     @property
     def failure(self) -> FlinkishError | None:
-        """Why the job was not upgraded, or the shadow not promoted; None if all is as asked for."""
+        """Why the job was not upgraded, or the shadow not promoted; None if neither failed."""
         upgrade, state = self.upgrade, self.upgrade.state
         if self.is_undoing or state is UpgradeState.UPGRADED:
             return None
@@ -59,7 +61,7 @@ class UpgradeResult:
 
     @property
     def warnings(self) -> list[str]:
-        """What the new program has committed, and what became of it, after a rollback."""
+        """After a rollback: what the new program had committed, and whether it was undone."""
         if not (self.is_undoing or isinstance(self.failure, RolledBack)):
             return []
         undone = {sink.query for sink in self.sinks if sink.rollback_to is not None}
@@ -86,11 +88,12 @@ def upgrade(
 ) -> UpgradeResult:
     """Upgrade a job, in place or with a shadow; with ``rehearsed`` only after a rehearsal.
 
-    ``on_plan`` and ``on_rehearsal`` are called before the plan is judged, and the rehearsal.
+    ``on_plan`` is called before the plan is judged, ``on_rehearsal`` before the rehearsal is.
 
     Raises what :func:`.preparation.prepare` does; Incompatible or ConsentNeeded if the new program
     could not resume from the job, or only with consent; ProgramFailed if the rehearsal failed;
-    Locked if another upgrade of the job is not finished; FlinkishError if it can be resumed.
+    Locked if another upgrade of the job is not finished; any other FlinkishError if the upgrade
+    has stopped, and can be resumed.
     """
     ready = prepare(context, job, version, kind)
     on_plan(ready.plan)
@@ -113,8 +116,8 @@ def promote(context: Context, job: JobRecord, secrets: Secrets) -> UpgradeResult
 def abandon(context: Context, job: JobRecord, secrets: Secrets) -> UpgradeResult:
     """End a job's shadow; for errors see :func:`.takeover.rollback`."""
     shadow = find_shadow(context, job)
-    left = takeover.rollback(context, shadow.upgrade_id, secrets)
-    return _finished(context, left, is_undoing=True)
+    execution = takeover.rollback(context, shadow.upgrade_id, secrets)
+    return _finished(context, execution, is_undoing=True)
 
 
 def resume(
@@ -122,6 +125,28 @@ def resume(
 ) -> UpgradeResult:
     """Finish an upgrade whose process is gone; for errors see :func:`.takeover.resume`."""
     return _finished(context, takeover.resume(context, reference, secrets, force=force))
+
+
+def earlier_upgrade(
+    context: Context, reference: str, version: NewVersion, since: float
+) -> Upgrade | None:
+    """Return the newest upgrade of a job to this version, for who may have begun it before.
+
+    One that left the job alone is none, nor is one from before ``since`` (seconds since the epoch).
+    """
+    registry = context.registry
+    # During a handover the name refers to two jobs.
+    begun = [u for u in registry.unfinished_upgrades() if reference in (u.name, u.job_id)]
+    if not begun:
+        begun = registry.upgrades_of(context.find_job(reference, include_final=True).job_id)
+    for each in reversed(begun):
+        is_shadow = each.kind is UpgradeKind.SHADOW
+        if is_shadow or each.state is UpgradeState.ABANDONED or each.created < since:
+            continue
+        old = registry.job(each.job_id).launch
+        if each.launch == without_secrets(pinned(target_launch(old, version.changes))[0]):
+            return each
+    return None
 
 
 def rollback(
@@ -133,21 +158,21 @@ def rollback(
     sink_ahead: str | None = None,
 ) -> UpgradeResult:
     """Undo an upgrade whose process is gone; for errors see :func:`.takeover.rollback`."""
-    left = takeover.rollback(context, reference, secrets, force=force, sink_ahead=sink_ahead)
-    return _finished(context, left, is_undoing=True)
+    execution = takeover.rollback(context, reference, secrets, force=force, sink_ahead=sink_ahead)
+    return _finished(context, execution, is_undoing=True)
 
 
-def _finished(context: Context, left: Execution, *, is_undoing: bool = False) -> UpgradeResult:
+def _finished(context: Context, execution: Execution, *, is_undoing: bool = False) -> UpgradeResult:
     """Carry out the rest of an upgrade; an error says how to continue."""
-    upgrade_id = left.upgrade.upgrade_id
+    upgrade_id = execution.upgrade.upgrade_id
     context.reporter.note(f"Upgrade {upgrade_id}")
     short = upgrade_id[:8]
     hint = f"flinkish upgrade resume {short}, or: flinkish upgrade rollback {short}"
-    with interruptible(f"upgrade {upgrade_id} is interrupted", hint):
+    with interruptible(f"upgrade {upgrade_id} was interrupted", hint):
         try:
-            finished = left.run()
-        except FlinkishError as error:  # the record says how far it is
+            finished = execution.run()
+        except FlinkishError as error:  # the upgrade's record says how far it got
             error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
-    return UpgradeResult(finished, is_undoing, tuple(left.sinks_of_old()))
+    return UpgradeResult(finished, is_undoing, tuple(execution.sinks_of_old()))

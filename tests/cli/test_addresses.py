@@ -85,7 +85,7 @@ def described(name: str, uid: str | None, operator_id: str) -> dict[str, Any]:
     return {
         "name": name, "operators": [{**operator, "stateful": False, "ordinal": None}, operator],
         "coverage": {"stateful": 1, "with_uid": 0}, "notes": [],
-        "tree": [], "dot": "", "coverage_message": "", "missing": [],
+        "tree": [], "dot": "", "coverage_message": "",
     }  # fmt: skip
 
 

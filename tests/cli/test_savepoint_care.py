@@ -459,7 +459,7 @@ def test_what_a_job_never_began_with_is_not_disposed_of_without_a_word(
     savepoint = make_savepoint(place, 1)
     add_job(cli, RestoreSpec(savepoint), OTHER)
     end_job(cli, OTHER)
-    why = "job job (fedcba) ended before it began with it"
+    why = "job job (fedcba) ended before it had started from it"
     assert why in cli("savepoint", "-d", savepoint).err
     assert os.path.exists(savepoint)
     assert why in cli.ok("savepoint", "-d", savepoint, "--yes").err

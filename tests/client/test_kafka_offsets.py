@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from flinkish.client.kafka_offsets import PartitionOffset, kafka_offsets, topics_in, with_lag
+from flinkish.client.kafka_offsets import kafka_offsets, topics_in, with_lag
 from flinkish.connectors.kafka.reading import Available
 from flinkish.errors import UsageError
+from flinkish.messages.results import PartitionOffset
 
 
 def query(*offsets: Any, source: Any = None) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from flinkish.client.metrics import (
     Metric,
     failures_in,
     metrics_of,
-    prometheus_text,
     restarts_in,
 )
+from flinkish.client.metrics_export import prometheus_text
 from flinkish.messages.launch import Launch
+from flinkish.messages.plan import OperatorRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange
@@ -39,6 +40,16 @@ QUERY = QueryStatus(
     input_rows_per_second=2.5,
     state_rows=40,
     last_batch_end="2026-11-23T09:59:58.500Z",
+    plan=RestorePlan(
+        operators=(
+            OperatorRow("counts", "window", verdict="as-is"),
+            OperatorRow("counts", "dedup", verdict="as-is"),
+            OperatorRow("counts", "join", verdict="starts-empty"),
+            OperatorRow("other", "join", verdict="as-is"),
+        )
+    ),
+    snapshot_version=5,
+    snapshots_repaired=2,
 )
 SAVED = SavepointSummary("/sp/1", JOB.job_id, NOW - 60, "native", 4096, 3, 1.25)
 
@@ -83,6 +94,10 @@ def test_a_job_and_its_query() -> None:
         key("query_watermark_age_seconds", **query): 60.0,
         key("query_state_rows", **query): 40.0,
         key("query_input_rows_per_second", **query): 2.5,
+        key("query_snapshot_lag_batches", **query): 3.0,
+        key("query_snapshots_repaired_total", **query): 2.0,
+        key("query_restored_operators", **query, verdict="as-is"): 2.0,
+        key("query_restored_operators", **query, verdict="starts-empty"): 1.0,
         key("job_last_savepoint_age_seconds", **job): 60.0,
         key("job_last_savepoint_duration_seconds", **job): 1.25,
         key("job_last_savepoint_size_bytes", **job): 4096.0,

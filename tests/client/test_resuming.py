@@ -161,7 +161,7 @@ def test_a_run_that_ended_while_its_queries_were_held_does_not_count(
         jobs = Jobs(registry, tmp_path)
         held = jobs.ran("a", "cron", 3, restore=savepoint, plan=took("q"), began=False, state=end)
         jobs.ran("f", "cron", None)  # a plain run that was refused: it has done nothing either
-        with pytest.raises(WrongState, match="ended before it began with /sp") as refused:
+        with pytest.raises(WrongState, match="ended before it had started from /sp") as refused:
             run_to_resume(context, "cron")
         assert f"flinkish restart {held}" in refused.value.hint
         (query,) = registry.queries(held)
@@ -382,7 +382,7 @@ def test_the_savepoint_that_a_run_never_began_with_is_needed(cli: Command, tmp_p
         jobs.ran("d", "cron", None)
         protected = savepoints_in_use(registry).protected
         assert protected.keys() == {"/first", "/sp"}
-        assert f"({never[:6]}) ended before it began with it" in protected["/sp"]
+        assert f"({never[:6]}) ended before it had started from it" in protected["/sp"]
         jobs.ran("e", "cron", 9)
         assert not savepoints_in_use(registry).protected
 
@@ -519,7 +519,7 @@ def test_a_savepoint_of_a_job_names_the_queries_that_it_had_not_started(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--resume",), "no name was given"),
+        (("--resume",), "needs the name of the job"),
         (("--resume", "--name", "a", "-s", "/sp"), "a savepoint and --resume are mutually"),
         (("--resume", "--name", "a", "-cm", "claim"), "a claim mode and --resume are mutually"),
     ],

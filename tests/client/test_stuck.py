@@ -43,6 +43,7 @@ def test_a_query_with_input_that_commits_nothing() -> None:
         {"active": False},
         {"last_batch_end": "2025-12-31T23:50:01.000Z"},
         {"last_batch_end": "2025-12-31T23:50:01+00:00"},
+        {"waited_until": "2025-12-31T23:50:01.000Z"},  # its first batch after an idle night
         {"trigger_interval": 900.0},
         {"running_since": NOW - 100},  # the batch was that of an earlier driver
         {"state": JobState.RESTARTING},

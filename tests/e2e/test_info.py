@@ -108,6 +108,9 @@ def test_without_generated_uids_every_operator_needs_one(flinkish: Flinkish, sou
     assert lacking.code == 4
     kinds = [o["kind"] for o in lacking.error()["operators"]]
     assert kinds == ["dedupe", "foreachBatch sink"]
+    asked = _info(flinkish, "--require-uids", "all", "--json", NAMED, source)
+    assert asked.code == 4
+    assert asked.error()["operators"] == lacking.error()["operators"]
     complete = _info(flinkish, *strict, NAMED, source, "all")
     assert complete.code == 0, complete.err
 

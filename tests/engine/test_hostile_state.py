@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rocksdict
 import zstandard
 
 from flinkish.avro.container import SYNC_BYTES, encode_long
@@ -25,7 +26,8 @@ from flinkish.engine import bounds
 from flinkish.engine.avro.state_avro import FORMAT_KEY, decompress, read_avro, row_schema
 from flinkish.engine.errors import MissingStateFile, StateFormatError
 from flinkish.engine.rows.types import parse_struct
-from flinkish.engine.stores import rocksdb_store
+from flinkish.engine.stores import rocksdb as binding
+from flinkish.engine.stores import rocksdb_store, sst_files
 from flinkish.engine.stores.canonical_families import read_counts
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.codecs import decompressed
@@ -37,9 +39,14 @@ from flinkish.engine.stores.files import (
     open_checked,
     read_bytes,
 )
-from flinkish.engine.stores.records import Content, plain_records, read_changelog
-from flinkish.engine.stores.store_rows import count_rows
+from flinkish.engine.stores.records import MERGE, Content, plain_records, read_changelog
+from flinkish.engine.stores.rocksdb import merged
+from flinkish.engine.stores.rocksdb_writer import write_snapshot
+from flinkish.engine.stores.sst_files import sst_options
+from flinkish.engine.stores.store_rows import count_rows, open_merged
+from flinkish.engine.stores.writers import write_changelog
 from tests.support.checkpoints.recorded import unpack
+from tests.support.engine.rewrite_checkpoint import creating
 
 SMALL = 1 << 16
 
@@ -386,3 +393,99 @@ def test_hostile_state_takes_little_memory(tmp_path: Path) -> None:
         [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert "more than" in done.stdout
+
+
+def database(directory: Path, rows: dict[bytes, bytes], **changes: bytes) -> StoreFiles:
+    """A store with a snapshot whose blocks have no checksums, and bytes of its SST changed."""
+    blocks: Any = rocksdict.BlockBasedOptions()
+    blocks.set_checksum_type(rocksdict.ChecksumType.no_checksum())
+    blocks.set_block_restart_interval(1)  # keys are written whole
+    options = sst_options()
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(rocksdict.DBCompressionType.none())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sst_files, "sst_options", lambda: options)
+        write_snapshot(rows.items(), creating(directory), "1.zip")
+    [path] = (directory / "SSTs").iterdir()
+    data = path.read_bytes()
+    for old, new in changes.items():
+        assert len(old) == len(new)
+        data = data.replace(old.encode(), new)
+    path.write_bytes(data)
+    return local_store(str(directory), 1, ROCKSDB)
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_keys_in_no_order_are_refused(tmp_path: Path, others: int) -> None:
+    """A merge of such files has no smallest key to go on with."""
+    rows = {b"key-%03d" % n: b"v" for n in range(120)}
+    hostile = database(tmp_path / "a", rows, **{"key-0": b"zzz-0"})
+    stores = [database(tmp_path / f"{n}", {b"zz%d" % n: b"v"}) for n in range(others)]
+    refused = pytest.raises(StateFormatError, match="keys of its rows are not in order")
+    with open_merged([hostile, *stores]) as [blocks], refused:
+        list(blocks)
+    with pytest.raises(StateFormatError, match="not in order"):
+        count_rows(hostile)
+
+
+def test_a_merge_of_unsorted_rows_ends() -> None:
+    unsorted = [[(key, b"") for key in (b"x", b"y", b"z", b"a")]]
+    with pytest.raises(StateFormatError, match="not in order"):
+        list(merged([iter(unsorted), iter([[(b"b", b"")]])]))
+
+
+def test_rows_have_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of SSTs, and those that a changelog puts together, as those of other files."""
+    rows = {b"key-%03d" % n: b"v" for n in range(100)}
+    monkeypatch.setattr(binding, "MAX_ROW", 1 << 10)
+    monkeypatch.setattr(rocksdb_store, "MAX_ROW", 1 << 10)
+    fine = database(tmp_path / "fine", {**rows, b"key-050": bytes(1 << 10)})
+    assert count_rows(fine).total == 100
+    large = database(tmp_path / "large", {**rows, b"key-050": bytes((1 << 10) + 1)})
+    with pytest.raises(StateFormatError, match="a key or value of 1025 bytes"):
+        count_rows(large)
+    with open(tmp_path / "fine" / "2.changelog", "wb") as file:
+        write_changelog(file, [(MERGE, b"key-050", b"x")], version=2)
+    with pytest.raises(StateFormatError, match=r"2.changelog: a value of 1025 bytes, merged"):
+        count_rows(replace(fine, version=2, names=(*fine.names, "2.changelog")))
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [("RLIMIT_FSIZE, (4096, -1)", "File too large"), ("RLIMIT_NOFILE, (3, 3)", "Too many open")],
+)
+def test_what_the_machine_refuses_is_no_damage(limit: str, message: str, tmp_path: Path) -> None:
+    script = (
+        "import resource, sys\n"
+        "from flinkish.engine.stores import rocksdb_writer, sst_files\n"
+        "from flinkish.errors import StorageError\n"
+        f"resource.setrlimit(resource.{limit})\n"
+        "rows = sst_files.SortedRows(sys.argv[1] + '/rows')\n"
+        "try:\n"
+        "    for n in range(1000):\n"
+        "        rows.add(None, [b'%09d' % n], [bytes(range(250))])\n"
+        "    rows.finish()\n"
+        "except StorageError as error:\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))\n"
+        "    print(error, error.hint)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert message in done.stdout
+    assert ("ulimit -n" in done.stdout) == ("open" in message)
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("IO error: No space left on device: While appending to file: /a: " * 20, True),
+        ("IO error: While appending to file: /a: Disk quota exceeded", True),
+        ("IO error: No such file or directory: While open a file: /a", None),
+        ("Corruption: block checksum mismatch: No space left on device", None),
+        ("IO error: While pread: /a: Input/output error", False),
+    ],
+)
+def test_which_status_is_a_refusal(text: str, full: bool | None) -> None:
+    error = binding.refusal(text)
+    assert (error and error.message.startswith("disk full")) is full

@@ -53,6 +53,16 @@ def test_a_failure_and_a_return_are_told_once() -> None:
     assert events(watch, view(*again, S.FAILED)) == ["job-failed"]
 
 
+def test_a_failure_that_ends_the_job_is_one() -> None:
+    watch = NoticeWatch(view(*STARTED), None)
+    failed = view(*STARTED, S.FAILING, S.FAILED)
+    assert watch.look(failed) == [Notice(Event.FAILED, 3.0, S.FAILING, "why 3")]
+    assert watch.look(failed) == []
+    watch = NoticeWatch(view(*STARTED), None)
+    assert events(watch, view(*STARTED, S.FAILING)) == ["job-failed"]
+    assert events(watch, failed) == []
+
+
 def test_what_happened_between_two_looks_is_told_in_its_order() -> None:
     watch = NoticeWatch(view(S.INITIALIZING), None)
     life = (S.FAILING, S.RESTARTING, S.CREATED, S.RUNNING)

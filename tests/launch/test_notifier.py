@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from flinkish.config import Config
+from flinkish.errors import InvalidConfiguration
 from flinkish.launch.notices import Event, JobView, Notice
 from flinkish.launch.notifier import (
     Addressees,
@@ -21,6 +23,11 @@ from flinkish.launch.notifier import (
     post,
     run_command,
     supervisor_environment,
+)
+from flinkish.launch.spark_submit import (
+    Installation,
+    build_environment,
+    submission_environment,
 )
 from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
@@ -38,6 +45,7 @@ class Posted(list[Any]):
 
     url = ""
     status = 200
+    location: str | None = None
 
 
 @pytest.fixture
@@ -48,6 +56,8 @@ def posted() -> Iterator[Posted]:
         def do_POST(self) -> None:
             taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(taken.status)
+            if taken.location:
+                self.send_header("Location", taken.location)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
@@ -72,7 +82,7 @@ def test_failures_and_returns_of_a_real_job(
 ) -> None:
     """The driver fails three times. The command is slow, and the driver does not wait for it."""
     told = tmp_path / "told"
-    environ["FLINKISH_NOTIFY_COMMAND"] = f"cat >> {told}; echo $FLINKISH_EVENT; sleep 0.3"
+    environ["FLINKISH_NOTIFY_COMMAND"] = f"cat >> {told}; sleep 0.3"
     environ["FLINKISH_NOTIFY_URL"] = posted.url
     job = run(f"{runs}; env > {tmp_path}/seen; kill -9 $$", options=RETURNS)
     final = wait(registry, job, ended)
@@ -88,8 +98,6 @@ def test_failures_and_returns_of_a_real_job(
     assert "SIGKILL" in first["message"]
     assert (first["job_id"], first["name"]) == (job.job_id, job.name)
     assert first["text"].startswith(f"flinkish: job-failed: job {job.name} ({job.job_id}): ")
-    assert job.log_path is not None
-    assert "job-running-again" in Path(job.log_path).read_text()
     # Neither the program nor the registry has the URL with its token.
     assert "hidden" not in (tmp_path / "seen").read_text()
     assert "hidden" not in str(final.launch)
@@ -148,11 +156,75 @@ def test_a_command_that_fails_or_hangs(tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_only_http(posted: Posted) -> None:
+def test_what_a_failed_command_says_is_the_end_of_its_output() -> None:
+    with pytest.raises(ChildProcessError, match=r"exit status 3:\nx{4000,4090}\nno route$"):
+        run_command(
+            "head -c 9999 /dev/zero | tr '\\0' x; echo; echo no route >&2; exit 3", DOCUMENT, 10
+        )
+
+
+def test_a_message_that_no_variable_can_hold(tmp_path: Path) -> None:
+    message = "a\0b\udcff"
+    run_command(f'echo "$FLINKISH_MESSAGE" > {tmp_path}/out', {**DOCUMENT, "message": message}, 10)
+    assert (tmp_path / "out").read_text() == "ab?\n"
+
+
+def test_a_post_is_not_sent_on_and_its_errors_do_not_name_the_url(posted: Posted) -> None:
     post(posted.url, DOCUMENT, 10)
     assert posted == [DOCUMENT]
-    with pytest.raises(ValueError, match="must begin with http"):
-        post("file:///etc/passwd", DOCUMENT, 10)
+    posted.status = 302
+    posted.location = posted.url
+    with pytest.raises(OSError, match=r"^the server answered with status 302$"):
+        post(posted.url, DOCUMENT, 10)
+    assert len(posted) == 2
+    closed = "http://127.0.0.1:1/hook?token=hidden"
+    with pytest.raises(OSError, match=r"^Connection refused$"):
+        post(closed, DOCUMENT, 10)
+
+
+def test_an_answer_that_is_none_and_one_without_an_end() -> None:
+    """The server says what is no HTTP, then begins a body that it never ends."""
+    replies = [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\nx"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        over = threading.Event()
+
+        def answer() -> None:
+            for reply in replies:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(reply)
+                    if reply is replies[-1]:
+                        over.wait(60)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/?token=hidden"
+        with pytest.raises(OSError, match=r"^BadStatusLine$"):
+            post(url, DOCUMENT, 10)
+        post(url, DOCUMENT, 50)
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "hooks.example/x",
+        "https://",
+        "https://me:token@hooks/x",
+        "https://hooks/a b",
+        "https://hooks/ä",
+        "https://hooks:port/x",
+        "https://hooks/x\r\nHost: other",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_before_the_job_starts(url: str) -> None:
+    config = Config.load(flags={"notify.url": url}, environ={}, cwd="/")
+    with pytest.raises(InvalidConfiguration, match=r"notify\.url") as caught:
+        supervisor_environment(config, {})
+    assert "token" not in f"{caught.value}{caught.value.hint}"
 
 
 def test_texts_are_masked() -> None:
@@ -173,3 +245,36 @@ def test_the_settings_reach_the_supervisor_and_nobody_else() -> None:
     assert environ == {"A": "b"}
     nobody = supervisor_environment(Config.load(environ={}, cwd="/"), {})
     assert Addressees.take(nobody) is None
+
+
+def test_wrong_and_empty_settings_do_not_end_the_supervisor(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    url = {"FLINKISH_NOTIFY_URL": "https://hooks/x"}
+    empty = {**url, "FLINKISH_NOTIFY_SAVEPOINT_MAX_AGE": "", "FLINKISH_NOTIFY_TIMEOUT": ""}
+    assert Addressees.take(empty) == Addressees(None, "https://hooks/x", 10.0, None)
+    assert Addressees.take({"FLINKISH_NOTIFY_URL": "", "FLINKISH_NOTIFY_COMMAND": ""}) is None
+    wrong = {**url, "FLINKISH_NOTIFY_SAVEPOINT_MAX_AGE": "soon"}
+    assert Addressees.take(wrong) is None
+    assert wrong == {}
+    said = "flinkish: nobody is told what happens to this job: 'soon' is not a duration"
+    assert said in capfd.readouterr().err
+
+
+def test_no_program_sees_the_settings() -> None:
+    environ = {
+        "FLINKISH_NOTIFY_URL": "https://hooks/token",
+        "FLINKISH_NOTIFY_COMMAND": "c",
+        "A": "b",
+    }
+    installation = Installation("/spark", "python", "python")
+    local = build_environment(
+        environ, installation, job_id="j", registry_url="r", flinkish_home="h", fallback_path="f"
+    )
+    remote = submission_environment(environ, installation)
+    for environment in (local, remote):
+        assert environment["A"] == "b"
+        assert not [name for name in environment if name.startswith("FLINKISH_NOTIFY_")]
+    config = Config.load(environ={}, cwd="/")
+    # Only what the client was configured with counts.
+    assert "FLINKISH_NOTIFY_URL" not in supervisor_environment(config, environ)

@@ -41,6 +41,8 @@ SECRET = "hush-0815"
 def test_names_of_secrets(key: str) -> None:
     assert is_secret(key)
     assert mask_secrets(f"{key}={SECRET} b=c") == f"{key}={MASK} b=c"
+    for secret in (SECRET, f"it's {SECRET}", f"{SECRET}'\"x"):
+        assert mask_secrets(str({key: secret, "b": "c"})) == f"{{'{key}': {MASK}, 'b': 'c'}}"
     assert secret_settings.secrets_of(Launch("a.py", conf={key: "v", "spark.x": "y"})) == {key: "v"}
 
 

@@ -69,7 +69,7 @@ def test_all_of_a_job_goes() -> None:
     [
         (job("a", end=100.0), "it has not ended that long ago"),
         (job("a", end=None), "it has not ended that long ago"),
-        (job("a", JobState.FAILED, news=True), "its failure is not acknowledged"),
+        (job("a", JobState.FAILED, is_unacknowledged=True), "its failure is not acknowledged"),
         (job("a", saving="a savepoint is being written by eva"), "by eva"),
         (job("a", checkpoint=Found(stays="it is a link")), "its checkpoints stay: it is a link"),
     ],
@@ -82,7 +82,7 @@ def test_what_stays_as_a_whole(facts: JobFacts, reason: str) -> None:
 
 
 def test_failures_go_when_asked_for() -> None:
-    failed = job("a", JobState.FAILED, news=True)
+    failed = job("a", JobState.FAILED, is_unacknowledged=True)
     (plan,) = plan_purge([failed], [], Rules(100.0, failed=True))
     assert not plan.keep
 

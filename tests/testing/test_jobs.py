@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from flinkish.client.client import Client
-from flinkish.errors import FlinkishError, SavepointNotFound
+from flinkish.errors import FlinkishError, Locked, NoCommittedBatch, SavepointNotFound
 from flinkish.messages.launch import Program
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.registry.jobs import JobState
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import JobState, RequestKind, arguments_for
 from flinkish.testing import Jobs
 from tests.cli.commands.test_check import SUBMIT
 from tests.cli.commands.test_state import save
 from tests.cli.conftest import Command
 from tests.cli.conftest import cli as cli
 from tests.cli.conftest import private as private
-from tests.support.launcher_fakes import make_spark
+from tests.support.launcher_fakes import kill_processes, make_spark
 
 #: A program that remembers its arguments and starts no query.
 PROGRAM = "import sys\nprint(*sys.argv[1:], file=open('arguments', 'w'))\n"
@@ -105,3 +106,28 @@ def test_a_job_that_fails_fails_the_test(
         with pytest.raises(FlinkishError, match="ModuleNotFoundError: No module named 'nothing'"):
             jobs.start(program, "die")
     assert capsys.readouterr().err.splitlines()[-2:] == ["  a", "  b"]  # the end of its log
+
+
+def test_all_jobs_end_though_one_cannot(cli: Command, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path / "jobs")
+    program = Program(str(cli.program), spark_home=str(cli.spark_home))
+    stubborn, other = (jobs.start(program, mode).job.job_id for mode in ("deaf", "serve"))
+    with Registry.open(f"sqlite:///{tmp_path}/jobs/registry.db") as registry:
+        cancel = arguments_for(RequestKind.CANCEL, None)
+        registry.submit(stubborn, RequestKind.CANCEL, cancel, "another")
+        try:
+            with pytest.raises(Locked):
+                jobs.close()
+            states = [registry.job(each).state for each in (stubborn, other)]
+        finally:
+            kill_processes(registry.job(stubborn))
+    assert states == [JobState.RUNNING, JobState.CANCELED]
+
+
+def test_a_job_may_end_by_itself_while_it_is_stopped(cli: Command, tmp_path: Path) -> None:
+    """Its savepoint is then one of what it has left, which is nothing here."""
+    with Jobs(tmp_path / "jobs") as jobs:
+        program = Program(str(cli.program), spark_home=str(cli.spark_home))
+        running = jobs.start(program, "bounded")
+        with pytest.raises(NoCommittedBatch):
+            running.stop()

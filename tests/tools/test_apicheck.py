@@ -217,6 +217,21 @@ def now() -> dict[str, Any]:
         ),
         (_set([], "commands", "status", "arguments"), "flinkish status", "fewer arguments"),
         (
+            _set(["[words]"], "commands", "schema", "arguments"),
+            "flinkish schema",
+            "the argument [words] is a single one now",
+        ),
+        (
+            _delete("commands", "run", "options", "--conf", "repeatable"),
+            "flinkish run --conf",
+            "not repeatable any more",
+        ),
+        (
+            _set([0, 1, 2], "commands", "list", "exit_codes"),
+            "flinkish list",
+            "it does not exit with 3, 16, 130, 143 any more",
+        ),
+        (
             _set(
                 ["full", "quick"], "commands", "savepoint verify", "options", "--level", "choices"
             ),
@@ -271,6 +286,7 @@ def test_what_is_added_breaks_nobody(now: dict[str, Any]) -> None:
     changed["commands"]["new"] = changed["commands"]["wait"]
     changed["commands"]["stop"]["options"]["--new"] = {"takes": "a value"}
     changed["commands"]["stop"]["exit_codes"].append(17)
+    changed["commands"]["savepoint"]["arguments"][-1] = "[target...]"
     changed["errors"]["new"] = 17
     changed["types"]["ListedJob"]["new"] = "string"
     changed["documents"]["list"].append("NewDocument")
@@ -306,3 +322,5 @@ def test_a_broken_promise_is_told_and_not_recorded(
     assert main(["--record", "--anew"]) == 0
     assert "long-gone" not in path.read_text()
     assert main([]) == 0
+    with pytest.raises(SystemExit):
+        main(["--anew"])

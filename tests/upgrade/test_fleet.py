@@ -10,8 +10,9 @@ import pytest
 from flinkish.client.context import Context
 from flinkish.config import Config
 from flinkish.errors import UsageError
+from flinkish.messages.upgrades import FleetOutcome
 from flinkish.registry.jobs import ProcessRef
-from flinkish.upgrade.fleet import FleetResult, Outcome, carry_out, exit_code
+from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
@@ -32,20 +33,23 @@ def entries(cli: Command, *patterns: str, **changes: object) -> tuple[FleetEntry
     return parse_fleet(table, str(cli.directory))
 
 
-def outcomes(results: list[FleetResult]) -> dict[str, Outcome]:
+def outcomes(results: list[FleetResult]) -> dict[str, FleetOutcome]:
     return {result.name: result.outcome for result in results}
 
 
 def test_a_job_that_runs_what_is_asked_is_up_to_date(cli: Command, context: Context) -> None:
     jobs = [cli.start("serve", "--name", name) for name in ("rides-1", "rides-2", "other")]
     found = carry_out(context, entries(cli, "rides-*"), dry_run=True)
-    assert outcomes(found) == {"rides-1": Outcome.UP_TO_DATE, "rides-2": Outcome.UP_TO_DATE}
+    assert outcomes(found) == {
+        "rides-1": FleetOutcome.UP_TO_DATE,
+        "rides-2": FleetOutcome.UP_TO_DATE,
+    }
     assert [each.job_id for each in found] == jobs[:2]
     assert exit_code(found) == 0
     # A program that was written since is another one, and there is no batch to go on from.
     cli.program.write_text("print('newer')\n")
     changed = carry_out(context, entries(cli, "rides-1", to="app.py", args=["serve"]), dry_run=True)
-    assert outcomes(changed) == {"rides-1": Outcome.REFUSED}
+    assert outcomes(changed) == {"rides-1": FleetOutcome.REFUSED}
 
 
 def test_the_first_failure_ends_it_unless_told_otherwise(cli: Command, context: Context) -> None:
@@ -54,18 +58,18 @@ def test_the_first_failure_ends_it_unless_told_otherwise(cli: Command, context: 
     asked = entries(cli, "a", "b", conf={"spark.x": "1"})
     told: list[FleetResult] = []
     found = carry_out(context, asked, on_result=told.append)
-    assert outcomes(found) == {"a": Outcome.REFUSED, "b": Outcome.NOT_BEGUN}
+    assert outcomes(found) == {"a": FleetOutcome.REFUSED, "b": FleetOutcome.NOT_BEGUN}
     assert told == found
     assert exit_code(found) == 1
     both = carry_out(context, asked, keep_going=True, at_once=2)
-    assert set(outcomes(both).values()) == {Outcome.REFUSED}
+    assert set(outcomes(both).values()) == {FleetOutcome.REFUSED}
     assert all(each.error is not None for each in both)
 
 
 def test_a_pattern_that_means_no_job_is_a_failure(cli: Command, context: Context) -> None:
     cli.start("serve", "--name", "a")
     found = carry_out(context, entries(cli, "nobody", "a"), keep_going=True)
-    assert outcomes(found) == {"nobody": Outcome.FAILED, "a": Outcome.UP_TO_DATE}
+    assert outcomes(found) == {"nobody": FleetOutcome.FAILED, "a": FleetOutcome.UP_TO_DATE}
     assert exit_code(found) == 3
 
 
@@ -76,14 +80,14 @@ def test_two_entries_for_one_job_are_a_mistake(cli: Command, context: Context) -
             carry_out(context, entries(cli, first, second))
         assert f"{first!r} and {second!r}" in refused.value.message
     (found,) = carry_out(context, entries(cli, "rides-1", "rides-*"), dry_run=True)
-    assert found.outcome is Outcome.UP_TO_DATE, "the pattern is for the others"
+    assert found.outcome is FleetOutcome.UP_TO_DATE, "the pattern is for the others"
 
 
 def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told: Told) -> None:
     upgrade = new(cli, context, "serve")
     context.registry.add_upgrade(replace(upgrade, upgrade_id=ID), GONE)
     (found,) = carry_out(context, entries(cli, "rides"))
-    assert found.outcome is Outcome.UPGRADED
+    assert found.outcome is FleetOutcome.UPGRADED
     assert found.upgrade is not None
     assert found.job_id == found.upgrade.new_job_id
     assert any(note.startswith("rides: stopping job") for note in told.notes)
@@ -93,6 +97,6 @@ def test_one_that_another_process_carries_out_is_left_to_it(cli: Command, contex
     upgrade = new(cli, context, "serve")
     context.registry.add_upgrade(upgrade, ProcessRef("another-host", 1, 1))
     (found,) = carry_out(context, entries(cli, "rides"))
-    assert found.outcome is Outcome.REFUSED
+    assert found.outcome is FleetOutcome.REFUSED
     assert found.error is not None
     assert found.error.code == 12

@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--anew", action="store_true", help="with --record: even so, for what no release has had"
     )
     options = parser.parse_args(arguments)
+    if options.anew and not options.record:
+        parser.error("--anew requires --record")
     try:
         now = surface(ROOT)
     except python_api.NotAnnotated as error:

@@ -79,6 +79,8 @@ def _option(option: click.Option) -> dict[str, Any]:
     }
     if option.required:
         record["required"] = True
+    if option.multiple or option.count:
+        record["repeatable"] = True
     if isinstance(option.type, click.Choice):
         record["choices"] = sorted(str(choice) for choice in option.type.choices)
     if is_plain:
@@ -152,13 +154,23 @@ def _commands(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change
             before = was["arguments"][at] if at < len(was["arguments"]) else None
             if not argument.startswith("[") and (before is None or before.startswith("[")):
                 yield _change(place, f"the argument {argument} is required now")
+            if before is not None and _is_many(before) and not _is_many(argument):
+                yield _change(place, f"the argument {argument} is a single one now")
         if len(now["arguments"]) < len(was["arguments"]):
             yield _change(place, "it takes fewer arguments")
+        gone = set(was["exit_codes"]) - set(now["exit_codes"])
+        if gone:
+            codes = ", ".join(map(str, sorted(gone)))
+            yield _change(place, f"it does not exit with {codes} any more")
         for option, record in now["options"].items():
             if record.get("required") and not was["options"].get(option, {}).get("required"):
                 yield _change(f"{place} {option}", "the option is required now")
         for option, record in was["options"].items():
             yield from _of_option(f"{place} {option}", record, now["options"].get(option))
+
+
+def _is_many(argument: str) -> bool:
+    return argument.strip("[]").endswith("...")
 
 
 def _of_option(
@@ -169,6 +181,8 @@ def _of_option(
         return
     if was["takes"] != now["takes"] and now["takes"] != MAY_HAVE_VALUE:
         yield _change(place, f"it takes {now['takes']}, and took {was['takes']}")
+    if was.get("repeatable") and not now.get("repeatable"):
+        yield _change(place, "it is not repeatable any more")
     gone = set(was.get("choices", ())) - set(now.get("choices", was.get("choices", ())))
     if gone or ("choices" in now and "choices" not in was):
         yield _change(place, f"it takes fewer values: {', '.join(sorted(gone)) or 'a choice'}")

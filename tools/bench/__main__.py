@@ -10,6 +10,7 @@ and the median of the runs are shown: on a busy machine only the best means some
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from pathlib import Path
 
@@ -21,6 +22,15 @@ NAMES = (
 )
 #: Files of a checkpoint where the command line does not say.
 FILES = {"savepoint": 20_000, "s3": 20_000, "memory": 1_000_000}
+
+
+def rescale(text: str) -> tuple[int, int]:
+    """Return the numbers of partitions of a text like 8:12, before and after."""
+    match = re.fullmatch(r"([1-9][0-9]*):([1-9][0-9]*)", text)
+    if match is None:
+        reason = f"{text!r} is not BEFORE:AFTER, two numbers of partitions, such as 8:12"
+        raise argparse.ArgumentTypeError(reason)
+    return int(match[1]), int(match[2])
 
 
 def main() -> int:
@@ -36,7 +46,9 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=1_000_000_000, help="increment: of the state")
     parser.add_argument("--rows", type=int, default=5_000_000, help="engine: of the state")
     parser.add_argument("--repeat", type=int, default=3, help="engine: runs of each way")
-    parser.add_argument("--partitions", default="8:12", help="engine: before and after, 8:12")
+    parser.add_argument(
+        "--partitions", type=rescale, default="8:12", help="engine: before and after, 8:12"
+    )
     parser.add_argument("--switches", type=int, default=5, help="handover: runs of each way")
     parser.add_argument("--pairs", type=int, default=20, help="agent: with and without it")
     parser.add_argument("--batches", type=int, default=50, help="agent: in each of them")
@@ -64,13 +76,13 @@ def main() -> int:
             elif what == "increment":
                 increment.measure(directory, memory.other_disk(directory), options.bytes)
             elif what == "engine":
-                before, _, after = options.partitions.partition(":")
+                before, after = options.partitions
                 engine.measure(
                     directory,
                     rows=options.rows,
                     runs=options.repeat,
-                    before=int(before),
-                    after=int(after),
+                    before=before,
+                    after=after,
                 )
             elif what == "handover":
                 handover.measure(directory, options.switches)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 from tools.bench import agent_program
-from tools.bench.measure import ROOT, machine, show
+from tools.bench.measure import ROOT, machine, output_of, show
 
 PROGRAM = Path(agent_program.__file__)
 
@@ -23,20 +22,16 @@ PROGRAM = Path(agent_program.__file__)
 def measure(directory: Path, *, pairs: int, batches: int) -> None:
     """Time ``pairs`` of blocks of ``batches`` each."""
     print(f"{pairs} pairs of {batches} batches ({machine()})", flush=True)
-    done = subprocess.run(
+    output = output_of(
         [sys.executable, str(PROGRAM), str(directory), str(pairs), str(batches)],
-        env={
+        {
             **{k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")},
             "FLINKISH_REGISTRY": f"sqlite:///{directory}/registry.db",
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         },
-        cwd=directory,
-        check=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        directory,
     )
-    blocks = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    blocks = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     without, attached = ([b for b in blocks if b["attached"] is is_] for is_ in (False, True))
     times = {
         name: [milliseconds / 1000 for block in kind for milliseconds in block["batches"]]

@@ -9,13 +9,12 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from flinkish.examples.flights import data as flights
-from tools.bench.measure import alternate, show
+from tools.bench.measure import alternate, output_of, show
 
 
 def check(directory: Path, runs: int) -> None:
@@ -38,10 +37,7 @@ def check(directory: Path, runs: int) -> None:
     ours = ("-m", "local[2]", "--conf", "spark.ui.enabled=false", "-p", "2")
 
     def call(*words: str) -> str:
-        done = subprocess.run(
-            words, env=environment, cwd=directory, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
+        return output_of(words, environment, directory).strip()
 
     job = call(script, "run", "-d", "-q", *ours, "delays_v1.py", "flights", "out")
     deadline = time.monotonic() + 120

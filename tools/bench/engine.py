@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-from tools.bench.measure import machine
+from tools.bench.measure import ROOT, machine, output_of
 
 WAYS = ("spark", "rescale", "shuffled", "evolve", "typed")
 
@@ -24,15 +23,8 @@ def measure(directory: Path, *, rows: int, runs: int, before: int, after: int) -
     """Print rows per second of each way, and its ratio to Spark's."""
     command = [sys.executable, "-m", "tools.bench.engine_program", str(directory)]
     command += [str(number) for number in (rows, before, after, runs)]
-    result = subprocess.run(
-        command,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-    )
-    lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    output = output_of(command, {**os.environ, "PYSPARK_PYTHON": sys.executable}, ROOT)
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     print(f"{rows:,} rows of RocksDB state, {before} -> {after} partitions, {runs} runs each")
     best = {way: min(x["seconds"] for x in lines if x["way"] == way) for way in WAYS}
     for way in WAYS:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,16 @@ def show(title: str, times: Mapping[str, list[float]], unit: str) -> None:
 def machine() -> str:
     """The machine's size and how busy it is, to be printed beside every figure."""
     return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def output_of(command: Sequence[str], environment: Mapping[str, str], directory: Path) -> str:
+    """The stdout of a program, which ends the measurement with its stderr when it fails."""
+    done = subprocess.run(
+        command, env=environment, cwd=directory, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{done.stderr}{shlex.join(command)} failed with {done.returncode}")
+    return done.stdout
 
 
 def in_child(task: str, environment: Mapping[str, str] | None = None, **request: Any) -> Any:

@@ -1,8 +1,8 @@
 """Find the files of a state store's directory that make up one version: pure functions over names.
 
 A directory holds many versions at once (Spark trims old ones in the background and writes the
-next). Version V, the state after batch V - 1, is the newest snapshot s <= V and every file of
-changes after it up to V; version 0 is empty:
+next). Version V, the state after batch V - 1, is the newest snapshot s <= V and the
+changes of every version v after it, up to V; version 0 is empty:
 
 - HDFS-backed stores (``HDFSBackedStateStoreProvider``) name them ``s.snapshot`` and ``v.delta``;
 - RocksDB (``RocksDBFileManager``) ``s.zip`` and ``v.changelog``, and the archive's ``metadata``
@@ -11,7 +11,9 @@ changes after it up to V; version 0 is empty:
   where ``commits/<v-1>`` says which id counts; other ids of the same version are left over from
   failed attempts. The lineage at the head of each changelog lists all versions back to the snapshot
   it was written on. A lineage that is empty or starts without a snapshot continues with files of
-  format 1, from before the query switched. ``<file>.crc`` next to them is Spark's own checksum.
+  format 1, from before the query switched.
+
+``<file>.crc`` next to a file is Spark's own checksum of it.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Chain:
 
     @property
     def name(self) -> str:
-        """The file to name if no single file is at fault; "" for the empty version 0."""
+        """The file to name in an error of no single file; "" for the empty version 0."""
         return self.snapshot or (self.changes[-1] if self.changes else "")
 
     @property
@@ -88,7 +90,7 @@ def _plain(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) 
 
 
 def _name_missing(present: set[tuple[str, int]], version: int, kinds: tuple[str, str]) -> str:
-    """Return the file to name: usually a change, or a snapshot if the store writes nothing else."""
+    """Return the name of the missing file: a change, or a snapshot if there are no changes."""
     snapshot, change = kinds
     only_snapshots = {kind for kind, _ in present} == {snapshot}
     return f"{version}.{snapshot if only_snapshots else change}"
@@ -137,8 +139,8 @@ def find_known_files(
 ) -> KnownFiles:
     """Find the files of a version of a RocksDB store with unique ids, by the commit log alone.
 
-    Lineages are in the files' content, which a cut does not read. From the newest version whose
-    commit Spark has trimmed down to the oldest, every file is kept.
+    Lineages are in the files' content, which a cut does not read. Of the versions whose commits
+    Spark has trimmed, every file is kept.
 
     The files are in the order of their versions, however many ids are known: a savepoint carries
     fewer commits than its checkpoint has, and both must give the same result.
@@ -162,7 +164,7 @@ def find_known_files(
             chain.extend(f.name for f in rest)
             archives = tuple(f.name for f in rest if f.kind == "zip")
             return KnownFiles(_by_version(chain), archives, exact=False)
-        # A query has format-1 files from before it switched to format 2.
+        # Files without an id are from before the query switched to format 2.
         counted = [f for f in by_version.get(v, ()) if f.unique_id in accepted or not f.unique_id]
         counted.sort(key=lambda f: not f.unique_id)
         zips = [f.name for f in counted if f.kind == "zip"]
@@ -184,7 +186,7 @@ def _by_version(names: Iterable[str]) -> tuple[str, ...]:
 def parse_lineage(text: bytes) -> Lineage:
     """Parse the lineage at the start of a changelog (``RocksDBLineage``).
 
-    Raises ValueError if it is damaged, or leaves versions out.
+    Raises ValueError if it is damaged, or skips versions.
     """
     try:
         items = parse_json(text)
@@ -192,7 +194,7 @@ def parse_lineage(text: bytes) -> Lineage:
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise ValueError("damaged lineage of a changelog") from error
     if any(b[0] != a[0] + 1 for a, b in itertools.pairwise(lineage)):
-        raise ValueError("the lineage of a changelog leaves versions out")
+        raise ValueError("the lineage of a changelog skips versions")
     return lineage
 
 

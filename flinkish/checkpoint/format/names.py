@@ -75,7 +75,7 @@ def numbers_among(names: Iterable[str]) -> list[int]:
 
 
 def parse_name(name: str) -> VersionedFile | None:
-    """Parse a state file's name; None for any other file (sidecars, files of others)."""
+    """Parse a state file's name; None for any other file (a checksum file, a foreign file)."""
     match = _STATE_FILE.fullmatch(name)
     if match is None or int(match[1]) > MAX_NUMBER:
         return None
@@ -90,8 +90,8 @@ def state_files_among(names: Iterable[str]) -> list[VersionedFile]:
 def is_canonical(names: Iterable[str]) -> bool:
     """Return whether a store's directory holds state as Avro files, by the names of its files."""
     listed = list(names)
-    there = any(name.endswith(".avro") or name == COUNTS for name in listed)
-    return there and not state_files_among(listed)
+    has_avro = any(name.endswith(".avro") or name == COUNTS for name in listed)
+    return has_avro and not state_files_among(listed)
 
 
 def is_state_data(path: str) -> bool:
@@ -104,6 +104,6 @@ def is_state_data(path: str) -> bool:
 
 
 def schema_batch(name: str) -> int:
-    """Return the batch in a schema file's name of Spark 4.x, ``<batch>_<id>``; -1 in older ones."""
+    """Return the batch in a schema file's name, ``<batch>_<id>`` in Spark 4.x; else -1."""
     number = parse_number(name.rpartition("/")[2].partition("_")[0])
     return -1 if number is None else number

@@ -1,11 +1,11 @@
 """Metadata of a stateful operator, and what counts in its directory ``state/<ordinal>``. Pure.
 
-A first line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``). Version 2
-has the paths of schema files, which are absolute, and the operator's own properties.
+Metadata is a line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``).
+Version 2 has the paths of schema files, which are absolute, and the operator's own properties.
 
-As Spark has it: the stores are those of the operator's metadata (Spark 4), else the four of a join,
-or one. A schema is where the metadata says, else in partition 0; Spark never looks for another in
-``_stateSchema``. State is in the pinned number of partitions, or in one where rows have no key.
+As in Spark, the stores are those of the operator's metadata (Spark 4), else the four of a join, or
+one. A schema is where the metadata says, else in partition 0; Spark never looks for another in
+``_stateSchema``. State is in the pinned number of partitions, or in one if rows have no key.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def expected_partitions(
 ) -> int:
     """Return how many partitions the state of an operator must have.
 
-    State is in the pinned number of partitions, but for operators without a key, which have one:
+    State is in the pinned number of partitions, except that operators without a key have one:
     global limits (their key is of the null type) and aggregations without grouping.
 
     ``keys`` are the known key schemas of the operator's stores; without any, a single partition may
@@ -163,20 +163,20 @@ def _store(item: Mapping[str, Any], version: int) -> OperatorStore:
 def _locations(item: Mapping[str, Any]) -> tuple[str, ...]:
     locations = item[_SCHEMA_KEY]
     if not isinstance(locations, list) or not all(isinstance(path, str) for path in locations):
-        raise TypeError(f"texts in {_SCHEMA_KEY}")
+        raise TypeError(f"a list of paths in {_SCHEMA_KEY}")
     return tuple(locations)
 
 
 def write_operator_metadata(metadata: OperatorMetadata) -> bytes:
     """Write a metadata file; parsed metadata gives the same bytes again.
 
-    Raises CannotWrite if the version does not exist, or required content is missing.
+    Raises CannotWrite if the version does not exist, or the content is not that of the version.
     """
     with_paths = [store.schema_paths is not None for store in metadata.stores]
     second = metadata.version == 2
     complete = all(flag == second for flag in (*with_paths, metadata.properties is not None))
     if metadata.version not in {1, 2} or not complete:
-        reason = f"not operator metadata of version {metadata.version}: schema paths, properties"
+        reason = f"schema paths or properties do not fit metadata of version {metadata.version}"
         raise CannotWrite(reason)
     body: dict[str, Any] = {
         "operatorInfo": {"operatorId": metadata.operator_id, "operatorName": metadata.name},
@@ -226,7 +226,7 @@ def with_operator(
 
 
 def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
-    """Move the location of a file of state to ``state/<ordinal>`` of the checkpoint ``root``.
+    """Return the location that a state file gets in ``state/<ordinal>`` of the checkpoint ``root``.
 
     ``location`` is recorded in the file ``name``. ``root`` is a local path, or a URL as Spark names
     it. Raises CheckpointFormatError if the location is not in a state directory.
@@ -234,7 +234,7 @@ def moved_location(location: str, name: str, root: str, ordinal: int) -> str:
     before, mark, after = location.rpartition(_STATE_MARK)
     _, slash, rest = after.partition("/")
     if not mark or not slash:
-        raise CheckpointFormatError(name, None, f"{location} lies in no state directory")
+        raise CheckpointFormatError(name, None, f"{location} is not in a state directory")
     moved = f"{root}{_STATE_MARK}{ordinal}/{rest}"
     scheme, colon, path = before.partition(":")
     if "://" in root or not colon or "/" in scheme:

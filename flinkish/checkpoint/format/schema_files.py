@@ -35,7 +35,7 @@ from flinkish.checkpoint.format.text import (
 
 #: The column family of a store that has only one.
 DEFAULT_FAMILY: Final = DEFAULT_STORE
-#: What Spark writes for a family without a schema of a user's key.
+#: What Spark writes for a family that has no schema of a user's key.
 NO_USER_KEY: Final = "{    }"
 #: Largest nesting depth of structs, arrays and maps.
 MAX_SCHEMA_DEPTH: Final = 60
@@ -103,8 +103,9 @@ def _family(reader: _Reader) -> FamilySchemas:
 def write_schema_file(families: Sequence[FamilySchemas], version: int) -> bytes:
     """Write a state schema file; families from :func:`parse_schema_file` give the same bytes again.
 
-    ``version`` is 1 to 3; 1 and 2 have a single family. Raises CannotWrite for another version, for
-    families that it cannot have, or for a schema whose characters make it too long for the format.
+    ``version`` is 1 to 3; files of versions 1 and 2 have a single family. Raises CannotWrite for
+    another version, for families that it cannot have, or for a schema whose characters make it too
+    long for the format.
     """
     if version == 3:
         return write_utf("v3") + struct.pack(">i", len(families)) + b"".join(map(_v3, families))
@@ -184,7 +185,7 @@ class _Reader:
         try:
             return decode_modified_utf8(data)
         except UnicodeError as error:
-            raise CheckpointFormatError(self._name, start, "a damaged text") from error
+            raise CheckpointFormatError(self._name, start, "damaged text") from error
 
     def chunks(self) -> str:
         return "".join(self.utf() for _ in range(self.count()))

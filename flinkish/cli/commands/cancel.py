@@ -6,7 +6,7 @@ import click
 
 from flinkish.cli.base import Call, OptionalValue, command
 from flinkish.cli.commands import request_result
-from flinkish.cli.documents.requests import DetachedDocument, OutcomeDocument, RequestDryRunDocument
+from flinkish.cli.documents.requests import ONE_JOB
 from flinkish.cli.options.arguments import (
     complete_job,
     detached_option,
@@ -23,7 +23,7 @@ _DEFAULT_TARGET = ""
 @command(
     "cancel",
     exit_codes=(4, 10, 12, 13, 14, 15),
-    documents=(OutcomeDocument, DetachedDocument, RequestDryRunDocument),
+    documents=ONE_JOB,
 )
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.option(

@@ -96,9 +96,9 @@ def check(call: Call, **options: Any) -> int:
                 to_save=check_options.output is not None,
             )
     except FlinkishError as error:
-        _show_failure(call.out, form, error, _program_of(origin))
+        _show_failure(call.out, form, error, origin)
         raise
-    _show(call.out, form, plan, _program_of(origin))
+    _show(call.out, form, plan, origin)
     if check_options.output is not None:  # last: the plan has been shown even if saving it fails
         plan.save(check_options.output)
     return plan.exit_code
@@ -119,14 +119,20 @@ def _program_of(origin: Origin | None) -> str | None:
     return None if origin is None else origin.program.application or origin.program.module
 
 
-def _show(out: Output, form: str, plan: Plan, program: str | None) -> None:
+def _annotated(origin: Origin | None) -> str | None:
+    """Return the file to which annotations belong; a module (-pym) is none."""
+    file = None if origin is None else origin.program.application
+    return plan_markdown.in_repository(file, os.environ)
+
+
+def _show(out: Output, form: str, plan: Plan, origin: Origin) -> None:
+    program = _program_of(origin)
     if form == JSON:
         out.document(plan.document)
     elif form == MARKDOWN:
         out.text(plan_markdown.markdown(plan.restore_plan, program))
     elif form == GITHUB:
-        file = plan_markdown.in_repository(program, os.environ)
-        out.text(plan_markdown.github_log(plan.restore_plan, file))
+        out.text(plan_markdown.github_log(plan.restore_plan, _annotated(origin)))
         _summarize(out, plan_markdown.markdown(plan.restore_plan, program))
     elif out.quiet:
         out.line(plan.verdict)
@@ -135,13 +141,13 @@ def _show(out: Output, form: str, plan: Plan, program: str | None) -> None:
         out.line(verdict_line(plan.restore_plan))
 
 
-def _show_failure(out: Output, form: str, error: FlinkishError, program: str | None) -> None:
+def _show_failure(out: Output, form: str, error: FlinkishError, origin: Origin | None) -> None:
     """Show why there is no plan where the error on stderr is not read."""
+    program = _program_of(origin)
     if form == MARKDOWN:
         out.text(plan_markdown.failure_markdown(error, program))
     elif form == GITHUB:
-        file = plan_markdown.in_repository(program, os.environ)
-        out.text(plan_markdown.failure_annotation(error, file))
+        out.text(plan_markdown.failure_annotation(error, _annotated(origin)))
         _summarize(out, plan_markdown.failure_markdown(error, program))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import click
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, OptionalValue, command
 from flinkish.cli.documents.programs import InfoDocument, PlannedOperator, PlannedQueryRecord
 from flinkish.cli.options.program import (
     named_by,
@@ -37,13 +37,22 @@ from flinkish.savepoint.format.operator_lookup import address
 )
 @click.option(
     "--require-uids",
-    is_flag=True,
-    help="Exit 4 if a stateful operator has no uid (for CI).",
+    cls=OptionalValue,
+    is_flag=False,
+    flag_value="stateful",
+    type=click.Choice(["all", "stateful"]),
+    metavar="[all|stateful]",
+    help="Exit 4 if a stateful operator has no uid (for CI); with 'all', if any operator has none, "
+    "as pipeline.auto-generate-uids=false.",
 )
 @parallelism_option
 @program_options
 def info(
-    call: Call, as_dot: bool, require_uids: bool, parallelism: int | None, program: Program
+    call: Call,
+    as_dot: bool,
+    require_uids: Literal["all", "stateful"] | None,
+    parallelism: int | None,
+    program: Program,
 ) -> int:
     """Show a program's operators: uids, operator ids, state.
 
@@ -68,7 +77,7 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
     for query in queries:
         for note in query["notes"]:
             out.warning(f"query '{query['name']}': {note}")
-        if query["missing"]:
+        if query["coverage"]["with_uid"] < query["coverage"]["stateful"]:
             out.warning(f"query '{query['name']}': {query['coverage_message']}")
     if out.json:
         document: InfoDocument = {"queries": [_document(query) for query in queries]}

@@ -51,8 +51,8 @@ def _states(
 @click.option(
     "--stuck",
     is_flag=True,
-    help="Only running jobs that commit nothing though they have input; exit code 3 if there is "
-    "one (execution.stuck.timeout).",
+    help="Only running jobs that commit nothing though they have input "
+    "(execution.stuck.timeout); exit code 3 if there is one, except with --watch.",
 )
 @click.option(
     "--state",
@@ -65,7 +65,7 @@ def _states(
 )
 @since_option("Only jobs started since: 1d, 2h, 10:30, 2026-11-23T10:30.")
 @click.option("--name", metavar="NAME", help="Only jobs with this name; * and ? are wildcards.")
-@click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C (exit code 130).")
 def list_command(
     call: Call,
     running: bool,

@@ -11,7 +11,8 @@ from flinkish.cli.base import Call, command
 from flinkish.cli.documents.jobs import MetricsDocument
 from flinkish.cli.options.arguments import complete_file
 from flinkish.cli.output.printer import copy_log
-from flinkish.client.metrics import Metric, measure, prometheus_text, served, write_text
+from flinkish.client.metrics import Metric, measure
+from flinkish.client.metrics_export import prometheus_text, served, write_text
 from flinkish.errors import UsageError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flinkish.cli.base import Call, command
-from flinkish.cli.documents.programs import RehearseDocument, RehearsedQueryRecord
+from flinkish.cli.documents.programs import RehearseDocument
 from flinkish.cli.options.arguments import parse_seconds, words_of
 from flinkish.cli.options.origin import OriginFirst, OriginOptions, origin_and_program, origin_of
 from flinkish.cli.options.program import parallelism_option, program_options
@@ -106,7 +106,7 @@ def show_rehearsal(out: Output, done: RehearsalResult) -> None:
     """Show what became of a rehearsal: a row for each query."""
     if out.json:
         rehearsed: RehearseDocument = {
-            "queries": [_document(query, done) for query in done.queries],
+            "queries": list(done.queries),
             "warnings": list(done.warnings),
         }
         out.document(rehearsed)
@@ -114,17 +114,16 @@ def show_rehearsal(out: Output, done: RehearsalResult) -> None:
     if out.quiet:
         return
     head = ("QUERY", "BATCHES", "ROWS IN", "ROWS OUT", "STATE ROWS", "ROWS/S", "JOB'S ROWS/S")
-    rows = [tuple(_row(query, done)) for query in done.queries]
+    rows = [tuple(_row(query)) for query in done.queries]
     for line in table(head, rows, right="123456"):
         out.line(line)
     for warning in done.warnings:
         out.warning(warning)
 
 
-def _row(query: RehearsedQuery, done: RehearsalResult) -> Iterator[str]:
+def _row(query: RehearsedQuery) -> Iterator[str]:
     states = [batch.state_rows for batch in query.batches if batch.state_rows is not None]
-    before = done.before.get(query.name)
-    rate = query.rows_per_second
+    rate, before = query.rows_per_second, query.job_rows_per_second
     yield query.name
     yield str(len(query.batches))
     yield f"{query.input_rows:,}"
@@ -132,16 +131,3 @@ def _row(query: RehearsedQuery, done: RehearsalResult) -> Iterator[str]:
     yield "-" if not states else f"{states[-1]:,} ({states[-1] - states[0]:+,})"
     yield "-" if rate is None else f"{rate:,.0f}"
     yield "-" if before is None else f"{before:,.0f}"
-
-
-def _document(query: RehearsedQuery, done: RehearsalResult) -> RehearsedQueryRecord:
-    return {
-        "name": query.name,
-        "restored_batch": query.restored_batch,
-        "batches": list(query.batches),
-        "error": query.error,
-        "failed_batch": query.failed_batch,
-        "late": query.late,
-        "rows_per_second": query.rows_per_second,
-        "job_rows_per_second": done.before.get(query.name),
-    }

@@ -10,13 +10,7 @@ import click
 
 from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands import request_result
-from flinkish.cli.documents.requests import (
-    AllDryRunDocument,
-    AllSavedDocument,
-    DetachedDocument,
-    OutcomeDocument,
-    RequestDryRunDocument,
-)
+from flinkish.cli.documents.requests import ALL_JOBS, ONE_JOB
 from flinkish.cli.documents.savepoints import DisposeDocument
 from flinkish.cli.options.arguments import (
     complete_job,
@@ -156,14 +150,7 @@ def _batch(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
 @command(
     "savepoint",
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    documents=(
-        OutcomeDocument,
-        DetachedDocument,
-        AllSavedDocument,
-        RequestDryRunDocument,
-        AllDryRunDocument,
-        DisposeDocument,
-    ),
+    documents=(*ONE_JOB, *ALL_JOBS, DisposeDocument),
 )
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.argument("target", metavar="[TARGET]", required=False, type=click.Path())

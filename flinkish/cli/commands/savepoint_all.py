@@ -55,6 +55,7 @@ def save_all(
         on_outcome=lambda outcome: tell(out, outcome),
         **options,
     )
+    tell_troubles(out, saved)
     _tell_removal(out, asked.target, saved.removal)
     if out.json:
         session.document(document(saved, keep))
@@ -71,8 +72,6 @@ def begin(
         session.warn_of_absent_registry()
     if dry_run:
         _would(session.out, asked, verb)
-    else:
-        _tell_troubles(session.out, asked)
     return not dry_run
 
 
@@ -136,16 +135,17 @@ def _since(newest: NewestSavepoint | None) -> str:
     return f"its newest good savepoint is {age_text(newest.age)} old"
 
 
-def _tell_troubles(out: Output, asked: AllJobs) -> None:
-    for job in asked.troubles.failed:
+def tell_troubles(out: Output, saved: AllSaved) -> None:
+    """Show the jobs that should run and do not."""
+    for job in saved.troubles.failed:
         why = (job.failure or {}).get("message") or "it has failed"
         complain(
             out,
             f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
-            f"{_since(asked.newest.get(job.job_id))}; "
+            f"{_since(saved.newest.get(job.job_id))}; "
             f"acknowledge it with: flinkish ack {job.job_id}",
         )
-    for name in asked.troubles.missing:
+    for name in saved.troubles.missing:
         complain(out, f"error: no job named {name} is running")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from flinkish.cli import command_index
 from flinkish.cli.base import Call, Command, command, did_you_mean
@@ -26,8 +27,18 @@ _OTHERS: dict[str, tuple[type, str]] = {
 }
 
 
+def _complete(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the next words of what has a schema."""
+    before = list(ctx.params.get("words") or ())
+    names = (name.split() for name in every_document())
+    following = {name[len(before)] for name in names if name[: len(before)] == before != name}
+    return [CompletionItem(word) for word in sorted(following) if word.startswith(incomplete)]
+
+
 @command("schema", exit_codes=(), documents=(SchemasDocument, SchemaDocument))
-@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=_complete)
 def schema(call: Call, words: tuple[str, ...]) -> int:
     """Print the JSON Schema of what a command prints with --json.
 
@@ -83,11 +94,16 @@ def documents_of(name: str) -> Sequence[type]:
         return (_OTHERS[name][0],)
     first, _, word = name.partition(" ")
     each = command_index.load(name)
-    group = command_index.load(first) if word and each is None else each
+    group = command_index.load(first) if each is None else None
     if isinstance(group, click.Group):
         each = group.commands.get(word)
     if isinstance(each, Command):
         return each.documents
+    if isinstance(each, click.Group):
+        raise UsageError(
+            f"{name!r} is a group of commands: {', '.join(each.commands)}",
+            hint=f"name one of them, such as: flinkish schema {name} {next(iter(each.commands))}",
+        )
     raise UsageError(
         f"no such command {name!r}.{did_you_mean(name, every_document())}",
         hint="list them with: flinkish schema",

@@ -6,13 +6,7 @@ import click
 
 from flinkish.cli.base import Call, Session, command
 from flinkish.cli.commands import request_result, savepoint_all
-from flinkish.cli.documents.requests import (
-    AllDryRunDocument,
-    AllSavedDocument,
-    DetachedDocument,
-    OutcomeDocument,
-    RequestDryRunDocument,
-)
+from flinkish.cli.documents.requests import ALL_JOBS, ONE_JOB
 from flinkish.cli.options.arguments import (
     check_one_or_all,
     complete_job,
@@ -30,13 +24,7 @@ from flinkish.errors import UsageError
 @command(
     "stop",
     exit_codes=(3, 4, 10, 12, 13, 14, 15),
-    documents=(
-        OutcomeDocument,
-        DetachedDocument,
-        AllSavedDocument,
-        RequestDryRunDocument,
-        AllDryRunDocument,
-    ),
+    documents=(*ONE_JOB, *ALL_JOBS),
 )
 @click.argument("job", metavar="JOB", required=False, shell_complete=complete_job)
 @click.option(
@@ -133,6 +121,7 @@ def stop_all(
         format_=format_,
         on_outcome=lambda outcome: savepoint_all.tell(session.out, outcome),
     )
+    savepoint_all.tell_troubles(session.out, stopped)
     if session.out.json:
         session.document(savepoint_all.document(stopped, Policy()))
     elif stopped.outcomes:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypedDict
 
 import click
 
 from flinkish.cli.base import HELP_NAMES, Call, Session, command
 from flinkish.cli.commands.rehearse import show_rehearsal
 from flinkish.cli.commands.status import upgrade_document
-from flinkish.cli.documents.parts import ErrorRecord, error_record
-from flinkish.cli.documents.upgrades import UpgradeDocument, UpgradeDryRunDocument
+from flinkish.cli.documents.parts import error_record
+from flinkish.cli.documents.upgrades import (
+    FleetDocument,
+    FleetMember,
+    UpgradeDocument,
+    UpgradeDryRunDocument,
+)
 from flinkish.cli.options.arguments import F, complete_file, dry_run_option, job_argument
 from flinkish.cli.options.new_version import new_version_options
 from flinkish.cli.options.program import conf_option, secret_args_option
@@ -28,26 +32,10 @@ from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.restore.plan.plan_text import verdict_line
 from flinkish.units import table
 from flinkish.upgrade import workflows
-from flinkish.upgrade.fleet import FleetResult, Outcome, exit_code, upgrade_fleet
+from flinkish.upgrade.fleet import FleetResult, exit_code, upgrade_fleet
 from flinkish.upgrade.preparation import Ready, Secrets, prepare
 from flinkish.upgrade.target import NewVersion
 from flinkish.upgrade.workflows import UpgradeResult
-
-
-class FleetMember(TypedDict):
-    """One job of a fleet."""
-
-    name: str
-    outcome: Outcome
-    job_id: str | None
-    upgrade: UpgradeDocument | None
-    error: ErrorRecord | None
-
-
-class FleetDocument(TypedDict):
-    """The jobs of a fleet."""
-
-    jobs: list[FleetMember]
 
 
 @command("fleet", exit_codes=(3,), documents=(FleetDocument,))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
 from flinkish.cli.documents.parts import SavepointResult, SparkJson, StoreSchema
-from flinkish.client.bundling import Bundle
 from flinkish.messages.migration import MigratedOperator
-from flinkish.messages.rehearsals import RehearsedBatch
+from flinkish.messages.rehearsals import RehearsedQuery
+from flinkish.messages.results import Bundle
 
 
 class TypedStateRecord(TypedDict):
@@ -67,23 +67,10 @@ class InfoDocument(TypedDict):
     queries: list[PlannedQueryRecord]
 
 
-class RehearsedQueryRecord(TypedDict):
-    """What became of one query."""
-
-    name: str
-    restored_batch: int | None
-    batches: list[RehearsedBatch]
-    error: str | None
-    failed_batch: int | None
-    late: Annotated[bool, "whether it was not finished in time"]
-    rows_per_second: float | None
-    job_rows_per_second: Annotated[float | None, "of the job's own query"]
-
-
 class RehearseDocument(TypedDict):
     """The batches that were run on a copy."""
 
-    queries: list[RehearsedQueryRecord]
+    queries: list[RehearsedQuery]
     warnings: list[str]
 
 

@@ -135,3 +135,9 @@ class AllDryRunDocument(TypedDict):
     kind: Literal["savepoint", "stop"]
     target: str
     jobs: list[JobName]
+
+
+#: What a command prints that makes a request to one job.
+ONE_JOB = (OutcomeDocument, DetachedDocument, RequestDryRunDocument)
+#: What ``--all`` prints.
+ALL_JOBS = (AllSavedDocument, AllDryRunDocument)

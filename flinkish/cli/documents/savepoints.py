@@ -14,9 +14,8 @@ from flinkish.cli.documents.parts import (
     Time,
     Trigger,
 )
-from flinkish.client.kafka_offsets import PartitionOffset
 from flinkish.messages.requests import LeftOut
-from flinkish.savepoint.write.copying import SavepointCopy
+from flinkish.messages.results import PartitionOffset, SavepointCopy
 
 #: The levels of a verification.
 Level = Literal["quick", "full", "deep"]

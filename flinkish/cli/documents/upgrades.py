@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from flinkish.cli.documents.parts import Time
+from flinkish.cli.documents.parts import ErrorRecord, Time
 from flinkish.messages.plan import RestorePlan
-from flinkish.messages.upgrades import UpgradeKind, UpgradeState
+from flinkish.messages.upgrades import FleetOutcome, UpgradeKind, UpgradeState
 
 
 class UpgradeDocument(TypedDict):
@@ -37,3 +37,19 @@ class UpgradeDryRunDocument(TypedDict):
     job_id: str
     steps: list[str]
     plan: RestorePlan
+
+
+class FleetMember(TypedDict):
+    """One job of a fleet."""
+
+    name: str
+    outcome: FleetOutcome
+    job_id: str | None
+    upgrade: UpgradeDocument | None
+    error: ErrorRecord | None
+
+
+class FleetDocument(TypedDict):
+    """The jobs of a fleet."""
+
+    jobs: list[FleetMember]

@@ -1,9 +1,10 @@
 """A restore plan for the reviewer of a change: as Markdown, and as annotations of GitHub.
 
-Names and messages come from savepoints and programs that others wrote. In Markdown, names stand in
-``<code>``, where neither GitHub nor GitLab looks for mentions and references, and every character
-with a meaning is written as its number. In GitHub's commands, ``%`` and line ends are escaped as in
-its toolkit (``packages/core/src/command.ts``); other lines stand between ``stop-commands``.
+Names and messages come from savepoints and programs that others wrote. In Markdown, names, URLs and
+what would begin a mention stand in ``<code>``, where neither GitHub nor GitLab looks for mentions,
+references and links, and every character with a meaning is written as its number. In GitHub's
+commands, ``%`` and line ends are escaped as in its toolkit (``packages/core/src/command.ts``);
+other lines stand between ``stop-commands``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 from flinkish.config import mask_secrets
@@ -30,8 +32,10 @@ from flinkish.units import visible
 
 #: GitHub shows ten annotations of a kind for a step, the first of which has the verdict.
 ANNOTATIONS = 9
-#: Rows of a table: GitHub refuses a step summary of more than 1 MiB, and nobody reads as many.
+#: Rows of a table: nobody reads more.
 _ROWS = 100
+#: Bytes of a page: GitHub refuses a step summary of more than 1 MiB, GitLab a comment of 1 MB.
+PAGE = 900_000
 #: Characters of a name or a sentence.
 _WORDS = 600
 _MARKS = {"ok": "✅", "consent-needed": "⚠️", "incompatible": "❌"}
@@ -41,16 +45,23 @@ _HAPPENS = {
     "moved": "continues, at another place",
     "new": "starts empty",
 }
-#: Characters that Markdown or HTML could take for more than themselves; mentions begin with `@`.
-_SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)")
-_REFERENCE = re.compile("[@#!$%~&](?=[0-9A-Za-z])")
+#: What Markdown or HTML could take for more than itself, and what would begin a link; commands to
+#: GitLab ("quick actions") are lines that begin with a slash.
+_SPECIAL = re.compile(r"[\\`*_\[\]<>#!|~&$]|:(?=//)|(?<!\S)/|w(?=ww\.)", re.IGNORECASE)
+#: The sign in an e-mail address, which becomes a link even in ``<code>``, if it is one text.
+_ADDRESS = re.compile(r"(?<=\S)@")
+#: What would be a link, a mention or a reference.
+_REFERENCE = re.compile(
+    r"[a-z][a-z0-9+.-]*://\S*|www\.\S*|\bGH-(?=\d)|[@#!$%~&](?=[0-9a-z])", re.IGNORECASE
+)
 _Row = TypeVar("_Row", OperatorRow, SourceRow, SinkRow, PinRow)
 
 
 def markdown(plan: RestorePlan, program: str | None = None) -> str:
     """Return a plan as Markdown: the verdict, what to do, what is lost, and tables of each query.
 
-    ``program`` is the program's file or module, as it was named.
+    ``program`` is the program's file or module, as it was named. What is at the end of a page of
+    more than :data:`PAGE` bytes is left out.
     """
     parts = [f"### {_MARKS[plan.verdict]} {_plain(verdict_line(plan).partition(': ')[2])}"]
     parts.append(_about(plan, program))
@@ -63,7 +74,7 @@ def markdown(plan: RestorePlan, program: str | None = None) -> str:
     parts += _left_behind(plan)
     notes = [each for each in findings(plan) if each.outcome not in grave]
     parts += _section("Notes", [_finding(each) for each in notes])
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return _page("\n\n".join(part for part in parts if part) + "\n")
 
 
 def failure_markdown(error: FlinkishError, program: str | None = None) -> str:
@@ -107,12 +118,13 @@ def _about(plan: RestorePlan, program: str | None) -> str:
     """Return the line with the program, the savepoint or the job, and the Sparks."""
     words = [] if program is None else [_code(program)]
     if plan.job_id is not None:
-        words.append(f"from the job {_code(plan.name or plan.job_id)} ({plan.state})")
+        words.append(f"from the job {_code(plan.name or plan.job_id)} ({_code(plan.state or '')})")
     elif plan.savepoint:
         words.append(f"from {_code(plan.savepoint)}")
     versions = plan.version
     if versions is not None:
-        created, running = versions.created or "unknown", versions.running or "unknown"
+        created = _code(versions.created or "unknown")
+        running = _code(versions.running or "unknown")
         same = created == running
         words.append(f"on Spark {created}" if same else f"from Spark {created} to {running}")
     return " ".join(words)
@@ -184,7 +196,10 @@ def _query(plan: RestorePlan, query: QueryRow) -> list[str]:
         ),
         *_table(
             ("Setting", "In the savepoint", "In the program", "What happens"),
-            [(_code(row.key), _code(row.pinned), _code(row.asked), _happens(row)) for row in pins],
+            [
+                (_code(row.key), _code(row.pinned), _code(row.asked), _happens(row))
+                for row in _first(pins)
+            ],
             len(pins),
         ),
     ]
@@ -205,6 +220,17 @@ def _left_behind(plan: RestorePlan) -> list[str]:
 def _first(rows: Sequence[_Row]) -> list[_Row]:
     """Return the rows that a table has room for: what continues unchanged is left out first."""
     return sorted(rows, key=lambda row: row.verdict in _HAPPENS)[:_ROWS]
+
+
+def _page(text: str) -> str:
+    """Return a page without its last lines, if it is too long."""
+    if len(text.encode()) <= PAGE:
+        return text
+    lines = text.splitlines(keepends=True)
+    sizes = accumulate(len(line.encode()) for line in lines)
+    fitting = sum(size <= PAGE for size in sizes)
+    left = sum(line != "\n" for line in lines[fitting:])
+    return f"{''.join(lines[:fitting])}\n… and {left} more lines: the plan is too long for a page\n"
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
@@ -256,13 +282,14 @@ def _plain(text: str) -> str:
 
 
 def _joined(texts: list[str], marks: list[str]) -> str:
-    """Return text in which what would begin a mention or a reference is a name of its own."""
+    """Return text in which each link and what would begin a mention is a name of its own."""
     between = [f"<code>{_numbered(mark)}</code>" for mark in marks] + [""]
     return "".join(_numbered(text) + mark for text, mark in zip(texts, between, strict=True))
 
 
 def _numbered(text: str) -> str:
-    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
+    numbered = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
+    return _ADDRESS.sub("<!---->@", numbered)  # two texts, of which neither is an address
 
 
 def _short(text: str) -> str:

@@ -6,7 +6,7 @@ import sys
 from typing import TextIO
 
 from flinkish.cli.output.printer import is_terminal
-from flinkish.cli.output.text import folded, terminal_width
+from flinkish.cli.output.text import folded, terminal_width, without_commands
 from flinkish.config import mask_secrets
 from flinkish.messages.plan import RestorePlan
 from flinkish.restore.plan.plan_text import HEAD, plan_lines, plan_rows
@@ -43,7 +43,7 @@ def show_plan(plan: RestorePlan, stream: TextIO | None = None) -> None:
         _draw(rows, out)
     for line in plan_lines(plan, table=not drawn):
         for part in folded(mask_secrets(line), width, " " * 4):
-            out.write(part + "\n")
+            out.write((without_commands(part) if out is sys.stderr else part) + "\n")
     out.flush()
 
 

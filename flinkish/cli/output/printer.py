@@ -16,7 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
-from flinkish.cli.output.text import SCHEMA_VERSION, json_document, terminal_height, terminal_width
+from flinkish.cli.output.text import (
+    SCHEMA_VERSION,
+    json_document,
+    terminal_height,
+    terminal_width,
+    without_commands,
+)
 from flinkish.config import mask_secrets, working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
 from flinkish.units import counted, shortened, visible, visible_lines
@@ -123,11 +129,11 @@ class Output:
         if self.json:
             record = masked({**error.to_record(), "message": message, "hint": hint})
             line = json.dumps({"schema_version": SCHEMA_VERSION, "error": record}, default=_plain)
-            sys.stderr.write(line + "\n")
+            sys.stderr.write(line.replace("##[", "##\\u005b") + "\n")  # as without_commands
         else:
-            sys.stderr.write(f"error: {visible(message)}\n")
+            sys.stderr.write(without_commands(f"error: {visible(message)}\n"))
             if hint:
-                sys.stderr.write(f"hint: {visible(hint)}\n")
+                sys.stderr.write(without_commands(f"hint: {visible(hint)}\n"))
         sys.stderr.flush()
 
 
@@ -144,7 +150,8 @@ def show_traceback(error: BaseException) -> None:
     """Write the traceback of ``error`` to stderr, for ``--debug``."""
     import traceback
 
-    sys.stderr.write(visible_lines("".join(traceback.format_exception(error))))
+    lines = visible_lines("".join(traceback.format_exception(error)))
+    sys.stderr.write(without_commands(lines))
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
@@ -175,7 +182,8 @@ def _joined(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return visible(mask_secrets(" ".join(text.rstrip("\n").split("\n"))))
+    line = visible(mask_secrets(" ".join(text.rstrip("\n").split("\n"))))
+    return without_commands(line)
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.cli.output.printer import Output, copy_log, is_terminal
+from flinkish.cli.output.text import without_commands
 from flinkish.client.reporter import REWRITING, Progress
 from flinkish.errors import FlinkishError
 from flinkish.units import size_text, visible
@@ -62,7 +63,7 @@ class OutputReporter:
         """See :class:`~flinkish.client.reporter.Reporter`; only with ``--debug``."""
         if self._out.debug:
             self.stop()
-            copy_log(text, sys.stderr)
+            copy_log(without_commands(text), sys.stderr)
 
     def stop(self) -> None:
         """Erase the progress, until there is more."""

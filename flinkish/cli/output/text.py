@@ -49,6 +49,20 @@ def utc_time(seconds: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
+def without_commands(text: str) -> str:
+    """Return lines for stderr in which GitHub's runner, which reads them, finds no command.
+
+    Its commands are ``::name::`` at the beginning of a line, after blanks, and ``##[name]``
+    anywhere.
+    """
+    if "::" not in text and "##[" not in text:
+        return text
+    import re  # rarely needed: ``list`` loads this module
+
+    lines = re.sub(r"((?:\A|[\r\n])[^\S\r\n]*):(?=:)", r"\1\\x3a", text)
+    return lines.replace("##[", "##\\x5b")
+
+
 #: Terminals with fewer columns get times without year and seconds.
 _WIDE = 100
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
@@ -18,15 +20,52 @@ from flinkish.engine.stores.checkpoints import (
     read_checkpoint,
 )
 from flinkish.engine.stores.files import StateSource, StateTarget
+from flinkish.errors import FlinkishError, StorageError
 from flinkish.messages.migration import MigratedOperator, Migration
 from flinkish.restore.plan.query_restore import StateRewrite
 from flinkish.restore.plan.state_evolution import StoreEvolution
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.digests import FileTable
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.migration_targets import changes_of, target_of
 from flinkish.savepoint.state.state_directories import SavedDirectory
 from flinkish.storage.directory import StorageDirectory
+
+#: The last line of a Python traceback, and the first of a Java one.
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
+#: In the text of every ``OSError``, and at the start of flinkish's own errors of storage.
+_STORAGE = re.compile(r"\[Errno |[\w.]*\bStorageError:")
+
+
+@contextmanager
+def engine_work(query: str | None = None) -> Iterator[None]:
+    """Convert the errors of the engine, and those of Spark's jobs for it, in the block."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with converted_errors(*(() if query is None else (query,))):
+        try:
+            yield
+        except (Py4JError, PySparkException) as error:
+            raise told_by_spark(str(error), query) from error
+
+
+def told_by_spark(text: str, query: str | None = None) -> FlinkishError:
+    """Return the error for a Spark job that failed. Pure.
+
+    ``query`` is the one whose state was being rewritten, if it is known. ``text`` is PySpark's: on
+    3.5 a Java stack trace. It can also be only the traceback of the Python worker that failed; that
+    ends in a line of its own: ``OSError: [Errno 28] No space left on device``. An error's cause
+    comes before it.
+    """
+    reasons = _RAISED.findall(text) or _JAVA.findall(text) or text.strip().split("\n")
+    reason = next(filter(_STORAGE.search, reasons), reasons[0])
+    whose = "" if query is None else f"query {query}: "
+    message = f"{whose}state could not be rewritten: {reason}"
+    hint = "the driver's log has the whole trace"
+    kind = StorageError if _STORAGE.search(reason) else FlinkishError
+    return kind(message, hint=hint)
 
 
 def rewrite_query(
@@ -45,7 +84,7 @@ def rewrite_query(
     does not read this state, Corrupt if a state file is damaged, and UsageError if a schema of the
     migration is invalid, or is for a state that does not exist.
     """
-    with in_our_words(query.name):
+    with engine_work(query.name):
         checkpoint = read_checkpoint(source, query.batch_id)
         result = rewrite_checkpoint(
             context,
@@ -90,7 +129,7 @@ def rewrite_restored(
     source = SavedDirectory(staging, recorded=recorded)
     target = StorageDirectory(final)
     root = storage.for_spark(final if location is None else storage.locate(location))
-    with in_our_words():
+    with engine_work():
         checkpoint = read_checkpoint(source)
         each = {
             operator.ordinal: TargetState(changes=_by_place(operator, evolutions))

@@ -7,7 +7,6 @@ manner. The old savepoint is only read.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.driver.log import log
-from flinkish.errors import FlinkishError, LaunchFailed, StorageError
+from flinkish.errors import LaunchFailed
 from flinkish.messages.migration import MigratedOperator, Migration
 from flinkish.messages.requests import SavepointSummary
 from flinkish.savepoint.format.contents import (
@@ -28,16 +27,12 @@ from flinkish.savepoint.format.contents import (
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.state.state_directories import saved_directory
+from flinkish.savepoint.write.query_records import rewritten_source
 from flinkish.savepoint.write.transfer import FileTransferer
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.state.shipping import ship_package
 from flinkish.storage.directory import StorageDirectory
 
-#: The last line of a Python traceback, and the first of a Java one.
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
-_JAVA = re.compile(r"^: (.+)$", re.MULTILINE)
-#: Part of the text of every ``OSError``.
-_OS = "[Errno "
 #: Called with the rows and bytes of state written so far, from another thread; must not raise.
 Progress = Callable[[int, int], None]
 
@@ -70,7 +65,11 @@ def write_rewritten(
         checkpoint = storage.join(scratch, str(len(sources)))
         log(f"rewriting the state of query {query.name}")
         operators = _rewrite(context, savepoint, query, checkpoint, migration, progress)
-        sources.append(_source(query, checkpoint, operators))
+        digests = {each.ordinal: each.content for each in operators}
+        facts = [
+            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
+        ]
+        sources.append(rewritten_source(query, checkpoint, facts))
         written += operators
     info = write_savepoint(
         migration.target,
@@ -109,49 +108,12 @@ def _rewrite(
             f"the driver's Python cannot import {error.name}, which rewriting state needs",
             hint="install flinkish there with its extra: pip install 'flinkish[engine]'",
         ) from error
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     ship_package(context)
-    try:
-        return rewrite_query(
-            context,
-            saved_directory(savepoint, query),
-            StorageDirectory(checkpoint),
-            query,
-            migration,
-            progress,
-        )
-    except (Py4JError, PySparkException) as error:
-        raise told_by_spark(query.name, str(error)) from error
-
-
-def told_by_spark(query: str, text: str) -> FlinkishError:
-    """Return the error for a Spark job that failed. Pure.
-
-    ``query`` is the one whose state was being rewritten. ``text`` is PySpark's: on 3.5 a Java stack
-    trace. It can also be only the traceback of the Python worker that failed; that ends in a line
-    of its own: ``OSError: [Errno 28] No space left on device``.
-    """
-    match = _RAISED.search(text) or _JAVA.search(text)
-    reason = match.group(1) if match else text.strip().partition("\n")[0]
-    message = f"query {query}: its state could not be rewritten: {reason}"
-    hint = "the driver's log has the whole trace"
-    return StorageError(message, hint=hint) if _OS in reason else FlinkishError(message, hint=hint)
-
-
-def _source(query: QueryRecord, checkpoint: str, written: list[MigratedOperator]) -> QuerySource:
-    digests = {each.ordinal: each.content for each in written}
-    return QuerySource(
-        name=query.name,
-        checkpoint=checkpoint,
-        run_id=query.run_id,
-        source=query.source,
-        sink=query.sink,
-        operators=tuple(
-            replace(op.facts, state_digest=digests.get(op.state.ordinal)) for op in query.operators
-        ),
-        batch_id=query.batch_id,
-        rows_batch=query.batch_id,
-        origin=query.checkpoint,
+    return rewrite_query(
+        context,
+        saved_directory(savepoint, query),
+        StorageDirectory(checkpoint),
+        query,
+        migration,
+        progress,
     )

@@ -232,7 +232,7 @@ def operator_status(
 def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
     """Return a planned query as plain data: the fields of ``flinkish info --json``, and renderings.
 
-    ``tree``, ``dot``, ``coverage_message`` and ``missing`` are for the command's other outputs.
+    ``tree``, ``dot`` and ``coverage_message`` are for the command's other outputs.
     """
     coverage = planned.coverage()
     return {
@@ -243,7 +243,6 @@ def query_record(name: str, planned: PlannedQuery) -> dict[str, Any]:
         "tree": list(tree(planned.graph, planned.identities, planned.hasher)),
         "dot": dot(planned.graph, planned.identities, planned.hasher, name),
         "coverage_message": coverage.message(),
-        "missing": [_operator_facts(node) for node in coverage.missing],
     }
 
 
@@ -292,12 +291,3 @@ def _typed_states(typed: DeclaredStates) -> list[dict[str, str]]:
         }
         for name, each in typed.serializers.items()
     ]
-
-
-def _operator_facts(node: OperatorNode) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "kind": node.kind,
-        "stateful": node.stateful,
-        "location": node.location,
-    }

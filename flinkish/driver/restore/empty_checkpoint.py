@@ -1,6 +1,6 @@
-"""A checkpoint in which nothing was read, with a committed batch: the query counts on from there.
+"""A checkpoint with a committed batch that read nothing, after which a query continues to count.
 
-For a new query over a file sink that has batches already (``--sink-ahead rebase``). Spark goes on
+For a new query over a file sink that has batches already (``--sink-ahead rebase``). Spark continues
 from it as from one of its own: each source has no position (``-``), and starts as in a new query;
 each operator has the empty state of that batch; the settings are those of the session, as Spark
 would pin them.
@@ -23,7 +23,7 @@ from flinkish.restore.materialize.new_checkpoint import make_checkpoint
 from flinkish.restore.recipe import FreshSource, OriginCheckpoint, Recipe
 
 _FILES = (METADATA, f"{OFFSETS}/0", f"{COMMITS}/0")
-#: Settings that ask for a newer form of the logs than this module writes.
+#: Settings that require a newer form of the logs than this module writes.
 _NEWER = (SETTING_CHECKPOINT_FORMAT, "spark.sql.streaming.offsetLog.formatVersion")
 
 
@@ -33,7 +33,7 @@ def make_empty(planned: PlannedQuery | None, session: Any, batch_id: int, target
     Raises
     ------
     Incompatible
-        The query could not be planned, or its session asks for logs of a newer form.
+        The query could not be planned, or its session requires logs of a newer form.
     StorageError
         The target exists or cannot be written.
     """

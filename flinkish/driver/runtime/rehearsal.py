@@ -39,7 +39,7 @@ from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt
 from flinkish.messages.calls import JobOrigin
 from flinkish.messages.launch import RestoreSpec
-from flinkish.messages.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery
+from flinkish.messages.rehearsals import RehearsalLimits, RehearsedBatch, RehearsedQuery, rate_of
 from flinkish.restore.origin.restore_inputs import NewQuery
 from flinkish.restore.plan.restore_planner import RestorePlanner
 
@@ -170,7 +170,8 @@ def _watch(
     while True:
         newest = newest_committed_batch(checkpoint)
         following = first if newest is None else max(newest + 1, first)
-        rehearsed = RehearsedQuery(name, restored, _batches(jsq, first, following))
+        batches = _batches(jsq, first, following)
+        rehearsed = RehearsedQuery(name, restored, batches, rows_per_second=rate_of(batches))
         has_ended = spark_jvm.has_ended(jsq)  # read first: a query that ends has its error by then
         error = spark_jvm.error_of(jsq)
         if error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
@@ -19,6 +19,44 @@ from flinkish.messages.plan import RestorePlan
 from flinkish.messages.queries import OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
+#: The end of the metric's name in lower case; RocksDB's has a prefix.
+_REPAIRED = "numsnapshotsautorepaired"
+
+
+@dataclass
+class SnapshotFacts:
+    """What Spark reports of a query's state snapshots, over the progress reports seen so far.
+
+    ``version``: the oldest of the newest snapshots of all partitions; ``repaired``: how many Spark
+    has repaired by itself. The metrics are those of Spark 4's ``RocksDBStateStoreProvider`` and
+    ``HDFSBackedStateStoreProvider``.
+    """
+
+    version: int | None = None
+    repaired: int | None = None
+    _first: int | None = None
+    _seen: int | None = None
+
+    def see(self, progress: Mapping[str, Any]) -> None:
+        """Take in a progress report; one that was seen before changes nothing."""
+        batch = progress.get("batchId")
+        if batch is None or batch == self._seen:
+            return
+        self._seen = batch
+        if self._first is None:
+            self._first = int(batch)
+        reported = [
+            (name, int(value))
+            for operator in progress.get("stateOperators", ())
+            for name, value in operator.get("customMetrics", {}).items()
+        ]
+        # -1: this driver's executors have uploaded none.
+        versions = [value for name, value in reported if name.startswith("SnapshotLastUploaded.")]
+        self.version = max(min(versions), self._first) if versions else None
+        repairs = [value for name, value in reported if name.lower().endswith(_REPAIRED)]
+        if repairs:
+            self.repaired = (self.repaired or 0) + sum(repairs)
+
 
 @dataclass
 class ManagedQuery:
@@ -29,7 +67,8 @@ class ManagedQuery:
     own ``start`` or ``toTable`` on the kept writer. ``handle`` is the object that the program
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
-    program's own checkpoint location, as it wrote it, if it sets one. ``adopted`` says that it ran
+    program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
+    was last seen without input, ISO 8601. ``adopted`` says that it ran
     before flinkish was attached, which cannot start it again. ``recorded`` is what
     :func:`what_lasts` returned when the registry got its facts.
     """
@@ -51,6 +90,8 @@ class ManagedQuery:
     own: str | None = None
     adopted: bool = False
     quiesced: bool = False
+    waited_until: str | None = None
+    snapshots: SnapshotFacts = field(default_factory=SnapshotFacts)
     progress: Mapping[str, Any] = field(default_factory=dict)
     recorded: tuple[object, ...] | None = None
     _run: spark_jvm.Run | None = field(default=None, repr=False)
@@ -145,6 +186,9 @@ def status_of(query: ManagedQuery) -> QueryStatus:
     if look.progress is not None:
         query.progress = look.progress
     facts = query.progress
+    query.snapshots.see(facts)
+    if query.quiesced or look.waits_for_input:
+        query.waited_until = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     operators = operator_status(query.planned, operators_of(facts))
     return QueryStatus(
         name=query.name,
@@ -167,7 +211,10 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         else look.waits_for_input and not query.quiesced,
         trigger_interval=query.facts.trigger_interval,
         last_batch_end=batch_end(facts),
+        waited_until=query.waited_until,
         own_location=query.own or "",
+        snapshot_version=query.snapshots.version,
+        snapshots_repaired=query.snapshots.repaired,
     )
 
 

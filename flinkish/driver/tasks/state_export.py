@@ -50,7 +50,7 @@ def run(session: Any, task: StateTask) -> StateAnswer:
     from flinkish.savepoint.format.reader import open_savepoint
 
     try:
-        from flinkish.savepoint.state.engine_errors import in_our_words
+        from flinkish.savepoint.state.engine_errors import converted_errors
         from flinkish.savepoint.state.state_rows import open_state
     except ImportError as error:
         raise LaunchFailed(
@@ -59,7 +59,7 @@ def run(session: Any, task: StateTask) -> StateAnswer:
         ) from error
     state = open_state(open_savepoint(task.path), task.name, raw=task.raw)
     ship_package(session.sparkContext)
-    with in_our_words(state.query.name):
+    with converted_errors(state.query.name):
         if task.target is None:
             return _select(session, state, task)
         return StateAnswer(exported=_export(session, state, task, task.target))

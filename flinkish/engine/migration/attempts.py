@@ -26,10 +26,15 @@ from flinkish.engine.stores.canonical import read_canonical
 from flinkish.engine.stores.canonical_families import CanonicalFamily, list_families
 from flinkish.engine.stores.checkpoints import OperatorState, StoreState
 from flinkish.engine.stores.files import StateTarget, StoreFiles
-from flinkish.engine.stores.native import NativeError, Reader, library
+from flinkish.engine.stores.native import NativeError, Reader, library, tell_unused
 from flinkish.engine.stores.rocksdb_store import closed_database
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES
-from flinkish.engine.stores.store_rows import DEFAULT_FAMILY, family_bytes, read_store
+from flinkish.engine.stores.store_rows import (
+    DEFAULT_FAMILY,
+    family_bytes,
+    native_family,
+    read_store,
+)
 
 
 @dataclass(frozen=True)
@@ -169,14 +174,11 @@ def _native_digest(
         ):
 
             def salt_of(prefix: bytes) -> int:
-                number = int.from_bytes(prefix, "little", signed=True)
-                names = metadata.families if prefix else {0: DEFAULT_FAMILY}
-                if number not in names:
-                    raise NativeError(f"a key of the unknown column family {number}")
-                return _salt(move, store, names[number])
+                return _salt(move, store, native_family(prefix, metadata.families))
 
             return sum_digests(RowsDigest(*parts) for parts in reader.digests(salt_of))
-    except NativeError:
+    except NativeError as error:
+        tell_unused(error)
         return None
 
 

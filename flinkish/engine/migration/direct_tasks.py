@@ -13,6 +13,8 @@ different machines. They stay until the end, so that a task can be repeated.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import shutil
 import uuid
@@ -31,17 +33,22 @@ from flinkish.engine.migration.attempts import (
     target_families,
 )
 from flinkish.engine.migration.migration_plan import OperatorMigration, StoreMigration
-from flinkish.engine.migration.row_blocks import RowsDigest, digest_rows, family_salt
+from flinkish.engine.migration.row_blocks import (
+    RowsDigest,
+    by_partition,
+    digest_rows,
+    family_salt,
+)
 from flinkish.engine.migration.store_tasks import ReadRows, family_numbers, transformed
 from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import delimited
 from flinkish.engine.stores.checkpoints import store_files
-from flinkish.engine.stores.files import StateSource, StateTarget
-from flinkish.engine.stores.native import Files, NativeError, digest
+from flinkish.engine.stores.files import LocalDirectory, StateSource, StateTarget
+from flinkish.engine.stores.native import Files, NativeError, digest, tell_unused
 from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES, write_runs
 from flinkish.engine.stores.sst_files import MAX_RUN_BYTES, SortedRows, family_prefix
-from flinkish.engine.stores.store_rows import open_merged
+from flinkish.engine.stores.store_rows import RowBlock, open_merged
 from flinkish.storage.deletion import remove_file
 
 
@@ -76,55 +83,64 @@ def write_sorted(
     ``attempts`` is the directory for files that are not yet in their final place, ``index`` the
     operator's among the migrations. The last item reports what was read.
     """
-    rewrite = (source, target, attempts, index, move, store, partitions)
+    written = functools.partial(_written, source, index, move, store, partitions)
     functions = native_functions(move, store.target)
     if functions is not None:
         # The binding reads what the native functions cannot, and says what is damaged.
-        with contextlib.suppress(NativeError):
-            yield from list(_written(functions, *rewrite))
+        try:
+            with _Local(target, attempts) as local:
+                results = list(written(local, functions))
+        except NativeError as error:
+            tell_unused(error)
+        else:
+            yield from results
             return
-    yield from _written(None, *rewrite)
+    with _Local(target, attempts) as local:
+        yield from written(local, None)
 
 
 def _written(
-    functions: Any,
     source: StateSource,
-    target: StateTarget,
-    attempts: str,
     index: int,
     move: OperatorMigration,
     store: StoreMigration,
     partitions: Sequence[int],
+    local: _Local,
+    functions: Any,
 ) -> Iterator[SortedRun | ReadRows]:
     state = store_of(move.operator, store.source)
     stores = [store_files(source, move.operator, number, state) for number in partitions]
-    numbers = dict(
-        zip(target_families(move, store.target), family_numbers(move, store.target), strict=True)
-    )
     total = RowsDigest()
     with open_merged(stores, functions) as opened:
         for blocks in opened:
-            with contextlib.ExitStack() as stack:
-                local = stack.enter_context(_Local(target, f"{attempts}/{uuid.uuid4()}"))
-                sorter: _Sorter | _NativeSorter
-                if functions is None:
-                    sorter = _Sorter(local)
-                else:
-                    sorter = _NativeSorter(local, functions, move)
-                stack.callback(sorter.close)
-                for place, keys, values, new in transformed(blocks, move, store, partitions[0]):
-                    family = store.families[place].target
-                    if new is None:  # all rows keep their partition
-                        new = np.full(len(keys), partitions[0], np.int32)
-                    salt = family_salt(store.target, family)
-                    block = _Block(numbers[family], keys, values, move.delimiter, new)
-                    total += sorter.put(block, salt)
+            native = functions is not None
+            sorter = _NativeSorter(local, functions, move) if native else _Sorter(local)
+            with contextlib.closing(sorter):
+                total += _sorted(blocks, sorter, move, store, partitions)
                 for partition, run in sorter.finished():
-                    files = tuple(local.placed(os.path.basename(path)) for path in run.files)
-                    yield SortedRun(
-                        index, store.target, partition, files, run.counts, functions is not None
-                    )
+                    files = tuple(map(local.placed, run.files))
+                    yield SortedRun(index, store.target, partition, files, run.counts, native)
     yield ReadRows(index, store.target, total)
+
+
+def _sorted(
+    blocks: Iterator[RowBlock],
+    sorter: _Sorter | _NativeSorter,
+    move: OperatorMigration,
+    store: StoreMigration,
+    partitions: Sequence[int],
+) -> RowsDigest:
+    """Put rows in their new form into the files of their partitions; return their digest."""
+    names, ids = target_families(move, store.target), family_numbers(move, store.target)
+    numbers = dict(zip(names, ids, strict=True))
+    total = RowsDigest()
+    for place, keys, values, new in transformed(blocks, move, store, partitions):
+        family = store.families[place].target
+        if new is None:  # all rows keep their partition
+            new = np.full(len(keys), partitions[0], np.int32)
+        block = _Block(numbers[family], keys, values, move.delimiter, new)
+        total += sorter.put(block, family_salt(store.target, family))
+    return total
 
 
 @dataclass(frozen=True)
@@ -151,15 +167,18 @@ class _Sorter:
 
     def put(self, block: _Block, salt: int) -> RowsDigest:
         """Write a block, and return the digest of its rows."""
-        present, starts, keys, values = _by_partition(block)
+        order, parts = by_partition(block.partitions)
+        keys, values = block.keys.rows(), block.values.rows()
+        if order is not None:
+            places = order.tolist()
+            keys, values = block.keys.take(places), block.values.take(places)
         digest = digest_rows(keys, values, salt)
         prefix = block.prefix
         if prefix:
             keys = [prefix + key for key in keys]
         if block.delimiter:
             values = delimited(values, block.delimiter).rows()
-        ends = [*starts[1:], len(keys)]
-        for partition, start, end in zip(present, starts, ends, strict=True):
+        for partition, start, end in parts:
             writer = self._writers.get(partition)
             if writer is None:
                 writer = self._writers[partition] = SortedRows(self._local.path(str(partition)))
@@ -176,23 +195,8 @@ class _Sorter:
         """Leave incomplete files: they are removed with their directory."""
 
 
-def _by_partition(block: _Block) -> tuple[list[int], list[int], list[bytes], list[bytes]]:
-    """Return the partitions, where the rows of each begin, and the rows in that order."""
-    new = block.partitions
-    if not len(new):
-        return [], [], [], []
-    # NumPy has a radix sort for numbers of 16 bits.
-    narrow = np.uint16 if int(new.max()) < 1 << 16 else np.int32
-    order = np.argsort(new.astype(narrow), kind="stable")
-    present, starts = np.unique(new[order], return_index=True)
-    if len(present) == 1:
-        return present.tolist(), [0], block.keys.rows(), block.values.rows()
-    places = order.tolist()
-    return present.tolist(), starts.tolist(), block.keys.take(places), block.values.take(places)
-
-
 class _NativeSorter:
-    """As :class:`_Sorter`, by native functions."""
+    """As :class:`_Sorter`, by native functions, which know no delimiters."""
 
     def __init__(self, local: _Local, functions: Any, move: OperatorMigration) -> None:
         self._local = local
@@ -214,8 +218,7 @@ class _NativeSorter:
                 run.files.append(path)
             run.prefix = prefix
             run.counts[block.family] = run.counts.get(block.family, 0) + int(counts[partition])
-        values = delimited(block.values, block.delimiter) if block.delimiter else block.values
-        self._files.put(block.keys.prefixed(prefix), values, block.partitions)
+        self._files.put(block.keys.prefixed(prefix), block.values, block.partitions)
         return RowsDigest(len(block.keys), *sums)
 
     def finished(self) -> Iterator[tuple[int, _NativeRun]]:
@@ -239,13 +242,17 @@ class _NativeRun:
 
 
 class _Local:
-    """A local directory for files that are to be in a directory of the target."""
+    """A local directory for files that are to be in a directory of the target.
 
-    def __init__(self, target: StateTarget, directory: str) -> None:
+    An error inside the block removes both.
+    """
+
+    def __init__(self, target: StateTarget, attempts: str) -> None:
         self._target = target
-        self._directory = directory
+        self._directory = f"{attempts}/{uuid.uuid4()}"
         self._scratch: str | None = None
-        self._path = target.local_path(directory)
+        self._path = target.local_path(self._directory)
+        self._numbers = itertools.count()
 
     def __enter__(self) -> _Local:
         if self._path is None:
@@ -255,22 +262,41 @@ class _Local:
         return self
 
     def path(self, name: str) -> str:
-        """Return the local path for a file."""
+        """Return a local path, another one each time, for a file whose name ends with ``name``."""
         assert self._path is not None
-        return os.path.join(self._path, name)
+        return os.path.join(self._path, f"{next(self._numbers)}-{name}")
 
-    def placed(self, name: str) -> str:
-        """Put a complete file into the target; return its path there."""
+    def placed(self, local: str) -> str:
+        """Put the complete file of a local path into the target; return its path there."""
+        name = os.path.basename(local)
         path = f"{self._directory}/{name}"
         if self._scratch is not None:
-            with open(self.path(name), "rb") as file, self._target.create(path) as copy:
+            with open(local, "rb") as file, self._target.create(path) as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
             remove_file(self._scratch, name)
         return path
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         if self._scratch is not None:
             remove_scratch(self._scratch)
+        if error is not None:
+            self._target.remove(self._directory)
+
+
+@contextlib.contextmanager
+def directory_of_runs(target: StateTarget, attempts: str) -> Iterator[StateTarget]:
+    """Return where sorted files are between two steps of one task: on the disk of this machine.
+
+    It is the target itself if that is there. ``attempts`` is as for :func:`write_sorted`.
+    """
+    if target.local_path(attempts) is not None:
+        yield target
+        return
+    directory = make_scratch("runs-")
+    try:
+        yield LocalDirectory(directory)
+    finally:
+        remove_scratch(directory)
 
 
 def gather_store(
@@ -281,21 +307,22 @@ def gather_store(
     store: str,
     partition: int,
     runs: Sequence[SortedRun],
+    place: StateSource,
 ) -> WrittenStore:
     """Write a partition of a new store from its files, and read it back.
 
-    Raises LostRows if a key is in two of the files.
+    ``place`` has the files of ``runs``. Raises LostRows if a key is in two of the files.
     """
 
     def bring(file: str, path: str) -> None:
-        local = target.local_path(file)
+        local = place.local_path(file)
         if local is not None:
             try:
                 os.link(local, path)
             except OSError:  # another file system, or one without links
                 shutil.copyfile(local, path)
             return
-        with target.open(file) as source, open(path, "xb") as copy:
+        with place.open(file) as source, open(path, "xb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
 
     attempt = Attempt(target, attempts, move)

@@ -35,6 +35,7 @@ from flinkish.engine.rows.encodings import (
 from flinkish.engine.rows.row_codec import compile_key
 from flinkish.engine.stores.rocksdb import (
     make_scratch,
+    open_files,
     pieces_of,
     remove_scratch,
     rocksdb_errors,
@@ -52,6 +53,8 @@ _EMPTY_ROW: Final = _LONG.pack(1) + bytes(8)
 #: Times of rows without an event time are below this (``bucketCountForNoEventTime``).
 _BUCKETS: Final = 1024
 _SORTING: Final = "RocksDB, sorting"
+#: A join has four states, each of which may need one.
+_SORTERS: Final = 4
 
 Rows = Iterator[tuple[bytes, bytes]]
 
@@ -253,9 +256,14 @@ class Sorter:
         options: Any = rocksdict.Options(True)
         options.create_if_missing(True)
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
+        options.set_max_open_files(open_files(_SORTERS))
         self._write = without_log()
-        with rocksdb_errors(_SORTING):
-            self._database: Any = rocksdict.Rdict(self._directory, options=options)
+        try:
+            with rocksdb_errors(_SORTING):
+                self._database: Any = rocksdict.Rdict(self._directory, options=options)
+        except BaseException:
+            remove_scratch(self._directory)
+            raise
 
     def __enter__(self) -> Sorter:
         return self

@@ -72,13 +72,14 @@ def run_moves(
         with _watched(context, progress) as counters:
             read, written = run_job(context, job, counters)
         _compare(job, read, written)
-        for store in written:
-            move = job.moves[store.move]
-            directory = f"{STATE}/{move.ordinal}/{store.partition}/{store_directory(store.store)}"
-            _place(target, store.attempt, directory.rstrip("/"))
+        stores = [[w for w in written if w.move == index] for index in range(len(moves))]
+        for move, mine in zip(moves, stores, strict=True):
+            place(target, move, mine)
     finally:
         target.remove(attempts)
-    return tuple(_written(job, index, written) for index in range(len(moves)))
+    return tuple(
+        written_operator(move, mine, move.shuffle) for move, mine in zip(moves, stores, strict=True)
+    )
 
 
 class _watched:
@@ -125,19 +126,22 @@ def _compare(job: Job, read: Sequence[ReadRows], written: Sequence[WrittenStore]
                 )
 
 
-def _place(target: StateTarget, attempt: str, directory: str) -> None:
-    """Move a store's files into its directory, which may already have other entries."""
-    for name in target.names(attempt):
-        target.move(f"{attempt}/{name}", f"{directory}/{name}")
+def place(target: StateTarget, move: OperatorMigration, written: Sequence[WrittenStore]) -> None:
+    """Move the files of stores into their directories, which may already have other entries."""
+    for store in written:
+        directory = f"{STATE}/{move.ordinal}/{store.partition}/{store_directory(store.store)}"
+        for name in target.names(store.attempt):
+            target.move(f"{store.attempt}/{name}", f"{directory.rstrip('/')}/{name}")
 
 
-def _written(job: Job, index: int, written: Sequence[WrittenStore]) -> WrittenOperator:
-    move = job.moves[index]
-    mine = [w for w in written if w.move == index]
-    digests = {s: sum_digests(w.digest for w in mine if w.store == s) for s in move.targets}
+def written_operator(
+    move: OperatorMigration, written: Sequence[WrittenStore], shuffle: str | None
+) -> WrittenOperator:
+    """Return the new state of an operator of all its stores."""
+    digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
     ids = None
     if move.unique_ids:
-        by_place = {(w.partition, w.store): w.unique_id or "" for w in mine}
+        by_place = {(w.partition, w.store): w.unique_id or "" for w in written}
         ids = tuple(
             tuple(by_place[partition, store] for store in move.targets)
             for partition in range(move.partitions)
@@ -146,7 +150,7 @@ def _written(job: Job, index: int, written: Sequence[WrittenStore]) -> WrittenOp
         move.ordinal,
         digests,
         ids,
-        sum(w.size for w in mine),
-        move.shuffle,
-        all(w.native for w in mine),
+        sum(w.size for w in written),
+        shuffle,
+        all(w.native for w in written),
     )

@@ -33,6 +33,24 @@ PackedRows = tuple[int, bytes]
 Rows = tuple[int, Sequence[bytes], Sequence[bytes]]
 
 
+def by_partition(partitions: Any) -> tuple[Any, list[tuple[int, int, int]]]:
+    """Return the order of rows by their partition, and where in it the rows of each one are.
+
+    The order is None if no row changes its place. The parts are (partition, start, end); rows of
+    one partition stay in their order.
+    """
+    new = np.asarray(partitions)
+    if not len(new):
+        return None, []
+    # NumPy has a radix sort for numbers of 16 bits.
+    narrow = np.uint16 if int(new.max()) < 1 << 16 else np.int32
+    order = np.argsort(new.astype(narrow), kind="stable")
+    present, starts = np.unique(new[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(new)]
+    parts = list(zip(present.tolist(), starts.tolist(), ends, strict=True))
+    return order if len(parts) > 1 else None, parts
+
+
 @dataclass
 class Packer:
     """Collects rows by target partition and family, and packs them when it holds enough.
@@ -51,13 +69,12 @@ class Packer:
         ``first`` is the number of the target's partition 0; the others follow. ``family`` is the
         index of the rows' family in its store. ``partitions`` has the partition of each row.
         """
-        order = np.argsort(partitions, kind="stable")
-        arranged = np.asarray(partitions)[order]
-        columns = [part.to_arrow().take(pa.array(order)) for part in (keys, values)]
+        order, parts = by_partition(partitions)
+        columns = [part.to_arrow() for part in (keys, values)]
         batch = pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-        present, starts = np.unique(arranged, return_index=True)
-        ends = [*starts[1:].tolist(), len(arranged)]
-        for partition, start, end in zip(present.tolist(), starts.tolist(), ends, strict=True):
+        if order is not None:
+            batch = batch.take(pa.array(order))
+        for partition, start, end in parts:
             held = self._held.setdefault((first + partition, family), [])
             held.append(batch.slice(start, end - start))
         self._bytes += batch.nbytes + _ROW_OVERHEAD * len(keys)

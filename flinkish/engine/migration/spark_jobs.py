@@ -17,12 +17,17 @@ import enum
 import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flinkish.engine.errors import PERMANENT, EngineError
 from flinkish.engine.migration.attempts import WrittenStore, target_families
-from flinkish.engine.migration.direct_tasks import SortedRun, gather_store, write_sorted
+from flinkish.engine.migration.direct_tasks import (
+    SortedRun,
+    directory_of_runs,
+    gather_store,
+    write_sorted,
+)
 from flinkish.engine.migration.migration_plan import OperatorMigration, StoreMigration
 from flinkish.engine.migration.row_blocks import (
     Rows,
@@ -209,10 +214,11 @@ class _InPlace:
         move = job.moves[task.move]
         (partition,) = task.partitions
         if move.reordered is None:
-            items = list(_Sorting(job)._run(task))
-            runs = tuple(item for item in items if isinstance(item, SortedRun))
-            gather = _Gather(task.move, task.store.target, partition, runs)
-            yield from _Gathering(job, self.counters)._run(gather)
+            with directory_of_runs(job.target, job.attempts) as place:
+                items = list(_Sorting(replace(job, target=place))._run(task))
+                runs = tuple(item for item in items if isinstance(item, SortedRun))
+                gather = _Gather(task.move, task.store.target, partition, runs)
+                yield from _Gathering(job, self.counters)._run(gather, place)
             yield from (item for item in items if isinstance(item, ReadRows))
             return
         names = target_families(move, task.store.target)
@@ -260,11 +266,17 @@ class _Gathering:
     def __call__(self, tasks: Iterable[_Gather]) -> Iterator[Any]:
         return _each(tasks, self._run)
 
-    def _run(self, task: _Gather) -> Iterator[Any]:
+    def _run(self, task: _Gather, place: StateSource | None = None) -> Iterator[Any]:
         job = self.job
-        move = job.moves[task.move]
         written = gather_store(
-            job.target, job.attempts, task.move, move, task.store, task.partition, task.runs
+            job.target,
+            job.attempts,
+            task.move,
+            job.moves[task.move],
+            task.store,
+            task.partition,
+            task.runs,
+            place or job.target,
         )
         self.counters.add(written)
         yield written

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from flinkish.checkpoint.format.names import CANONICAL, HDFS
 from flinkish.engine.migration.attempts import (
     Attempt,
@@ -65,18 +62,26 @@ def moved_rows(
     """
     state = store_of(move.operator, store.source)
     files = store_files(source, move.operator, partition, state)
-    yield from transformed(read_rows(files, move.operator, state), move, store, partition)
+    yield from transformed(read_rows(files, move.operator, state), move, store, (partition,))
 
 
 def transformed(
-    blocks: Iterable[RowBlock], move: OperatorMigration, store: StoreMigration, partition: int
+    blocks: Iterable[RowBlock],
+    move: OperatorMigration,
+    store: StoreMigration,
+    partitions: Sequence[int],
 ) -> Iterator[tuple[int, Binaries, Binaries, Any]]:
-    """Yield rows in their new form; see :func:`moved_rows`. ``partition`` is for errors."""
+    """Yield rows in their new form; see :func:`moved_rows`.
+
+    ``partitions`` are those whose rows are among the ``blocks``: errors name them all.
+    """
     state = store_of(move.operator, store.source)
-    name = f"{move.operator.directory}/{partition}/{state.directory}"
+    where = ",".join(map(str, partitions))
+    where = where if len(partitions) == 1 else f"{{{where}}}"  # as a shell understands it
+    name = f"{move.operator.directory}/{where}/{state.directory}"
     moves = store.by_family
     transforms: dict[str, BlockTransform] = {}
-    partitions = move.partitions if move.moved else None
+    count = move.partitions if move.moved else None
     lists = list_families(move.operator, state)
     wanted = (block for block in blocks if block.family in moves)
     for block in regrouped(wanted, store, name):
@@ -84,7 +89,7 @@ def transformed(
         if block.family not in transforms:
             transforms[block.family] = BlockTransform(
                 family,
-                partitions,
+                count,
                 name,
                 interval_days=move.interval_days,
                 lists=is_list(family, lists),
@@ -151,12 +156,13 @@ def write_store(
             write_records(file, _plain(rows), move.compression)
     else:
         write_snapshot_pieces(
-            _prefixed(_delimited(rows, move.delimiter), family_numbers(move, store)),
+            _with_ids(_delimited(rows, move.delimiter), family_numbers(move, store)),
             attempt.create,
             f"{attempt.name}.zip",
             families=families,
             with_families=bool(families.ids),
             version=move.archive,
+            adopt=attempt.adopt,
         )
     return replace(attempt.read_back(index, move, store, partition), native=False)
 
@@ -173,19 +179,15 @@ def _plain(rows: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
         yield from zip(keys, values, strict=True)
 
 
-def _prefixed(
+def _with_ids(
     rows: Iterable[Rows], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int | None, Any, Any]]:
-    """Yield rows with keys prefixed by the ids of their families, where there are any."""
-    nothing = pa.scalar(b"", pa.large_binary())
+    """Yield rows with keys after the ids of their families, where there are any."""
     for place, keys, values in rows:
         number = numbers[place]
         if number is not None:
-            prefix = pa.scalar(family_prefix(number), pa.large_binary())
-            joined = pc.binary_join_element_wise(prefix, Binaries.of(keys).to_arrow(), nothing)
-            yield number, Binaries.from_arrow(joined), values
-        else:
-            yield number, keys, values
+            keys = Binaries.of(keys).prefixed(family_prefix(number))
+        yield number, keys, values
 
 
 def _delimited(rows: Iterable[Rows], delimiter: bytes) -> Iterable[Rows]:

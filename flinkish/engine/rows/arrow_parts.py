@@ -65,9 +65,10 @@ def _plain(array: Any) -> Any:
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 16 << 20
 #: Rows that are taken at once: measuring each one's size would cost more than everything else here.
+#: A row of more than ``MAX_BYTES`` is among the last ``MANY`` of its list.
 _FEW: Final = 16
-_MANY: Final = 128
-#: Rows of fewer bytes than this on average are taken ``_MANY`` at once.
+MANY: Final = 128
+#: Rows of fewer bytes than this on average are taken ``MANY`` at once.
 _SMALL_BYTES: Final = 2 << 10
 
 
@@ -86,7 +87,7 @@ def in_pieces(
     while step := list(itertools.islice(iterator, min(count, most - len(piece)))):
         piece += step
         added = sum(map(len, itertools.chain.from_iterable(step)))
-        count = _MANY if added < _SMALL_BYTES * len(step) else _FEW
+        count = MANY if added < _SMALL_BYTES * len(step) else _FEW
         size += added
         if len(piece) >= most or size >= MAX_BYTES:
             yield piece

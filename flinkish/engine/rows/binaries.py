@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class Binaries(Sequence[bytes]):
@@ -93,11 +94,17 @@ class Binaries(Sequence[bytes]):
 
     def prefixed(self, prefix: bytes) -> Binaries:
         """Return the strings after a prefix; no copy is made if it is before each of them."""
-        if self._rows is None and len(self) and int(self._starts.min()) >= len(prefix):
+        if not prefix or not len(self):
+            return self
+        if self._rows is not None:
+            return Binaries.of([prefix + row for row in self._rows])
+        if int(self._starts.min()) >= len(prefix):
             starts = self._starts - len(prefix)
             if all((self._data[starts + at] == byte).all() for at, byte in enumerate(prefix)):
                 return Binaries(self._data, starts, self._lengths + len(prefix), None)
-        return Binaries.of([prefix + row for row in self.rows()])
+        parts = (pa.scalar(prefix, pa.large_binary()), self.to_arrow())
+        nothing = pa.scalar(b"", pa.large_binary())
+        return Binaries.from_arrow(pc.binary_join_element_wise(*parts, nothing))
 
     def words(self, skip: int) -> tuple[Any, Any, Any]:
         """Return a buffer, and the starts and lengths of the strings without ``skip`` first bytes.

@@ -139,23 +139,26 @@ def _lz4(source: _Source) -> Iterator[bytes]:
 
 def _zstd(source: _Source) -> Iterator[bytes]:
     context = zstandard.ZstdDecompressor()
-    left = source.read(_READ)
-    if not left:
+    packed, at = source.read(_READ), 0
+    if not packed:
         raise source.error(0, "the file is empty")
-    while left:
+    while packed:
         stream = context.decompressobj()
         while not stream.eof:
-            if not left:
+            if not packed:
                 raise source.error(source.at, "the file ends within a zstd frame")
-            some, left = left[:_ZSTD_READ], left[_ZSTD_READ:]
+            # Only these bytes are copied: a file may consist of frames of 9 bytes.
+            some = packed[at : at + _ZSTD_READ]
             try:
                 data = stream.decompress(some)
             except zstandard.ZstdError as error:
-                place = source.at - len(left) - len(some)
+                place = source.at - len(packed) + at
                 raise source.error(place, f"damaged zstd frame: {error}") from error
             if data:
                 yield data
-            left = stream.unused_data + left or source.read(_READ)
+            at += len(some) - len(stream.unused_data)
+            if at == len(packed):
+                packed, at = source.read(_READ), 0
 
 
 def _snappy(source: _Source) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ from flinkish.engine.stores.files import StoreFiles, find_chain, open_checked
 from flinkish.engine.stores.records import Content, plain_records
 from flinkish.engine.stores.rocksdb import (
     make_scratch,
+    open_files,
     pieces_of,
     remove_scratch,
     rocksdb_errors,
@@ -76,10 +77,13 @@ class LastChanges:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._database is not None:
-            self._database.close()
-        if self._directory is not None:
-            remove_scratch(self._directory)
+        try:
+            if self._database is not None:
+                with rocksdb_errors(_WHAT):
+                    self._database.close()
+        finally:
+            if self._directory is not None:
+                remove_scratch(self._directory)
 
     def add(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Add changes, which replace earlier ones; a value of None removes the key."""
@@ -121,7 +125,9 @@ class LastChanges:
         with rocksdb_errors(_WHAT):
             if self._database is None:
                 self._directory = make_scratch(parent=self._scratch)
-                self._database = rocksdict.Rdict(self._directory, options=rocksdict.Options(True))
+                options: Any = rocksdict.Options(True)
+                options.set_max_open_files(open_files(1))
+                self._database = rocksdict.Rdict(self._directory, options=options)
             batch = rocksdict.WriteBatch(raw_mode=True)
             for key, value in self._held.items():
                 batch.put(key, _REMOVED if value is None else _PUT + value)

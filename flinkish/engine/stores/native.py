@@ -4,7 +4,8 @@ Its C functions (``native/flinkish_rocksdb.c``) call the RocksDB in the library 
 Spark's own jars, without a Python object for each row. Where the package, a jar with a library for
 this machine or a symbol of it is missing, :func:`library` returns None, and the binding
 (:mod:`.rocksdb`) does the same work. What fails here raises :class:`NativeError`; callers then use
-the binding too, which reports damage.
+the binding too, which reports damage, and log the reason. What the machine refuses (a full disk,
+too many open files) it would refuse the binding as well, and is a StorageError.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ctypes
 import functools
 import glob
 import importlib.util
+import logging
 import os
 import platform
 import shutil
@@ -26,16 +28,23 @@ from typing import Any, Final
 
 import numpy as np
 
+from flinkish.engine.bounds import MAX_ROW
 from flinkish.engine.rows.binaries import Binaries
+from flinkish.engine.stores.rocksdb import open_files, refusal
+from flinkish.errors import StorageError
+from flinkish.storage.deletion import remove_file
 
 #: Of the functions that this module calls.
-VERSION: Final = 1
+VERSION: Final = 2
 _ROWS: Final = 1 << 15
 _KEYS_ROOM: Final = 4 << 20
 _VALUES_ROOM: Final = 8 << 20
-_MESSAGE: Final = 256
+_MESSAGE: Final = 1024
 _POINTERS: Final = ("rows_open", "rows_create")
 _COUNTS: Final = ("rows_next", "rows_digest_family", "rows_size")
+
+
+_log: Final = logging.getLogger(__name__)
 
 
 class NativeError(Exception):
@@ -54,19 +63,28 @@ def _load() -> Any:
         return None
     try:
         functions = ctypes.CDLL(module.origin)
-        if functions.rows_version() != VERSION:
-            return None
+        version = functions.rows_version()
+        if version != VERSION:
+            raise NativeError(f"it is of version {version}, and this release uses {VERSION}")
         path = _rocksdb_library()
         if path is None:
-            return None
+            raise NativeError("Spark's jars have no RocksDB for this machine, or none can be kept")
         for name in _POINTERS:
             getattr(functions, name).restype = ctypes.c_void_p
         for name in _COUNTS:
             getattr(functions, name).restype = ctypes.c_int64
-        message = ctypes.create_string_buffer(_MESSAGE)
-        return None if functions.rows_load(path.encode(), message) else functions
-    except (OSError, AttributeError, zipfile.BadZipFile):
+        message = _Message()
+        if functions.rows_load(path.encode(), message.buffer):
+            raise message.error()
+    except (NativeError, OSError, AttributeError, zipfile.BadZipFile) as error:
+        tell_unused(error)
         return None
+    return functions
+
+
+def tell_unused(error: Exception) -> None:
+    """Log why the binding does what the installed native functions did not do."""
+    _log.warning("flinkish_rocksdb is not used, which is slower: %s", error)
 
 
 def _rocksdb_library() -> str | None:
@@ -83,9 +101,13 @@ def _rocksdb_library() -> str | None:
             path = os.path.join(directory, f"{info.CRC:08x}-{info.file_size}-{member}")
             if not os.path.exists(path):
                 descriptor, part = tempfile.mkstemp(dir=directory)
-                with archive.open(info) as source, os.fdopen(descriptor, "wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-                os.rename(part, path)
+                try:
+                    with os.fdopen(descriptor, "wb") as target, archive.open(info) as source:
+                        shutil.copyfileobj(source, target, 1 << 20)
+                    os.rename(part, path)
+                except BaseException:
+                    remove_file(directory, os.path.basename(part))
+                    raise
             return path
     return None
 
@@ -130,28 +152,37 @@ class _Message:
     def __init__(self) -> None:
         self.buffer = ctypes.create_string_buffer(_MESSAGE)
 
-    def error(self) -> NativeError:
-        return NativeError(self.buffer.value.decode(errors="replace"))
+    def error(self) -> NativeError | StorageError:
+        text = self.buffer.value.decode(errors="replace")
+        return refusal(text) or NativeError(text)
 
 
 class Reader:
     """The rows of databases in local directories, merged in key order; close it.
 
-    ``prefix`` is the number of bytes of a family's id at the start of each key.
+    ``prefix`` is the number of bytes of a family's id at the start of each key. Each database keeps
+    up to ``most_files`` open.
     """
 
-    def __init__(self, functions: Any, directories: Sequence[str], prefix: int) -> None:
+    def __init__(
+        self,
+        functions: Any,
+        directories: Sequence[str],
+        prefix: int,
+        most_files: int = open_files(1),
+    ) -> None:
         self._functions = functions
         self._prefix = prefix
         self._stores: list[Any] = []
         self._message = _Message()
         try:
             for directory in directories:
-                store = functions.rows_open(os.fsencode(directory), self._message.buffer)
+                path = os.fsencode(directory)
+                store = functions.rows_open(path, most_files, self._message.buffer)
                 if not store:
                     raise self._message.error()
                 self._stores.append(store)
-        except NativeError:
+        except BaseException:
             self.close()
             raise
 
@@ -173,6 +204,8 @@ class Reader:
             if rows == -1:
                 raise self._message.error()
             if rows == -2:
+                if need.max() > MAX_ROW:
+                    raise NativeError(f"a key or value of more than {MAX_ROW} bytes")
                 larger = [int(size) + 7 & ~7 for size in need]
                 rooms = [max(both) for both in zip(rooms, larger, strict=True)]
                 data = [np.zeros(room, np.uint8) for room in rooms]

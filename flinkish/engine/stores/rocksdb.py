@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
+import itertools
 import operator
 import os
 import tempfile
@@ -15,15 +17,33 @@ from typing import Any, Final
 
 import rocksdict
 
-from flinkish.engine.errors import EngineError
-from flinkish.engine.rows.arrow_parts import MAX_ROWS, in_pieces
-from flinkish.errors import FlinkishError
+from flinkish.engine.bounds import MAX_ROW
+from flinkish.engine.errors import EngineError, StateFormatError
+from flinkish.engine.rows.arrow_parts import MANY, MAX_ROWS, in_pieces
+from flinkish.errors import FlinkishError, StorageError
 from flinkish.storage.deletion import remove_tree
+from flinkish.storage.errors import storage_error
 from flinkish.storage.locations import split
 
 #: Key and value.
 Row = tuple[bytes, bytes]
 _key: Final = operator.itemgetter(0)
+#: Files that the databases of one task may keep open together, where they need no more at once.
+_OPEN_FILES: Final = 512
+#: What RocksDB raises lower numbers to.
+_FEWEST_OPEN_FILES: Final = 20
+#: Entries that an iterator skips before it seeks the next key. If keys are not in order, this may
+#: lead back, and the iteration might never end.
+NEVER_SEEK: Final = 1 << 62
+_TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
+#: What the machine refuses. A missing file, or one that is no file, is damage of the state.
+_REFUSALS: Final = {
+    os.strerror(number): number
+    for number in (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+        *(errno.EIO, errno.ESTALE, errno.ENOMEM, *_TOO_MANY),
+    )
+}
 
 
 @contextlib.contextmanager
@@ -32,16 +52,41 @@ def rocksdb_errors(
 ) -> Iterator[None]:
     """Convert the binding's errors inside the block into errors of the engine.
 
-    The binding raises plain ``Exception`` only, so other classes pass unchanged.
+    The binding raises plain ``Exception``, and OSError without a number where its own code uses
+    the disk. Other errors pass unchanged.
 
-    ``what`` begins the message; ``make`` returns the error for a message.
+    ``what`` begins the message; ``make`` returns the error for a message. What the machine refuses
+    becomes a StorageError in any case.
     """
     try:
         yield
     except Exception as error:
+        if isinstance(error, OSError) and error.errno is None:
+            raise storage_error("use", "RocksDB's files", error) from error
         if type(error) is not Exception:
             raise
-        raise make(f"{what}: {error}") from error
+        raise refusal(str(error)) or make(f"{what}: {error}") from error
+
+
+def refusal(text: str) -> StorageError | None:
+    """Return the error for the text of a status by which RocksDB reports what the machine refuses.
+
+    It is None for other statuses: these are about the content of the files.
+    """
+    if not text.startswith("IO error"):
+        return None
+    for reason, number in _REFUSALS.items():
+        if text.endswith(reason) or text.startswith(f"IO error: {reason}"):
+            error = storage_error("use", "RocksDB's files", OSError(number, text))
+            if number in _TOO_MANY:
+                error.hint = "allow more open files (ulimit -n) to the processes that rewrite state"
+            return error
+    return None
+
+
+def open_files(databases: int) -> int:
+    """Return how many files each of some databases may keep open."""
+    return max(_FEWEST_OPEN_FILES, _OPEN_FILES // max(databases, 1))
 
 
 def without_log() -> Any:
@@ -55,13 +100,20 @@ def pieces_of(database: Any, most: int = MAX_ROWS) -> Iterator[list[Row]]:
     """Yield all rows of a database in key order, in lists of bounded number and size.
 
     The binding's iteration ends at damage as it does at the end of the rows, so RocksDB's iterator
-    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`).
+    is asked for its status. Raises the binding's errors (see :func:`rocksdb_errors`), also for
+    keys that are not in order, which RocksDB returns as they are, and for rows above ``MAX_ROW``.
     """
     options: Any = rocksdict.ReadOptions()  # its type hints are not right
     options.set_verify_checksums(True)
     options.fill_cache(False)
     last: bytes | None = None
     for piece in in_pieces(database.items(read_opt=options), most):
+        # Sorting what is sorted takes less time than comparing each key with the next.
+        if (last is not None and piece[0][0] <= last) or sorted(piece) != piece:
+            raise Exception("the keys of its rows are not in order")  # as the binding raises it
+        largest = max(map(len, itertools.chain.from_iterable(piece[-MANY:])))
+        if largest > MAX_ROW:
+            raise Exception(f"a key or value of {largest} bytes")
         last = piece[-1][0]
         yield piece
     iterator = database.iter(options)
@@ -72,11 +124,14 @@ def pieces_of(database: Any, most: int = MAX_ROWS) -> Iterator[list[Row]]:
         iterator.next()
     iterator.status()
     if iterator.valid():
-        raise Exception("the iteration ended before the last row")  # as the binding raises it
+        raise Exception("the iteration ended before the last row")
 
 
 def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
-    """Yield the rows of several sources in key order; each source has lists in key order."""
+    """Yield the rows of several sources in key order; each source has lists in key order.
+
+    Raises StateFormatError for sources in another order with which this would not end.
+    """
     if len(sources) == 1:
         yield from sources[0]
         return
@@ -94,6 +149,8 @@ def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
                 heads[number] = rest
             else:
                 del heads[number]
+        if not rows:
+            raise StateFormatError("RocksDB", None, "the keys of its rows are not in order")
         rows.sort(key=_key)
         yield rows
 

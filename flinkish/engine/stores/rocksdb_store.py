@@ -12,9 +12,8 @@ import contextlib
 import functools
 import itertools
 import os
-import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,23 +29,26 @@ from flinkish.checkpoint.format.archives import (
     read_archive_metadata,
 )
 from flinkish.checkpoint.format.chains import Chain, Lineage
+from flinkish.engine.bounds import MAX_ROW
 from flinkish.engine.errors import StateFormatError
 from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.stores.codecs import decompressed
 from flinkish.engine.stores.files import StoreFiles, find_chain, open_checked, open_state_file
 from flinkish.engine.stores.records import MERGE, PUT, Change, Changelog, Content, read_changelog
 from flinkish.engine.stores.rocksdb import (
+    NEVER_SEEK,
     make_scratch,
+    open_files,
     pieces_of,
     remove_scratch,
     rocksdb_errors,
     without_log,
 )
 from flinkish.engine.stores.rocksdb_writer import NO_FAMILIES, Families
+from flinkish.engine.stores.sst_files import family_number
 
 #: Bytes of replayed changes that are collected before they are written into the database.
 _MAX_PENDING = 32 << 20
-_FAMILY_ID = struct.Struct("<h")
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,17 @@ class RocksDBRows:
 
 
 @contextlib.contextmanager
-def open_rocksdb_store(files: StoreFiles) -> Iterator[RocksDBRows]:
+def open_rocksdb_store(files: StoreFiles, together: int = 1) -> Iterator[RocksDBRows]:
     """Open ``files.version`` of a store; remove the temporary directory at the end of the block.
+
+    ``together`` is the number of stores that are open at once, which limits their open files.
 
     Raises StateFormatError if a file is damaged, or missing (MissingStateFile).
     """
 
     with (
         _materialised(files) as (directory, chain, metadata),
-        _replayed(directory, chain, files) as database,
+        _replayed(directory, chain, files, together) as database,
     ):
         yield RocksDBRows(database, chain, metadata)
 
@@ -90,7 +94,7 @@ def closed_database(files: StoreFiles) -> Iterator[tuple[str, ArchiveMetadata]]:
     """
     with _materialised(files) as (directory, chain, metadata):
         if chain.changes or chain.snapshot is None:
-            with _replayed(directory, chain, files) as database, _errors(chain):
+            with _replayed(directory, chain, files, 1) as database, _errors(chain):
                 database.flush()
         yield directory, metadata
 
@@ -109,12 +113,12 @@ def _materialised(files: StoreFiles) -> Iterator[tuple[str, Chain, ArchiveMetada
 
 
 @contextlib.contextmanager
-def _replayed(directory: str, chain: Chain, files: StoreFiles) -> Iterator[Any]:
-    database = _open(directory, chain)
+def _replayed(directory: str, chain: Chain, files: StoreFiles, together: int) -> Iterator[Any]:
+    database = _open(directory, chain, open_files(together))
     try:
         for name in chain.changes:
             with _errors(chain), open_checked(files, name) as file:
-                _replay(database, _changelog(file, files, name).changes())
+                _replay(database, _changelog(file, files, name).changes(), name)
         yield database
     finally:
         with _errors(chain):
@@ -139,25 +143,26 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
         return _changelog(file, files, name).lineage
 
 
-def family_of(key: bytes, metadata: ArchiveMetadata, chain: Chain) -> str:
-    """Return the name of the column family of a key, in a store with column families."""
-    number = _FAMILY_ID.unpack_from(key)[0] if len(key) >= _FAMILY_ID.size else None
-    if number not in metadata.families:
-        raise StateFormatError(chain.name, None, f"a key of the unknown column family {number}")
-    return metadata.families[number]
+def family_of(key: bytes, families: Mapping[int, str], name: str) -> str:
+    """Return the column family of a key in a store that has some; ``name`` is for errors."""
+    number = family_number(key)
+    if number is None or number not in families:
+        raise StateFormatError(name, None, f"a key of the unknown column family {number}")
+    return families[number]
 
 
 def _changelog(file: Any, files: StoreFiles, name: str) -> Changelog:
     return read_changelog(Content(decompressed(file, files.compression, name), name))
 
 
-def _open(directory: str, chain: Chain) -> Any:
+def _open(directory: str, chain: Chain, most_files: int) -> Any:
     with _errors(chain):
-        if chain.snapshot is None:
-            return rocksdict.Rdict(directory, options=rocksdict.Options(True))
-        if not chain.changes:
+        if chain.snapshot is None or not chain.changes:
+            options = _bounded(rocksdict.Options(True), most_files)
+            if chain.snapshot is None:
+                return rocksdict.Rdict(directory, options=options)
             access = rocksdict.AccessType.read_only()
-            return rocksdict.Rdict(directory, options=rocksdict.Options(True), access_type=access)
+            return rocksdict.Rdict(directory, options=options, access_type=access)
         # Spark's own options: RocksDB needs their merge operator to join the values that Spark
         # merged.
         options, families = rocksdict.Options.load_latest(directory)
@@ -165,7 +170,15 @@ def _open(directory: str, chain: Chain) -> Any:
         # The options may name directories elsewhere, in which RocksDB would remove files.
         options.set_wal_dir(directory)
         options.set_db_log_dir(directory)
+        for each in (options, *families.values()):
+            _bounded(each, most_files)
         return rocksdict.Rdict(directory, options=options, column_families=families)
+
+
+def _bounded(options: Any, most_files: int) -> Any:
+    options.set_max_open_files(most_files)
+    options.set_max_sequential_skip_in_iterations(NEVER_SEEK)
+    return options
 
 
 def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
@@ -173,8 +186,8 @@ def _errors(chain: Chain) -> contextlib.AbstractContextManager[None]:
     return rocksdb_errors("RocksDB", lambda text: StateFormatError(chain.name, None, text))
 
 
-def _replay(database: Any, changes: Iterator[Change]) -> None:
-    """Write changes into the database, many at a time.
+def _replay(database: Any, changes: Iterator[Change], name: str) -> None:
+    """Write the changes of the changelog ``name`` into the database, many at a time.
 
     RocksDB's binding cannot merge, so a merged value is appended to the existing one. Spark joins
     the records of a list by "," or by nothing (``mergeOperatorVersion``); readers accept both.
@@ -188,9 +201,9 @@ def _replay(database: Any, changes: Iterator[Change]) -> None:
         else:
             pending[key] = _Pending(True, [value] if kind == PUT else [])
         if size > _MAX_PENDING:
-            _write(database, pending)
+            _write(database, pending, name)
             pending, size = {}, 0
-    _write(database, pending)
+    _write(database, pending, name)
 
 
 @dataclass(frozen=True)
@@ -201,13 +214,15 @@ class _Pending:
     parts: list[bytes]
 
 
-def _write(database: Any, pending: dict[bytes, _Pending]) -> None:
+def _write(database: Any, pending: dict[bytes, _Pending], name: str) -> None:
     batch = rocksdict.WriteBatch(raw_mode=True)  # several times faster than single writes
     for key, change in pending.items():
         parts = change.parts
         if not change.replaces:
             before = database.get(key)
             parts = [before, *parts] if before is not None else parts
+        if (merged := sum(map(len, parts))) > MAX_ROW:
+            raise StateFormatError(name, None, f"a value of {merged} bytes, merged")
         if parts:
             batch.put(key, parts[0] if len(parts) == 1 else b"".join(parts))
         else:

@@ -28,10 +28,12 @@ from flinkish.checkpoint.format.names import SST_DIRECTORY
 from flinkish.engine.errors import EngineError
 from flinkish.engine.rows.arrow_parts import in_pieces
 from flinkish.engine.stores.rocksdb import make_scratch, remove_scratch, rocksdb_errors
-from flinkish.engine.stores.sst_files import FAMILY_ID_BYTES, Runs, sst_error, sst_options
+from flinkish.engine.stores.sst_files import Runs, family_number, sst_error, sst_options
 
 #: Id of the column family, keys, values.
 FamilyRows = tuple[int | None, Sequence[bytes], Sequence[bytes]]
+#: The files of each run, and the rows in all of them by family id.
+_Runs = tuple[Sequence[Sequence[str]], Mapping[int | None, int]]
 #: If there are more SSTs than this, which all overlap, they are compacted into SSTs that do not
 #: overlap. Otherwise readers would have to search every one, and Spark's own RocksDB would start
 #: with the same compaction.
@@ -99,28 +101,25 @@ def write_pieces(
     with_families: bool = True,
     version: int = 1,
     scratch: str | None = None,
+    adopt: Callable[[str, str], bool] | None = None,
 ) -> int:
     """Write a snapshot from batches of rows.
 
     It does less work for each row than :func:`write_snapshot`. Each element of ``pieces`` is (the
     family's id, keys, values). The keys begin with that id, which is None in a store without
-    families.
+    families. ``adopt(path, name)`` moves a local file to a place in the store and returns True, or
+    returns False for a file that must be copied by ``create``.
     """
-    directory = make_scratch(parent=scratch)
-    try:
-        runs, counts = _sorted_runs(directory, pieces)
-        _ingest(directory, runs)
-        return _complete(
-            directory,
-            counts,
-            create,
-            name,
-            families=families,
-            with_families=with_families,
-            version=version,
-        )
-    finally:
-        remove_scratch(directory)
+    return _write(
+        lambda directory: _sorted_runs(directory, pieces),
+        create,
+        name,
+        families=families,
+        with_families=with_families,
+        version=version,
+        scratch=scratch,
+        adopt=adopt,
+    )
 
 
 def write_runs(
@@ -138,12 +137,11 @@ def write_runs(
     """Write a snapshot from the files of :class:`~.sst_files.SortedRows`, which stay as they are.
 
     ``runs`` are the files of each writer; ``bring(file, path)`` puts one of them at a local path,
-    as a link or a copy. ``counts`` are the rows in them by family id. ``adopt(path, name)`` moves a
-    local file to a place in the store and returns True, or returns False for a file that must be
-    copied by ``create``. The others are as in :func:`write_pieces`.
+    as a link or a copy. ``counts`` are the rows in them by family id. The others are as in
+    :func:`write_pieces`.
     """
-    directory = make_scratch()
-    try:
+
+    def brought(directory: str) -> _Runs:
         local = [
             [os.path.join(directory, f"{number}-{place}.run") for place in range(len(files))]
             for number, files in enumerate(runs)
@@ -151,58 +149,59 @@ def write_runs(
         for files, paths in zip(runs, local, strict=True):
             for file, path in zip(files, paths, strict=True):
                 bring(file, path)
-        _ingest(directory, local)
-        return _complete(
-            directory,
-            counts,
-            create,
-            name,
-            families=families,
-            with_families=with_families,
-            version=version,
-            adopt=adopt,
-        )
-    finally:
-        remove_scratch(directory)
+        return local, counts
+
+    return _write(
+        brought,
+        create,
+        name,
+        families=families,
+        with_families=with_families,
+        version=version,
+        scratch=None,
+        adopt=adopt,
+    )
 
 
-def _complete(
-    directory: str,
-    counts: Mapping[int | None, int],
+def _write(
+    prepare: Callable[[str], _Runs],
     create: Callable[[str], BinaryIO],
     name: str,
     *,
     families: Families,
     with_families: bool,
     version: int,
-    adopt: Callable[[str, str], bool] | None = None,
+    scratch: str | None,
+    adopt: Callable[[str, str], bool] | None,
 ) -> int:
-    """Write the files of a closed database into a store; return the number of its rows."""
-    internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
-    total = sum(counts.values())
-    shared = [_share(directory, file, create, adopt) for file in _named(directory, (".sst",))]
-    metadata = write_archive_metadata(
-        shared,
-        total - internal,
-        internal,
-        families.ids,
-        families.internal,
-        with_families=with_families,
-        version=version,
-    )
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-        for file in sorted(os.listdir(directory)):
-            if file.startswith(_SMALL_FILES):
-                target.write(os.path.join(directory, file), file)
-        target.writestr(METADATA_MEMBER, metadata)
-    with create(name) as output:
-        output.write(archive.getbuffer())
-    return total
-
-
-def _named(directory: str, endings: tuple[str, ...]) -> list[str]:
-    return sorted(file for file in os.listdir(directory) if file.endswith(endings))
+    """Write a snapshot of the runs that ``prepare`` puts into a local directory."""
+    directory = make_scratch(parent=scratch)
+    try:
+        runs, counts = prepare(directory)
+        _ingest(directory, runs)
+        internal = sum(counts.get(families.ids[f], 0) for f in families.internal)
+        total = sum(counts.values())
+        files = sorted(os.listdir(directory))
+        metadata = write_archive_metadata(
+            [_share(directory, file, create, adopt) for file in files if file.endswith(".sst")],
+            total - internal,
+            internal,
+            families.ids,
+            families.internal,
+            with_families=with_families,
+            version=version,
+        )
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+            for file in files:
+                if file.startswith(_SMALL_FILES):
+                    target.write(os.path.join(directory, file), file)
+            target.writestr(METADATA_MEMBER, metadata)
+        with create(name) as output:
+            output.write(archive.getbuffer())
+        return total
+    finally:
+        remove_scratch(directory)
 
 
 def _share(
@@ -252,7 +251,7 @@ def _ingest(directory: str, runs: Sequence[Sequence[str]]) -> None:
 def _family(key: bytes, numbers: set[int]) -> int | None:
     if not numbers:
         return None
-    number = int.from_bytes(key[:FAMILY_ID_BYTES], "little", signed=True)
-    if len(key) < FAMILY_ID_BYTES or number not in numbers:
+    number = family_number(key)
+    if number not in numbers:
         raise EngineError(f"a key of the unknown column family {number}")
     return number

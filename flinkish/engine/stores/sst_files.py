@@ -1,4 +1,4 @@
-"""Sorted files of RocksDB (SSTs): from rows in any order, or in the order of their keys."""
+"""Writers of RocksDB's sorted files (SSTs), of rows in any order or in that of their keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import rocksdict
 from flinkish.engine.errors import EngineError, LostRows
 from flinkish.engine.rows.arrow_parts import MAX_ROWS
 from flinkish.engine.rows.binaries import Binaries
-from flinkish.engine.stores.rocksdb import rocksdb_errors
+from flinkish.engine.stores.rocksdb import open_files, rocksdb_errors
 
 #: Bytes of rows that are sorted at a time; each such run is one SST.
 MAX_RUN_BYTES: Final = 64 << 20
@@ -32,6 +32,7 @@ def sst_options() -> Any:
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     # Spark compacts later if needed; here it would only take time.
     options.set_disable_auto_compactions(True)
+    options.set_max_open_files(open_files(1))
     return options
 
 
@@ -123,6 +124,13 @@ class Runs:
 def family_prefix(number: int) -> bytes:
     """Return the bytes of a family's id, with which its keys begin."""
     return number.to_bytes(FAMILY_ID_BYTES, "little", signed=True)
+
+
+def family_number(key: bytes) -> int | None:
+    """Return the id of the family with which a key begins; None if the key is shorter."""
+    if len(key) < FAMILY_ID_BYTES:
+        return None
+    return int.from_bytes(key[:FAMILY_ID_BYTES], "little", signed=True)
 
 
 def sst_error(text: str) -> EngineError:

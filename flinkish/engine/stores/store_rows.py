@@ -17,17 +17,17 @@ from flinkish.engine.rows.encodings import FamilyShape, check_block
 from flinkish.engine.stores.files import UNSAFE_ROW, StoreFiles
 from flinkish.engine.stores.hdfs_store import read_hdfs_store
 from flinkish.engine.stores.native import NativeError, Reader
-from flinkish.engine.stores.rocksdb import merged
+from flinkish.engine.stores.rocksdb import merged, open_files
 from flinkish.engine.stores.rocksdb_store import (
     RocksDBRows,
     closed_database,
     family_of,
     open_rocksdb_store,
 )
+from flinkish.engine.stores.sst_files import FAMILY_ID_BYTES, family_number
 
 #: The name of the only column family of a store without column families.
 DEFAULT_FAMILY = "default"
-_FAMILY_ID_BYTES = 2
 _key, _value = operator.itemgetter(0), operator.itemgetter(1)
 #: Rows that are read at once from each of many stores.
 _FEWEST_ROWS = 1_000
@@ -107,7 +107,7 @@ def open_merged(
         opened: dict[tuple[tuple[int, str], ...], list[RocksDBRows]] = {}
         for files in stores:
             _check_supported(files)
-            store = stack.enter_context(open_rocksdb_store(files))
+            store = stack.enter_context(open_rocksdb_store(files, len(stores)))
             families = tuple(sorted(store.metadata.families.items()))
             opened.setdefault(families, []).append(store)
         yield [_merged_blocks(group) for group in opened.values()]
@@ -124,7 +124,12 @@ def _open_natively(
             directory, metadata = stack.enter_context(closed_database(files))
             groups.setdefault(tuple(sorted(metadata.families.items())), []).append(directory)
         readers = [
-            (dict(names), stack.enter_context(Reader(functions, directories, family_bytes(names))))
+            (
+                dict(names),
+                stack.enter_context(
+                    Reader(functions, directories, family_bytes(names), open_files(len(stores)))
+                ),
+            )
             for names, directories in groups.items()
         ]
         yield [_native_blocks(reader, names) for names, reader in readers]
@@ -132,24 +137,31 @@ def _open_natively(
 
 def family_bytes(families: Collection[object]) -> int:
     """Return the number of bytes of a family's id at the start of a store's keys."""
-    return _FAMILY_ID_BYTES if families else 0
+    return FAMILY_ID_BYTES if families else 0
 
 
 def _native_blocks(reader: Reader, families: Mapping[int, str]) -> Iterator[RowBlock]:
     skip = family_bytes(families)
     for keys, values in reader.blocks():
-        name = DEFAULT_FAMILY
-        if skip:
-            number = int.from_bytes(keys[0][:skip], "little", signed=True)
-            if number not in families:
-                raise NativeError(f"a key of the unknown column family {number}")
-            name = families[number]
-        yield RowBlock(name, keys.without(skip), values, framed=True)
+        yield RowBlock(native_family(keys[0], families), keys.without(skip), values, framed=True)
+
+
+def native_family(key: bytes, families: Mapping[int, str]) -> str:
+    """Return the column family of a key; NativeError if it is unknown."""
+    if not families:
+        return DEFAULT_FAMILY
+    number = family_number(key)
+    if number is None or number not in families:
+        raise NativeError(f"a key of the unknown column family {number}")
+    return families[number]
 
 
 def _merged_blocks(stores: Sequence[RocksDBRows]) -> Iterator[RowBlock]:
     most = max(_FEWEST_ROWS, MAX_ROWS // len(stores))
-    return _blocks_of(merged([store.pieces(most) for store in stores]), stores[0])
+    pieces = merged([store.pieces(most) for store in stores])
+    # A row may be of any of them.
+    name = ", ".join(dict.fromkeys(store.chain.name for store in stores))
+    return _blocks_of(pieces, stores[0].metadata.families, name)
 
 
 def count_rows(files: StoreFiles, shapes: Mapping[str, FamilyShape] | None = None) -> RowCounts:
@@ -184,31 +196,31 @@ def _check_supported(files: StoreFiles) -> None:
 def _rocksdb_blocks(
     store: RocksDBRows, shapes: Mapping[str, FamilyShape] | None
 ) -> Iterator[RowBlock]:
-    for block in _blocks_of(store.pieces(), store):
-        _check(block, shapes, store.chain.name)
+    name = store.chain.name
+    for block in _blocks_of(store.pieces(), store.metadata.families, name):
+        _check(block, shapes, name)
         yield block
 
 
 def _blocks_of(
-    pieces: Iterable[list[tuple[bytes, bytes]]], store: RocksDBRows
+    pieces: Iterable[list[tuple[bytes, bytes]]], families: Mapping[int, str], name: str
 ) -> Iterator[RowBlock]:
-    families = bool(store.metadata.families)
     for piece in pieces:
         # Keys are in order and begin with their family's id: most batches have one family.
         for rows in _by_family(piece) if families else (piece,):
             keys, values = _columns(rows)
             family = DEFAULT_FAMILY
             if families:
-                family = family_of(keys[0], store.metadata, store.chain)
-                keys = [key[_FAMILY_ID_BYTES:] for key in keys]
+                family = family_of(keys[0], families, name)
+                keys = [key[FAMILY_ID_BYTES:] for key in keys]
             yield RowBlock(family, keys, values, framed=True)
 
 
 def _by_family(piece: list[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    if piece[0][0][:_FAMILY_ID_BYTES] == piece[-1][0][:_FAMILY_ID_BYTES]:
+    if piece and piece[0][0][:FAMILY_ID_BYTES] == piece[-1][0][:FAMILY_ID_BYTES]:
         yield piece
         return
-    for _, group in itertools.groupby(piece, lambda row: row[0][:_FAMILY_ID_BYTES]):
+    for _, group in itertools.groupby(piece, lambda row: row[0][:FAMILY_ID_BYTES]):
         yield list(group)
 
 

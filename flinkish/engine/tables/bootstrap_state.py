@@ -17,13 +17,12 @@ from typing import Any, Final
 import pyarrow as pa
 import xxhash
 
-from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB, STATE
+from flinkish.checkpoint.format.names import JOIN_STORES, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_SHUFFLE_PARTITIONS
 from flinkish.engine.errors import PERMANENT, CannotMigrate, LostRows
 from flinkish.engine.migration.attempts import WrittenStore
-from flinkish.engine.migration.migration_plan import store_directory
 from flinkish.engine.migration.migration_planner import TargetState, for_spark, plan_operator
-from flinkish.engine.migration.pipeline import WrittenOperator
+from flinkish.engine.migration.pipeline import WrittenOperator, place, written_operator
 from flinkish.engine.migration.row_blocks import Rows, in_lists, sum_digests, unpack
 from flinkish.engine.migration.state_files import operator_files
 from flinkish.engine.migration.store_tasks import ReadRows, write_store
@@ -210,25 +209,22 @@ def run_bootstrap(context: Any, job: Bootstrap, pieces: Any) -> WrittenOperator:
     context.setJobDescription("flinkish: write state")
     try:
         arranged = pieces.partitionBy(job.count + 1, _itself)
-        return _completed(job, computed(arranged.mapPartitionsWithIndex(_Writing(job)).collect))
+        results = computed(arranged.mapPartitionsWithIndex(_Writing(job)).collect)
+        return _completed(job, results, "the rows are those of a DataFrame")
     finally:
         context.setJobDescription(None)
         job.target.remove(job.attempts)
 
 
-def _completed(job: Bootstrap, results: list[Any]) -> WrittenOperator:
+def _completed(job: Bootstrap, results: list[Any], shuffle: str | None) -> WrittenOperator:
     """Move the files into their final places; ``results`` are those of the tasks."""
     for result in results:
         if isinstance(result, PERMANENT):
             raise result
     written = [r for r in results if isinstance(r, WrittenStore)]
     _compare(job, [r for r in results if isinstance(r, ReadRows)], written)
-    for store in written:
-        directory = f"{STATE}/{job.move.ordinal}/{store.partition}"
-        directory += f"/{store_directory(store.store)}"
-        for name in job.target.names(store.attempt):
-            job.target.move(f"{store.attempt}/{name}", f"{directory.rstrip('/')}/{name}")
-    return _summary(job, written)
+    place(job.target, job.move, written)
+    return written_operator(job.move, written, shuffle)
 
 
 def write_rows(
@@ -257,7 +253,12 @@ def write_rows(
         As for :func:`write_state`.
     """
     job = plan_bootstrap(source, template, target)
-    replaced = {find_table(template, name or None).name: each for name, each in rows.items()}
+    replaced: dict[str, Sequence[Mapping[str, Any]]] = {}
+    for asked, each in rows.items():
+        name = find_table(template, asked or None).name
+        if name in replaced:
+            raise CannotMigrate(f"the state {name!r} is given twice: give each state once")
+        replaced[name] = each
     _check_companions(template, replaced)
     pieces: list[list[tuple[int, bytes]]] = [[] for _ in range(job.count + 1)]
     for table in state_tables(template):
@@ -270,7 +271,7 @@ def write_rows(
     write = _Writing(job)
     try:
         results = [result for i, part in enumerate(pieces) for result in write(i, part)]
-        written = _completed(job, results)
+        written = _completed(job, results, None)
     finally:
         target.remove(job.attempts)
     partitions = int(template.pins.get(PIN_SHUFFLE_PARTITIONS, job.move.partitions))
@@ -333,14 +334,3 @@ def _compare(job: Bootstrap, read: list[ReadRows], written: list[WrittenStore]) 
                 f"the state {store!r} has {after.rows:,} rows of {before.rows:,} given: "
                 "keys repeat, or rows were lost"
             )
-
-
-def _summary(job: Bootstrap, written: list[WrittenStore]) -> WrittenOperator:
-    move = job.move
-    digests = {s: sum_digests(w.digest for w in written if w.store == s) for s in move.targets}
-    ids = None
-    if move.unique_ids:
-        unique_ids = {(w.partition, w.store): w.unique_id or "" for w in written}
-        ids = tuple(tuple(unique_ids[p, s] for s in move.targets) for p in range(move.partitions))
-    size = sum(w.size for w in written)
-    return WrittenOperator(move.ordinal, digests, ids, size, "the rows are those of a DataFrame")

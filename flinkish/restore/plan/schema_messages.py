@@ -1,6 +1,6 @@
-"""The types of a program that are part of an operator's state, as words for messages, by kind.
+"""The words in which messages describe the schema of an operator's state, by kind of operator.
 
-After the table of operators with internal state in Flink's "Upgrading Applications and Flink
+Modelled on the table of operators with internal state in Flink's "Upgrading Applications and Flink
 Versions": there the state of a window holds its input type and key, that of a join both inputs and
 the key. Here, by Spark's operator:
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The consent to state whose old keys or rows lack a part of the answer.
+#: The option that accepts incomplete results for keys or rows that are in the state already.
 ACCEPT_PARTIAL = "--accept-partial"
 KEEP_OR_DROP = (
     "keep it as it was, or give the operator another uid (it starts empty) and drop its old state "
@@ -45,7 +45,7 @@ class StatePart:
     buffers
         Whether the fields are aggregates.
     nulls_known
-        Whether the schema says what may be null.
+        Whether the schema tells which fields may be null.
     evolves
         Whether the state is rewritten by the meaning of its columns.
     """
@@ -61,19 +61,19 @@ class StatePart:
 
     @property
     def agree(self) -> str:
-        """The advice where rows from before would not have the full answer."""
+        """The advice where results for rows that are in the state already would be incomplete."""
         return f"agree with {ACCEPT_PARTIAL} NAME, or {KEEP_OR_DROP}"
 
 
 _KEYS = {
-    "stateStoreSave": ("the grouping key", "the aggregation's state is found by it"),
-    "sessionWindowStateStoreSaveExec": ("the grouping key", "sessions are found by it"),
+    "stateStoreSave": ("the grouping key", "the aggregation's state is looked up by it"),
+    "sessionWindowStateStoreSaveExec": ("the grouping key", "sessions are looked up by it"),
     "dedupe": ("the deduplication key", "the state holds the keys seen so far"),
     "dedupeWithinWatermark": ("the deduplication key", "the state holds the keys seen so far"),
-    "symmetricHashJoin": ("the join's {side} key", "the join's state is found by it"),
+    "symmetricHashJoin": ("the join's {side} key", "the join's state is looked up by it"),
 }
-_USED_BEHIND = (
-    "read it after the operator again (Spark prunes unread columns), or let the state be rewritten"
+_USED_LATER = (
+    "use it after the operator again (Spark prunes unused columns), or let the state be rewritten"
 )
 _VALUES = {
     "stateStoreSave": StatePart(
@@ -81,7 +81,7 @@ _VALUES = {
         "its state holds a buffer for each aggregate",
         "aggregate",
         "aggregates",
-        _USED_BEHIND,
+        _USED_LATER,
         buffers=True,
     ),
     "sessionWindowStateStoreSaveExec": StatePart(
@@ -89,7 +89,7 @@ _VALUES = {
         "its state holds the session, its key and a buffer for each aggregate",
         "aggregate",
         "aggregates",
-        _USED_BEHIND,
+        _USED_LATER,
         buffers=True,
     ),
     "applyInPandasWithState": StatePart(
@@ -111,11 +111,11 @@ def part_of(kind: str, role: str, *, is_key: bool, store: str) -> StatePart:
     ``transformWithState`` that of the state variable.
     """
     if is_key:
-        subject, because = _KEYS.get(kind, ("the grouping key", "the state is found by it"))
+        subject, because = _KEYS.get(kind, ("the grouping key", "the state is looked up by it"))
         return StatePart(subject.format(side=role), because)
     if kind == "symmetricHashJoin":
         return StatePart(
-            f"the join's {role} input", "the join's state holds its rows", keep=_USED_BEHIND
+            f"the join's {role} input", "the join's state holds its rows", keep=_USED_LATER
         )
     if kind.startswith("transformWithState"):
         subject = f"state variable `{store}`"
@@ -129,7 +129,7 @@ def unseen(kind: str) -> str:
 
 
 def why_trait(kind: str, trait: str) -> str:
-    """Return the reason why a trait of an operator must not change."""
+    """Return the reason why a trait of an operator, such as a join's type, must not change."""
     if kind == "symmetricHashJoin":
         return "the state has kept and dropped rows as the old type requires"
-    return "Spark refuses state that was written under the other"
+    return "Spark refuses state that was written with another"

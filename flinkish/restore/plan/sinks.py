@@ -56,7 +56,7 @@ from flinkish.connectors.table_commits import Drift, RollbackTarget, listed
 
 SinkMode = Literal["rebase", "accept", "rollback"]
 _ALL: tuple[SinkMode, ...] = ("rebase", "accept", "rollback")
-#: The stable id of a sink that has the planned batch.
+#: The reason's id for a sink that has the planned batch.
 SINK_HAS_PLANNED = "sink-has-planned"
 SinkVerdict = Literal["as-is", "ahead", "rebase", "accept", "rollback", "unreadable"]
 
@@ -83,7 +83,8 @@ class SinkStatus:
         Whether a batch that it skips is computed anyway.
     has_files
         Whether the log of a file sink names any file. One that names none was completed for a query
-        (:mod:`.file_sinks`) that wrote nothing, or had only batches without rows.
+        (:mod:`flinkish.restore.check.file_sinks`) that wrote nothing, or had only batches without
+        rows.
     drift
         What others have done to a table since the savepoint.
     written
@@ -265,9 +266,9 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
 def _judge_undone(
     status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
-    """Judge a table that was brought back to before the savepoint, by a rollback of ours or not.
+    """Judge a table that was rolled back to before the savepoint, by flinkish or by others.
 
-    Its batches count for less than they seem to: Delta still skips those that were undone.
+    Its newest batch overstates what it has: Delta still skips batches that were undone.
     """
     newest = status.newest_batch
     back = (
@@ -313,7 +314,7 @@ def _judge_shared(
 def _judge_new_id(
     status: SinkStatus, query: Continuation, mode: SinkMode | None, where: str
 ) -> SinkPlan:
-    """Judge a sink that takes the batches of the new query id as new, though it has their rows."""
+    """Judge a sink that takes batches of the new query id as new, although it has their rows."""
     newest, saved = status.newest_batch, query.saved_batch
     has = f"{where} has the batches up to {newest} of the job that continued after batch {saved}"
     if mode == "rebase":
@@ -343,7 +344,7 @@ def _judge_new_id(
 def _roll_back(
     status: SinkStatus, query: Continuation, ahead: str, reason: str = "sink-ahead"
 ) -> SinkPlan:
-    """Return the plan to bring a table back to the savepoint's version, or why it cannot go."""
+    """Return the plan to roll a table back to the savepoint's version, or why it cannot be done."""
     why = _why_not_back(status, query)
     if why or status.rollback is None:
         text = f"{ahead}, and it cannot be rolled back to the savepoint: {why}"
@@ -370,7 +371,7 @@ def _roll_back(
 
 
 def _why_not_back(status: SinkStatus, query: Continuation) -> str:
-    """Return why a sink cannot go back to the savepoint; empty if it can."""
+    """Return why a sink cannot be rolled back to the savepoint; empty if it can."""
     if status.rollback is None:
         return f"a {status.format} sink has no versions"
     if query.in_use:
@@ -385,7 +386,7 @@ _CHOICES = {
     "rollback": "--sink-ahead rollback first rolls the table back to the savepoint (nothing is "
     "lost or there twice)",
 }
-#: Of a table that lacks rows, or has others.
+#: The choices for a table that lacks rows, or has rows of others.
 _AS_IT_IS = {
     **_CHOICES,
     "rebase": "--sink-ahead rebase continues with the table as it is",

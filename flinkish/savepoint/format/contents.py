@@ -32,7 +32,7 @@ class SavepointJob:
     restored_from: str | None = None
     #: The user who takes the savepoint, ``user@host``; a savepoint does not record it.
     owner: str | None = None
-    #: Queries of the job that the savepoint does not have.
+    #: Queries of the job that the savepoint lacks.
     left_out: tuple[LeftOut, ...] = ()
     #: Whether the program had started all its queries, as far as could be known.
     complete: bool = True
@@ -101,8 +101,8 @@ class QuerySource:
     """A query to save.
 
     ``checkpoint`` is the root of its checkpoint. ``source`` and ``sink`` are descriptions as JSON
-    data; ``sink_at`` replaces ``sink`` if the sink must be examined: it describes the sink at a
-    batch of a query id. ``batch_id`` None is the newest committed batch.
+    data; ``sink_at`` replaces ``sink`` if the sink itself must be examined: it describes the sink
+    as of a query id and a batch. ``batch_id`` None is the newest committed batch.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The engine's errors as a user reads them: with the query they are about, and what to do.
 
 A savepoint's files may contain anything, even if their digests match: anyone who can write the
-files can write digests. Every error of reading them is therefore reported as damage of the files,
+files can write digests. Every error in reading them is therefore reported as damage to the files,
 not as an internal error.
 """
 
@@ -23,10 +23,10 @@ _HINT = "flinkish savepoint verify --level deep shows what is damaged"
 
 
 @contextmanager
-def in_our_words(query: str | None = None) -> Iterator[None]:
-    """Name ``query``, if given, in errors of the engine.
+def converted_errors(query: str | None = None) -> Iterator[None]:
+    """Convert errors of the engine that are raised inside; they name ``query``, if given.
 
-    Inside, errors are UnsupportedFormat for a form or type of state that the engine does not read,
+    They become UnsupportedFormat for a form or type of state that the engine does not read,
     Corrupt for a damaged state file, and Incompatible if the engine refuses the operation.
     """
     who = f"query {query}: " if query is not None else ""

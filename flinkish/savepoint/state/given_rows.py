@@ -15,18 +15,20 @@ from flinkish.checkpoint.format.names import COMMITS, STATE
 from flinkish.engine.migration.pipeline import WrittenOperator
 from flinkish.engine.stores.checkpoints import OperatorState, read_checkpoint
 from flinkish.engine.tables.bootstrap_state import write_rows
+from flinkish.errors import UsageError
 from flinkish.messages.requests import SavepointSummary
 from flinkish.operators.identity import OperatorFacts
 from flinkish.savepoint.format.contents import QueryRecord, QuerySource
 from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.state_directories import (
     SavedDirectory,
     saved_directory,
     scratch_directory,
 )
+from flinkish.savepoint.write.query_records import rewritten_source
 from flinkish.savepoint.write.writer import write_savepoint
 from flinkish.storage.directory import StorageDirectory
 
@@ -48,7 +50,10 @@ def with_rows(
     chosen: dict[str, dict[int, dict[str, Rows]]] = {}
     for name, rows in states.items():
         query, operator, state = find_operator(savepoint, name)
-        chosen.setdefault(query.name, {}).setdefault(operator.state.ordinal, {})[state] = rows
+        states_rows = chosen.setdefault(query.name, {}).setdefault(operator.state.ordinal, {})
+        if state in states_rows:
+            raise UsageError(f"the state {name!r} is given twice", hint="give each state once")
+        states_rows[state] = rows
     job = savepoint.header.job
     with scratch_directory(directory, job.job_id, job.owner) as scratch:
         sources = [
@@ -79,31 +84,22 @@ def _source(
     source, target = saved_directory(savepoint, query), StorageDirectory(checkpoint)
     index = savepoint.queries.index(query)
     replaced = tuple(f"{STATE}/{ordinal}/" for ordinal in chosen)
-    for record in savepoint.iter_files():
-        if record.query == index and not record.path.startswith(replaced):
-            with source.open(record.path) as old, target.create(record.path) as new:
-                shutil.copyfileobj(old, new)
-    with in_our_words(query.name):
+    with converted_errors(query.name):
+        for record in savepoint.iter_files():
+            if record.query == index and not record.path.startswith(replaced):
+                with source.open(record.path) as old, target.create(record.path) as new:
+                    shutil.copyfileobj(old, new)
         operators = read_checkpoint(source, query.batch_id).operators
         written = {
             operator.ordinal: _write(source, operator, target, checkpoint, chosen[operator.ordinal])
             for operator in operators
             if operator.ordinal in chosen
         }
-    new_ids = {n: each.unique_ids for n, each in written.items() if each.unique_ids is not None}
-    if new_ids:
-        _put_ids(target, f"{COMMITS}/{query.batch_id}", new_ids)
-    return QuerySource(
-        name=query.name,
-        checkpoint=checkpoint,
-        run_id=query.run_id,
-        source=query.source,
-        sink=query.sink,
-        operators=tuple(_facts(op.facts, written.get(op.state.ordinal)) for op in query.operators),
-        batch_id=query.batch_id,
-        rows_batch=query.batch_id,
-        origin=query.checkpoint,
-    )
+        new_ids = {n: each.unique_ids for n, each in written.items() if each.unique_ids is not None}
+        if new_ids:
+            _put_ids(target, f"{COMMITS}/{query.batch_id}", new_ids)
+    facts = [_facts(op.facts, written.get(op.state.ordinal)) for op in query.operators]
+    return rewritten_source(query, checkpoint, facts)
 
 
 def _write(

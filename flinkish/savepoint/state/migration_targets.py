@@ -22,7 +22,7 @@ from flinkish.errors import UsageError
 from flinkish.messages.migration import Migration, NewSchema
 from flinkish.savepoint.format.contents import QueryRecord
 from flinkish.savepoint.format.reader import OpenSavepoint, check_files
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.state_directories import saved_directory
 
 
@@ -54,7 +54,7 @@ def plan_rewrite(savepoint: OpenSavepoint, migration: Migration) -> list[Planned
     rewrites = []
     for query in savepoint.queries:
         source = saved_directory(savepoint, query)
-        with in_our_words(query.name):
+        with converted_errors(query.name):
             state = read_checkpoint(source, query.batch_id)
             each = changes_of(state, query, migration.schemas)
             moves = plan_operators(source, state.operators, target_of(migration, state), each)

@@ -17,7 +17,7 @@ from flinkish.errors import UsageError
 from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
 from flinkish.savepoint.format.operator_lookup import find_operator
 from flinkish.savepoint.format.reader import OpenSavepoint
-from flinkish.savepoint.state.engine_errors import in_our_words
+from flinkish.savepoint.state.engine_errors import converted_errors
 from flinkish.savepoint.state.state_directories import saved_directory
 from flinkish.state.declared import MAP_KEY, MAP_KEY_PATH, from_text, typed_columns
 from flinkish.state.plain import plain_state, plain_type
@@ -65,7 +65,7 @@ def open_state(savepoint: OpenSavepoint, text: str, *, raw: bool = False) -> Sav
     """
     query, operator, state = find_operator(savepoint, text)
     source = saved_directory(savepoint, query)
-    with in_our_words(query.name):
+    with converted_errors(query.name):
         operators = read_checkpoint(source, query.batch_id).operators
         engine = next((o for o in operators if o.ordinal == operator.state.ordinal), None)
         if engine is None:
@@ -104,7 +104,7 @@ def show_rows(state: SavedState, limit: int, partition: int | None = None) -> Sh
     """
     partitions = state.table.operator.partitions
     chosen = range(partitions) if partition is None else (partition,)
-    with in_our_words(state.query.name):
+    with converted_errors(state.query.name):
         batches = read_table(state.source, state.table, chosen)
         every = itertools.chain.from_iterable(map(plain_rows, batches))
         rows = tuple(itertools.islice(every, limit))

@@ -9,51 +9,16 @@ digested on its way. Files that other savepoints hold for the source become the 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from flinkish import storage
-from flinkish.annotations import public_evolving
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError
+from flinkish.messages.results import SavepointCopy
 from flinkish.savepoint.directory.leases import Kind, Lease
 from flinkish.savepoint.directory.places import place_keys
 from flinkish.savepoint.format.reader import LOGS, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SavepointReporter
 from flinkish.savepoint.write.copied_files import Copier, CopyProgress, as_own
-
-
-@public_evolving
-@dataclass(frozen=True)
-class SavepointCopy:
-    """A savepoint that was copied, or would be.
-
-    Parameters
-    ----------
-    path : str
-        The location of the copy.
-    source : str
-        The location of the savepoint.
-    files, bytes : int
-        Number and size of all data files of the copy.
-    sent_files, sent_bytes : int
-        Those that were sent from the source.
-    present_files : int
-        Files that were in place already.
-    reused_files : int
-        Files that were taken from an earlier savepoint of the job at the target.
-    duration : float
-        Seconds.
-    """
-
-    path: str
-    source: str
-    files: int
-    bytes: int
-    sent_files: int
-    sent_bytes: int
-    present_files: int
-    reused_files: int
-    duration: float
 
 
 def copy_savepoint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from flinkish.checkpoint.cut import CommittedBatch, Cut
@@ -29,6 +30,26 @@ def query_source(query: QueryStatus, facts: QueryFacts | None) -> QuerySource:
         source=[dict(source) for source in facts.sources],
         sink=dict(facts.sink),
         operators=tuple(OperatorFacts.from_json(record) for record in facts.operators),
+    )
+
+
+def rewritten_source(
+    query: QueryRecord, checkpoint: str, facts: Iterable[OperatorFacts]
+) -> QuerySource:
+    """Return a query of a savepoint to be saved again, from a checkpoint with rewritten state.
+
+    ``facts`` are those of its operators, in their order.
+    """
+    return QuerySource(
+        name=query.name,
+        checkpoint=checkpoint,
+        run_id=query.run_id,
+        source=query.source,
+        sink=query.sink,
+        operators=tuple(facts),
+        batch_id=query.batch_id,
+        rows_batch=query.batch_id,
+        origin=query.checkpoint,
     )
 
 

@@ -74,7 +74,7 @@ def test_moved_location(location: str, moved: str) -> None:
 
 def test_locations_of_an_unknown_form_are_refused() -> None:
     for location in ("file:/elsewhere", "file:/c/state/0"):
-        with pytest.raises(ValueError, match="no state directory"):
+        with pytest.raises(ValueError, match="not in a state directory"):
             moved_location(location, "metadata", "/new", 0)
 
 
@@ -101,7 +101,7 @@ def test_operator_metadata_that_cannot_be_is_refused() -> None:
         OperatorMetadata(2, 0, "join", (second,)),
         OperatorMetadata(3, 0, "join", (second,), "{}"),
     ):
-        with pytest.raises(CannotWrite, match="not operator metadata"):
+        with pytest.raises(CannotWrite, match="do not fit metadata of version"):
             write_operator_metadata(metadata)
     whole = write_operator_metadata(OperatorMetadata(2, 3, "join", (second,), "{}"))
     for size in range(len(whole)):
@@ -122,5 +122,7 @@ def test_locations_are_texts(locations: object) -> None:
         "operatorPropertiesJson": "{}",
     }
     data = b"v2\n" + json.dumps(body).encode()
-    with pytest.raises(CheckpointFormatError, match="texts in stateSchemaFilePaths"):
+    with pytest.raises(
+        CheckpointFormatError, match="lacks a list of paths in stateSchemaFilePaths"
+    ):
         with_operator(data, "metadata", root="/new", ordinal=1)

@@ -87,7 +87,7 @@ V2 = utf("v2") + chunks(KEY) + chunks(VALUE)
         (utf("v1") + utf("[" * 5000) + utf("{}"), 4, "nested more than"),
         (utf("v1") + utf('{"fields": [{"name": "a"}]}') * 2, 4, "neither a name nor an object"),
         (utf("v1") + utf('{"fields": [7]}') * 2, 4, "a field has no name"),
-        (b"\x00\x02\xff\xff", 0, "a damaged text"),
+        (b"\x00\x02\xff\xff", 0, "damaged text"),
         (utf("w1"), 0, "state schemas of version 'w1'"),
         (b"", 0, "the file ends too early"),
     ],

@@ -121,7 +121,7 @@ def test_a_plan_of_a_job_is_not_saved(cli: Command, root: Path, tmp_path: Path) 
     job = known(cli, root)
     refused = cli(*check(cli, "-n", "-o", "plan.json", job))
     assert refused.code == 2
-    assert "the job would be further on" in refused.err
+    assert "the job would have moved on" in refused.err
     assert not (tmp_path / "plan.json").exists()
 
 
@@ -176,6 +176,10 @@ def test_for_reviewers(
     agreed = cli.ok(*check(cli, "--format", "github", "-n", job))
     assert agreed.out.startswith("::notice file=app.py,title=flinkish check::verdict: ok: ")
     assert cli(*check(cli, "--format", "json", job)).json()["verdict"] == "consent-needed"
+    module = cli(
+        "check", "--spark-home", str(cli.spark_home), "--format", "github", job, "-pym", "app"
+    )
+    assert module.out.startswith("::error title=flinkish check::verdict: consent"), module.err
 
 
 def test_a_failure_is_shown_to_reviewers_too(

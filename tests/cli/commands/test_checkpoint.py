@@ -70,7 +70,7 @@ def test_it_waits_no_longer_than_asked(cli: Command, job: str) -> None:
     late = cli("checkpoint", job, "--timeout", "0.2 s", "--json")
     assert late.code == 14
     error = late.error()
-    assert "within 0.2 s by 'counts' (batch 7) of job app" in error["message"]
+    assert "within 0.2 s by 'counts' (at batch 7) of job app" in error["message"]
     assert "Spark runs no batch" in error["hint"]
     assert cli("checkpoint", job, "-D", "client.timeout=100 ms").code == 14
 

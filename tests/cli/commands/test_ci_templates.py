@@ -32,7 +32,9 @@ from tests.support.guides.blocks import blocks
 from tests.support.launcher_fakes import make_spark
 
 ACTION = yaml.safe_load((ROOT / "ci/github/action.yml").read_text())
-GITLAB = yaml.safe_load((ROOT / "ci/gitlab/flinkish-check.yml").read_text())[".flinkish-check"]
+GITLAB = yaml.safe_load((ROOT / "ci/gitlab/flinkish-check.yml").read_text())
+CHECK, COMMENT = GITLAB[".flinkish-check"], GITLAB[".flinkish-comment"]
+TOKEN = "RESTORE_CHECK_TOKEN"
 PAGE = "docs/continuous-integration.md"
 #: A program whose arguments and whose operators are none that the savepoint knows.
 PROGRAM = "import sys\nprint(sys.argv[1:], file=open('arguments', 'w'))\n"
@@ -74,9 +76,10 @@ def test_the_page_uses_what_there_is() -> None:
     required = {name for name, each in ACTION["inputs"].items() if each.get("required")}
     assert required <= step["with"].keys() <= ACTION["inputs"].keys()
     assert second["include"][0]["file"] == "/ci/gitlab/flinkish-check.yml"
-    (extended,) = [each for each in second.values() if isinstance(each, dict)]
-    assert extended["extends"] == ".flinkish-check"
-    assert extended["variables"].keys() <= GITLAB["variables"].keys()
+    check, comment = (each for each in second.values() if isinstance(each, dict))
+    assert (check["extends"], comment["extends"]) == (".flinkish-check", ".flinkish-comment")
+    assert check["variables"].keys() <= CHECK["variables"].keys()
+    assert second[comment["needs"][0]] == check
 
 
 class GitHub:
@@ -188,28 +191,28 @@ def test_an_action_without_a_savepoint(cli: Command, savepoint: str) -> None:
 def gitlab(
     cli: Command, savepoint: str, shell: str = "bash", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the job as the runner does: all lines as one script, which ends at the first error."""
+    """Run the job that checks."""
     given = {f"RESTORE_CHECK_{name.upper()}": value for name, value in variables.items()}
-    assert given.keys() <= {*GITLAB["variables"], "RESTORE_CHECK_API"}
-    script = "\n".join(["set -e", *GITLAB["before_script"], *GITLAB["script"]])
+    assert given.keys() <= {*CHECK["variables"], TOKEN}
+    given["RESTORE_CHECK_OPTIONS"] = f"--spark-home\n{cli.spark_home}\n" + variables.get(
+        "options", ""
+    )
+    asked = {
+        "RESTORE_CHECK_SAVEPOINT": savepoint,
+        "RESTORE_CHECK_PROGRAM": "app.py",
+        "RESTORE_CHECK_REQUIREMENT": "",
+    }
+    return gitlab_job(cli.directory, CHECK, shell, {**asked, **given})
+
+
+def gitlab_job(
+    place: Path, job: Mapping[str, Any], shell: str, variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a job as the runner does: all lines as one script, which ends at the first error."""
     return subprocess.run(
-        [shell, "-c", script],
-        env=environ(
-            cli.directory,
-            {
-                **GITLAB["variables"],
-                "RESTORE_CHECK_SAVEPOINT": savepoint,
-                "RESTORE_CHECK_PROGRAM": "app.py",
-                "RESTORE_CHECK_REQUIREMENT": "",
-                **given,
-                "RESTORE_CHECK_OPTIONS": f"--spark-home\n{cli.spark_home}\n"
-                + variables.get("options", ""),
-                "CI_API_V4_URL": variables.get("api", ""),
-                "CI_PROJECT_ID": "7",
-                "CI_MERGE_REQUEST_IID": "12",
-            },
-        ),
-        cwd=cli.directory,
+        [shell, "-c", "\n".join(["set -e", *job.get("before_script", ()), *job["script"]])],
+        env=environ(place, {**job["variables"], **variables}),
+        cwd=place,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -221,7 +224,7 @@ def gitlab(
 def test_a_job_of_gitlab(cli: Command, savepoint: str, shell: str) -> None:
     done = gitlab(cli, savepoint, shell)
     assert done.returncode == 5, done.stderr
-    (report,) = GITLAB["artifacts"]["paths"]
+    (report,) = CHECK["artifacts"]["paths"]
     text = (cli.directory / report).read_text()
     assert text.startswith("### ⚠️ consent-needed")
     assert done.stdout == text
@@ -238,18 +241,45 @@ def test_a_job_of_gitlab(cli: Command, savepoint: str, shell: str) -> None:
     assert (nothing.returncode, nothing.stderr.strip()) == (11, "there is no savepoint in empty/")
 
 
-@pytest.mark.deep
-def test_a_plan_is_posted_to_the_merge_request(cli: Command, savepoint: str) -> None:
+def comment(place: Path, shell: str, api: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the job that posts the plan which is in ``place``."""
+    merge_request = {"CI_API_V4_URL": api, "CI_PROJECT_ID": "7", "CI_MERGE_REQUEST_IID": "12"}
+    return gitlab_job(place, COMMENT, shell, {**merge_request, TOKEN: "se cret", **more})
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_plan_is_posted_to_the_merge_request(tmp_path: Path, shell: str) -> None:
+    plan = tmp_path / CHECK["artifacts"]["paths"][0]
+    plan.write_text("### \u26a0\ufe0f a/b\n\n/merge\r\n \t/close\n- /fine\n")
     with notes() as (address, posted):
-        done = gitlab(cli, savepoint, token="se cret", api=address)
-        assert done.returncode == 5, done.stderr
+        done = comment(tmp_path, shell, address)
+        assert done.returncode == 0, done.stderr
         ((path, token, body),) = posted
         assert (path, token) == ("/projects/7/merge_requests/12/notes", "se cret")
-        assert urllib.parse.parse_qs(body) == {"body": [done.stdout]}
-    refused = gitlab(cli, savepoint, token="secret", api=address)  # nobody is there any more
-    assert refused.returncode == 5
-    assert "could not be posted" in refused.stderr
-    assert "secret" not in refused.stdout + refused.stderr
+        shown = "### \u26a0\ufe0f a/b\n\n&#47;merge\n \t&#47;close\n- /fine\n"
+        assert urllib.parse.parse_qs(body) == {"body": [shown]}
+        # What would post this job's environment, and what has nothing to post.
+        plan.rename(tmp_path / "secrets")
+        plan.symlink_to("secrets")
+        for more in ({}, {TOKEN: ""}):
+            assert comment(tmp_path, shell, address, **more).returncode == 1
+        assert len(posted) == 1
+    plan.unlink()
+    plan.write_text("x")
+    refused = comment(tmp_path, shell, address)  # nobody is there any more
+    assert refused.returncode != 0
+    assert "cret" not in refused.stdout + refused.stderr
+
+
+def test_a_program_of_a_change_gets_no_token_that_can_post(tmp_path: Path) -> None:
+    """A job that runs it refuses; one that has the token fetches nothing of the change."""
+    given = {TOKEN: "secret", "RESTORE_CHECK_REQUIREMENT": ""}
+    refused = gitlab_job(tmp_path, CHECK, "bash", given)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "must not reach this job" in refused.stderr
+    assert TOKEN not in CHECK["variables"]
+    assert COMMENT["variables"]["GIT_STRATEGY"] == "none"
+    assert COMMENT["environment"]["name"] in refused.stderr
 
 
 @contextmanager

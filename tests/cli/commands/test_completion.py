@@ -104,6 +104,7 @@ OFFERS = [
     ("flinkish savepoint -det", {"-detached"}),
     ("flinkish request w", {"wait"}),
     ("flinkish completion f", {"fish"}),
+    ("flinkish schema savepoint u", {"unlock"}),
     ("flinkish run -cm ", {"no_claim", "claim"}),
 ]
 

@@ -52,6 +52,15 @@ OPERATOR: dict[str, Any] = {
         }
     ],
 }
+SOURCE: dict[str, Any] = {
+    **OPERATOR,
+    "name": "lines",
+    "kind": "file source",
+    "stateful": False,
+    "ordinal": None,
+    "location": None,
+}
+EVERY = [OPERATOR, SOURCE, {**SOURCE, "name": "sink", "kind": "memory sink", "uid": "q"}]
 QUERY: dict[str, Any] = {
     "name": "q",
     "operators": [OPERATOR],
@@ -60,9 +69,6 @@ QUERY: dict[str, Any] = {
     "tree": ['"counts" (stateful stateStoreSave)'],
     "dot": '  subgraph "cluster q" {\n  }',
     "coverage_message": "0 of 1 stateful operator has a uid",
-    "missing": [
-        {"name": "counts", "kind": "stateStoreSave", "stateful": True, "location": "a.py:3"}
-    ],
 }
 
 
@@ -133,11 +139,42 @@ def test_dot(cli: Command) -> None:
     assert refused.code == 2
 
 
-def test_required_uids(cli: Command) -> None:
-    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
-    result = cli(*_words(cli, "--require-uids"))
+COUNTS, LINES = '"counts" (stateStoreSave, a.py:3)', '"lines" (file source)'
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (["--require-uids"], f"1 stateful operator has no uid: {COUNTS}"),
+        (["--require-uids", "-q"], f"1 stateful operator has no uid: {COUNTS}"),
+        (["--require-uids", "stateful"], f"1 stateful operator has no uid: {COUNTS}"),
+        (["--require-uids=all"], f"2 operators have no uid: {COUNTS}, {LINES}"),
+        (["--require-uids", "all"], f"2 operators have no uid: {COUNTS}, {LINES}"),
+    ],
+)
+def test_required_uids(cli: Command, words: list[str], missing: str) -> None:
+    _answers(cli, {"version": 1, "queries": [{**QUERY, "operators": EVERY}], "error": None})
+    result = cli(*_words(cli, *words))
     assert (result.code, result.out) == (4, "")
-    assert '1 stateful operator has no uid: "counts" (stateStoreSave, a.py:3)' in result.err
+    assert missing in result.err
+    seen, _ = json.loads((cli.directory / "seen.json").read_text())
+    assert seen[-3:] == [str(cli.program), "-x", "1"]
+
+
+def test_an_operator_with_a_uid_hash_has_what_is_required(cli: Command) -> None:
+    operators = [{**OPERATOR, "uid_hash": "2" * 32}, {**SOURCE, "uid": "lines"}]
+    query = {**QUERY, "operators": operators, "coverage": {"stateful": 1, "with_uid": 1}}
+    _answers(cli, {"version": 1, "queries": [query], "error": None})
+    said = cli.ok(*_words(cli, "--require-uids", "all")).err
+    assert said.endswith("warning: query 'q': a note\n")
+    assert "uid" not in said
+
+
+def test_other_words_for_required_uids(cli: Command) -> None:
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
+    refused = cli("info", "--require-uids=some", str(cli.program))
+    assert refused.code == 2
+    assert "'some' is not one of 'all', 'stateful'" in refused.err
 
 
 def test_no_query_is_said(cli: Command) -> None:

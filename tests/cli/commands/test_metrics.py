@@ -10,7 +10,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from flinkish.client.metrics import Metric, served
+from flinkish.client.metrics import Metric
+from flinkish.client.metrics_export import served
 from flinkish.errors import RegistryError
 from tests.cli.conftest import PATIENCE, Command, line_with
 

@@ -322,7 +322,7 @@ def test_what_a_killed_rehearsal_has_left_goes(cli: Command, lease: bool) -> Non
     (line,) = (line for line in shown.splitlines() if str(old) in line)
     assert line.startswith("remove ")
     assert line.endswith("nothing needs it")
-    assert leftovers(cli) == {old.name: None, young.name: "it was changed later than that"}
+    assert leftovers(cli) == {old.name: None, young.name: "it was changed too recently"}
     (done, kept) = sorted(
         cli.ok("purge", *OLD, "--yes", "--json").json()["leftovers"], key=lambda e: e["keep"]
     )
@@ -344,7 +344,7 @@ def test_a_rehearsal_that_goes_on_stays(cli: Command) -> None:
         assert cli.ok("purge", "--ended-before", "0s", "--yes", "-q").out.split() == ["a" * 32]
         assert (path / "q/commits/5").exists()
     here = ("-D", f"execution.checkpointing.dir={path.parent}")
-    assert leftovers(cli, *here)[path.name] == "it was changed later than that", "but just now"
+    assert leftovers(cli, *here)[path.name] == "it was changed too recently", "but just now"
     assert "may still be running" in str(leftovers(cli, *here, "--ended-before", "0s")[path.name])
 
 

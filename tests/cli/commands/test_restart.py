@@ -100,7 +100,7 @@ def test_a_job_of_another_launcher_is_its_business(cli: Command, options: tuple[
     upgraded = cli("upgrade", "in-place", job, "--to", str(cli.program), "--json")
     assert upgraded.error()["id"] == "external-job"
     log = cli("logs", job, "--json")
-    assert "with its launcher (spark-submit)" in log.error()["message"]
+    assert "kept by its launcher (spark-submit)" in log.error()["message"]
     assert "external (spark-submit)" in cli.ok("status", job).out
 
 

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from flinkish.cli import command_index
-from flinkish.cli.commands.schema import command_schema, documents_of, every_document
+from flinkish.cli.commands.schema import command_schema, documents_of, every_document, schema
 from tests.cli.conftest import Command
 from tests.support.cli.documents import command_of
 
@@ -110,6 +110,27 @@ def test_a_schema_is_printed_and_all_are_listed(cli: Command) -> None:
     assert [each["command"] for each in listed] == list(every_document())
     assert cli.ok("schema", "-q").out.splitlines() == list(every_document())
     assert "One job in full" in cli.ok("schema").out
+
+
+def test_a_group_has_no_schema_but_its_commands_have(cli: Command) -> None:
+    error = cli("schema", "--json", "upgrade").error()
+    assert error["message"].startswith("'upgrade' is a group of commands: in-place, ")
+    assert error["hint"].endswith("flinkish schema upgrade in-place")
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "offered"),
+    [
+        ([], "sta", ["state", "status"]),
+        ([], "err", ["error"]),
+        (["savepoint"], "p", ["prune"]),
+        (["upgrade"], "r", ["resume", "rollback"]),
+        (["status"], "", []),
+    ],
+)
+def test_shells_complete_the_command(words: list[str], incomplete: str, offered: list[str]) -> None:
+    ctx = schema.make_context("schema", list(words))
+    assert [each.value for each in schema.params[0].shell_complete(ctx, incomplete)] == offered
 
 
 @pytest.mark.parametrize("words", [("nothing",), ("savepoint", "nothing"), ("config",), ("",)])

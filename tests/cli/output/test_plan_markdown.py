@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 
 from flinkish.cli.output.plan_markdown import (
     ANNOTATIONS,
+    PAGE,
     failure_annotation,
     failure_markdown,
     github_log,
@@ -18,7 +19,14 @@ from flinkish.cli.output.plan_markdown import (
     markdown,
 )
 from flinkish.errors import SavepointNotFound
-from flinkish.messages.plan import Check, OperatorRow, PinRow, RestoreOutcome, RestorePlan
+from flinkish.messages.plan import (
+    Check,
+    OperatorRow,
+    PinRow,
+    RestoreOutcome,
+    RestorePlan,
+    SparkVersions,
+)
 from tests.restore.plan.test_restore_planner import planner_of
 from tests.support.restore.query_builders import AGG, new, old, saved_query, starting
 
@@ -36,7 +44,11 @@ HOSTILE = (
     "50%0A::warning::z",
     "##[error]x",
     "a,b:c%2C",
+    "see www.evil.example, WWW.evil.example or ftp://evil.example/x",
+    "mail me@evil.example, GH-12",
 )
+#: What GitHub and GitLab make links of in a text, as GFM's extension for autolinks says.
+LINKS = re.compile(r"www\.|://|GH-\d|[\w.+-]@[\w-]+\.", re.IGNORECASE)
 
 
 #: What a page is made of.
@@ -51,6 +63,8 @@ class Reading(HTMLParser):
         self.tags: set[str] = set()
         self.texts: list[str] = []
         self.loose = ""
+        #: The texts as a parser of Markdown has them: comments and tags end one.
+        self.pieces: list[str] = []
         self._codes = 0
         self.feed(html)
         self.texts = [text.strip() for text in self.texts]
@@ -65,6 +79,7 @@ class Reading(HTMLParser):
         self._codes -= tag == "code"
 
     def handle_data(self, data: str) -> None:
+        self.pieces.append(data)
         if self.texts:
             self.texts[-1] += data
         if not self._codes:
@@ -85,6 +100,7 @@ def plan() -> RestorePlan:
 
 def named(plan: RestorePlan, name: str) -> RestorePlan:
     """The plan with everything called by a name that somebody else has chosen."""
+    version = SparkVersions(name, f"{name}2", "full")
     row = replace(plan.operators[0], uid=name, query=name, text=name, advice=name, reason=name)
     gone = replace(plan.operators[-1], uid=name, query=name, text=f"`{name}`")
     pin = PinRow(name, name, name, name, name, "pinned", name)
@@ -97,6 +113,7 @@ def named(plan: RestorePlan, name: str) -> RestorePlan:
         pins=(pin,),
         checks=(check,),
         savepoint=name,
+        version=version,
     )
 
 
@@ -126,9 +143,15 @@ def test_names_stay_names_in_markdown(plan: RestorePlan, name: str) -> None:
     assert page.tags <= TAGS
     shown = name.replace("\r", "\\r").replace("\n", "\\n")
     assert f"{shown} stateStoreSave" in page.texts  # a cell of its own, with all of the name
-    assert page.texts[1] == f"{shown} from {shown}"
+    assert page.texts[1] == f"{shown} from {shown} from Spark {shown} to {shown}2"
+    assert not LINKS.search(page.loose.replace("savepoint:", ""))
     assert not re.search(r"[@#][A-Za-z0-9]", page.loose)  # no mention outside of <code>
     assert all(line[:1] in "|#-*<…" for line in text.splitlines() if line)
+    assert not re.search(r"\bwww\.|://", text)  # GFM looks for these in the source, in tags too
+    assert not any(re.search(r"\w@\w", piece) for piece in page.pieces)
+    of_job = read(markdown(replace(plan, job_id="1", name=name, state=name), name))
+    assert of_job.tags <= TAGS
+    assert of_job.texts[1] == f"{shown} from the job {shown} ({shown})"
 
 
 def commands(text: str) -> list[tuple[str, dict[str, str], str]]:
@@ -196,11 +219,33 @@ def test_a_long_plan_is_bounded(plan: RestorePlan) -> None:
     assert len(commands(github_log(long))) == ANNOTATIONS + 1
 
 
+def test_a_page_is_shorter_than_what_github_and_gitlab_take(plan: RestorePlan) -> None:
+    long = named(plan, "|" * 700)
+    queries = tuple(replace(long.queries[0], name=f"{n}{'|' * 700}") for n in range(200))
+    rows = tuple(
+        replace(long.operators[0], query=each.name) for each in queries for _ in range(100)
+    )
+    text = markdown(replace(long, queries=queries, operators=rows))
+    assert 800_000 < len(text.encode()) <= PAGE + 100
+    assert text.startswith("### ❌ incompatible")
+    assert re.search(r"\n\n… and \d+ more lines: the plan is too long for a page\n\Z", text)
+    pins = (PinRow(plan.queries[0].name, "k", "n", "1", "2", "pinned", "x"),) * 300
+    assert "… and 200 more" in markdown(replace(plan, pins=pins))
+
+
 def test_no_plan_is_told_too() -> None:
     error = SavepointNotFound("there is no savepoint at s3://me:pass@bucket/x")
     page = read(failure_markdown(error, "app.py"))
     assert page.texts[0] == "❌ the restore of app.py could not be checked"
     assert "pass" not in " ".join(page.texts)
+    # GitLab obeys lines that begin with a slash ("quick actions").
+    for message in ("/close", "  /merge", "`/close`\n/close"):
+        text = failure_markdown(SavepointNotFound(message, hint="/approve"))
+        assert not re.search(r"^\s*/", text, re.MULTILINE)
+        assert read(text).texts[1:] == [
+            message.strip().replace("`", "").replace("\n", "\\n"),
+            "/approve",
+        ]
     ((level, named, text),) = commands(failure_annotation(error, "app.py"))
     assert (level, named["title"]) == ("error", f"flinkish check: {error.id}")
     assert text.startswith("there is no savepoint at s3://")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
 import struct
 import termios
@@ -12,7 +13,15 @@ from collections.abc import Iterator
 import pytest
 
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.text import folded, table_time, terminal_height, terminal_width
+from flinkish.cli.output.progress import OutputReporter, driver_output
+from flinkish.cli.output.text import (
+    folded,
+    table_time,
+    terminal_height,
+    terminal_width,
+    without_commands,
+)
+from flinkish.errors import FlinkishError
 
 
 class Terminal(io.StringIO):
@@ -77,3 +86,44 @@ def test_a_screen_keeps_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "50")
     Output().screen(["HEAD", "a"])
     assert out.getvalue().endswith("HEAD\na\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("::error::x", "\\x3a:error::x"),
+        (
+            "one\n \t::add-mask::x\r::stop-commands::y",
+            "one\n \t\\x3a:add-mask::x\r\\x3a:stop-commands::y",
+        ),
+        ("a ##[error]b", "a ##\\x5berror]b"),
+        ("std::vector, # [x] and ## x", "std::vector, # [x] and ## x"),
+    ],
+)
+def test_lines_on_stderr_are_no_commands_of_githubs_runner(text: str, shown: str) -> None:
+    assert without_commands(text) == shown
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_errors_and_notices_give_no_commands(
+    capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    out, hostile = Output(json=as_json), "##[add-mask]a"
+    out.error(FlinkishError(hostile, hint=hostile))
+    out.complain("  ::error::b")
+    text = capsys.readouterr().err
+    assert "##[" not in text
+    assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+    if as_json:  # the same text, otherwise written
+        assert json.loads(text.splitlines()[0])["error"]["message"] == hostile
+
+
+def test_a_failed_drivers_last_lines_give_no_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(FlinkishError), driver_output(Output()):
+        raise FlinkishError("failed", tail=["::error::x", "##[error]y"])
+    assert capsys.readouterr().err == "  \\x3a:error::x\n  ##\\x5berror]y\n"
+
+
+def test_a_log_that_debug_shows_gives_no_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    OutputReporter(Output(debug=True)).log("one\n::error::x\n")
+    assert capsys.readouterr().err == "one\n\\x3a:error::x\n"

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 
-from flinkish.driver.migration.query_migration import rewrite_query
+from flinkish.driver.migration.query_migration import engine_work, rewrite_query, told_by_spark
 from flinkish.engine.avro.schemas import avro_schema
 from flinkish.engine.rows.types import parse_struct
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.files import LocalDirectory
-from flinkish.errors import Corrupt, Incompatible, UsageError
+from flinkish.errors import Corrupt, FlinkishError, Incompatible, StorageError, UsageError
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.migration import MigratedOperator, Migration, NewSchema
 from flinkish.savepoint.format.contents import QueryRecord
@@ -75,3 +76,62 @@ def test_what_is_refused_and_how(recorded: Path, tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match=r"query counts: .*missing"):
         run(recorded, tmp_path / "new", partitions=3)
     assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
+
+
+WORKER = """Traceback (most recent call last):
+  File "/x/pyspark.zip/pyspark/worker.py", line 1247, in main
+    process()
+  File "/x/flinkish/engine/canonical.py", line 226, in write_canonical
+    with create(COUNTS) as file:
+OSError: [Errno 28] No space left on device
+"""
+JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:1)
+"""
+
+
+def test_what_a_python_worker_says_is_the_reason() -> None:
+    python = f"\n  An exception was thrown from the Python worker:\n{WORKER}"
+    java = JAVA.replace(
+        "failed\n", f"failed: org.apache.spark.api.python.PythonException: {WORKER}"
+    )
+    for text in (python, java):
+        error = told_by_spark(text, "counts")
+        assert type(error) is StorageError
+        assert error.message == (
+            "query counts: state could not be rewritten: "
+            "OSError: [Errno 28] No space left on device"
+        )
+
+
+def test_without_one_it_is_sparks_own() -> None:
+    error = told_by_spark(JAVA, "counts")
+    assert type(error) is FlinkishError
+    assert error.message.endswith(
+        "rewritten: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in "
+        "stage 8.0 failed"
+    )
+    assert told_by_spark("odd\nmore", "counts").message.endswith("rewritten: odd")
+
+
+def test_a_refusal_of_the_storage_is_told_before_its_cause() -> None:
+    error = told_by_spark(
+        WORKER.replace("OSError: [Errno 28]", "Exception: IO error:")
+        + """
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+flinkish.errors.StorageError: disk full: cannot use RocksDB's files
+"""
+    )
+    assert type(error) is StorageError
+    assert error.message.endswith("StorageError: disk full: cannot use RocksDB's files")
+
+
+@pytest.mark.parametrize("query", ["counts", None])
+def test_a_full_disk_of_an_executor_is_storage_wherever_state_is_rewritten(
+    query: str | None,
+) -> None:
+    with pytest.raises(StorageError, match="No space left on device"), engine_work(query):
+        raise PythonException(WORKER)

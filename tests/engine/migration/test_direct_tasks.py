@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from flinkish.checkpoint.format.names import CANONICAL, HDFS, ROCKSDB
 from flinkish.checkpoint.format.pins import PIN_JOIN_FORMAT
-from flinkish.engine.errors import LostRows
+from flinkish.engine.errors import LostRows, StateFormatError
 from flinkish.engine.migration.checkpoint_migration import Rewritten, rewrite_checkpoint
+from flinkish.engine.migration.direct_tasks import SortedRun, write_sorted
 from flinkish.engine.migration.migration_planner import TargetState, plan_operator
+from flinkish.engine.migration.store_tasks import transformed
 from flinkish.engine.stores.checkpoints import read_checkpoint
 from flinkish.engine.stores.files import LocalDirectory
+from flinkish.engine.stores.sst_files import SortedRows
+from flinkish.engine.stores.store_rows import RowBlock
 from tests.engine.migration.test_checkpoint_migration import all_rows, rows_of, shuffle_all
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 from tests.support.engine.inline_spark import InlineContext
@@ -30,6 +37,17 @@ class FarDirectory(LocalDirectory):
     def local_path(self, path: str) -> str | None:
         """See :class:`~flinkish.engine.stores.files.StateSource`."""
         return None
+
+
+@dataclass(frozen=True)
+class ListedDirectory(FarDirectory):
+    """One that lists in a file what is created in it."""
+
+    def create(self, path: str) -> BinaryIO:
+        """See :class:`~flinkish.engine.stores.files.StateTarget`."""
+        with open(f"{self.root}-created", "a") as file:
+            file.write(f"{path}\n")
+        return super().create(path)
 
 
 def rescale(source: Path, target: Path, partitions: int, kind: type = LocalDirectory) -> Rewritten:
@@ -67,6 +85,59 @@ def test_it_is_what_a_shuffle_gives(
     assert rows_of(tmp_path / "direct") == rows_of(tmp_path / "shuffled")
     assert rows_of(tmp_path / "merged") == rows_of(tmp_path / "again")
     assert all_rows(tmp_path / "merged") == all_rows(recorded)
+
+
+def test_sorted_files_of_one_task_stay_on_its_machine(tmp_path: Path) -> None:
+    recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
+    before = set(Path(tempfile.gettempdir()).glob("runs-*"))
+    rewrite_checkpoint(
+        InlineContext(),
+        LocalDirectory(str(recorded)),
+        ListedDirectory(str(tmp_path / "new")),
+        TargetState(),
+    )
+    assert rows_of(tmp_path / "new") == rows_of(recorded)
+    created = (tmp_path / "new-created").read_text().splitlines()
+    attempts = [Path(path) for path in created if path.startswith("_attempts-")]
+    assert {path.parent.name for path in attempts if path.suffix == ".sst"} == {"SSTs"}
+    assert set(Path(tempfile.gettempdir()).glob("runs-*")) == before
+
+
+@pytest.mark.parametrize("kind", [LocalDirectory, FarDirectory])
+def test_a_task_that_fails_leaves_no_files(
+    kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
+    source, target = LocalDirectory(str(recorded)), kind(str(tmp_path / "new"))
+    [operator] = read_checkpoint(source).operators
+    move = plan_operator(source, operator, TargetState(partitions=4))
+    task = (source, target, "_attempts", 0, move, move.stores[0], [0, 1])
+    assert [item for item in write_sorted(*task) if isinstance(item, SortedRun)]
+    there = sorted(path for path in (tmp_path / "new").rglob("*") if path.is_file())
+    finish, finished = SortedRows.finish, []
+
+    def fail(writer: SortedRows) -> None:
+        finish(writer)
+        if writer.files:
+            finished.append(writer)
+        if len(finished) > 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SortedRows, "finish", fail)
+    with pytest.raises(OSError, match="No space left"):
+        list(write_sorted(*task))
+    assert sorted(path for path in (tmp_path / "new").rglob("*") if path.is_file()) == there
+
+
+def test_errors_name_all_partitions_that_are_merged(tmp_path: Path) -> None:
+    source = LocalDirectory(str(unpack("spark43-rocksdb-dedup", tmp_path)))
+    [operator] = read_checkpoint(source).operators
+    move = plan_operator(source, operator, TargetState(partitions=4))
+    block = RowBlock("default", [b"\x00key"], [b"\x00value"], framed=True)
+    for partitions, name in (((1,), "state/0/1/"), ((0, 2), "state/0/{0,2}/")):
+        with pytest.raises(StateFormatError) as refused:
+            list(transformed([block], move, move.stores[0], partitions))
+        assert refused.value.file.startswith(name)
 
 
 def test_rows_in_wrong_partitions_go_where_their_keys_belong(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,15 @@ import pytest
 import rocksdict
 
 from flinkish.engine.errors import LostRows, StateFormatError
+from flinkish.engine.migration.direct_tasks import SortedRun, write_sorted
+from flinkish.engine.migration.migration_planner import TargetState, plan_operator
 from flinkish.engine.migration.row_blocks import digest_rows
 from flinkish.engine.stores import native
+from flinkish.engine.stores.checkpoints import read_checkpoint
+from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.stores.native import NativeError, Reader
 from flinkish.engine.stores.store_rows import open_merged, read_store
+from flinkish.errors import StorageError
 from tests.engine.migration.test_checkpoint_migration import all_rows, rows_of
 from tests.engine.migration.test_direct_tasks import IN_ROCKSDB, rescale
 from tests.support.checkpoints.recorded import unpack
@@ -171,6 +178,68 @@ def test_a_missing_directory_is_an_error_not_a_crash(functions: Any, tmp_path: P
         Reader(functions, [str(tmp_path / "nothing")], 0)
     with pytest.raises(NativeError, match=r".+"):
         native.Files(functions, 3).open(1, str(tmp_path / "no" / "directory.sst"))
+
+
+@pytest.mark.deep
+def test_what_the_binding_had_to_do_again_is_logged_and_leaves_nothing(
+    functions: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
+    source, target = LocalDirectory(str(recorded)), LocalDirectory(str(tmp_path / "new"))
+    [operator] = read_checkpoint(source).operators
+    move = plan_operator(source, operator, TargetState(partitions=4))
+
+    def fail(*_: object) -> None:
+        raise NativeError("the reason")
+
+    monkeypatch.setattr(native.Files, "finish", fail)
+    runs = list(write_sorted(source, target, "_attempts", 0, move, move.stores[0], [0]))
+    files = {file for run in runs if isinstance(run, SortedRun) for file in run.files}
+    assert files
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.messages == ["flinkish_rocksdb is not used, which is slower: the reason"]
+    there = {str(p.relative_to(tmp_path / "new")) for p in (tmp_path / "new").rglob("*.sst")}
+    assert there == files
+
+
+@pytest.mark.deep
+def test_what_the_machine_refuses_is_not_tried_again(functions: Any, tmp_path: Path) -> None:
+    files = native.Files(functions, 1)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        with pytest.raises(StorageError, match="Too many open files"):
+            files.open(0, str(tmp_path / "0.sst"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_copy_of_the_library_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    member = "librocksdbjni-linux64.so"
+    jar = tmp_path / "rocksdbjni-1.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(member, b"library" * 1000)
+    jar.write_bytes(jar.read_bytes().replace(b"librarylibrary", b"librarYlibrary", 1))
+    monkeypatch.setattr(native, "_member", lambda: member)
+    monkeypatch.setattr(native, "_jars", lambda: [str(jar)])
+    with pytest.raises(zipfile.BadZipFile):
+        native._rocksdb_library()
+    [directory] = tmp_path.glob("flinkish-rocksdb-*")
+    assert list(directory.iterdir()) == []
+
+
+def test_a_package_that_cannot_be_used_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "flinkish_rocksdb.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    assert native._load() is None
+    [message] = caplog.messages
+    assert message.startswith("flinkish_rocksdb is not used, which is slower: ")
 
 
 def test_a_directory_that_others_can_write_is_not_used(

@@ -122,6 +122,8 @@ def test_values_larger_than_every_buffer_are_read() -> None:
     big = {b"k": b"x" * 5_000_000, b"l": b"", b"m" * 2_000_000: b"y"}
     whole = CODECS["zstd"](delta(big.items()))
     assert rows(store({"1.delta": whole}, 1, compression="zstd")) == big
+    frames = CODECS["zstd"](b"") * 130_000 + whole  # more than are read at once
+    assert rows(store({"1.delta": frames}, 1, compression="zstd")) == big
 
 
 def typed(kind: int, key: bytes, value: bytes | None) -> bytes:
@@ -186,7 +188,7 @@ def test_changelogs_without_a_snapshot(name: str, tmp_path: Path) -> None:
         (utf("v2") + typed(0x01, b"k", None) + b"\0", StateFormatError, "the length -1"),
         (utf("v3") + utf("[{}]") + V1, StateFormatError, "damaged lineage"),
         (utf("v3") + utf("nothing") + V1, StateFormatError, "damaged lineage"),
-        (utf("v3") + lineage((1, "a"), (3, "b")) + V1, StateFormatError, "leaves versions out"),
+        (utf("v3") + lineage((1, "a"), (3, "b")) + V1, StateFormatError, "skips versions"),
     ],
 )
 def test_wrong_changelogs_are_refused(

@@ -85,6 +85,74 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
         arrow_rows([7], schema_of(pa.int64()), "s")  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        *(
+            (pa.timestamp("us", "UTC"), text, "give it like 2024-01-31T12:30:00.000000Z")
+            for text in ("", "NaT", "now", "today", "2024", "2024-01-01T00:00:00.1234567", "Z")
+        ),
+        (pa.timestamp("us"), "2024-13-01", "Month out of range"),
+        (pa.timestamp("us"), "2024-01-01T00:00.5", "give it like"),
+        (pa.timestamp("us"), 1.5, "a number must be an integer"),
+        *(
+            (pa.date32(), text, "give it like 2024-01-31")
+            for text in ("", "today", "2024-01-01T01")
+        ),
+        (pa.date32(), datetime.datetime(2024, 1, 1, 12), "give it without a time"),
+        *((pa.time64("ns"), text, "give it like 12:30:00.000001") for text in ("", "12", "1:2:3")),
+        (pa.time64("ns"), -1, "nanoseconds of one day"),
+        (pa.duration("us"), 0.5, "a number must be an integer"),
+        *(
+            (pa.decimal128(9, 2), each, "at most 2 digits after the point")
+            for each in ("1.505", "1e-3", "NaN", decimal.Decimal("1.505"))
+        ),
+        *((pa.decimal128(9, 2), text, "give it like 12.5") for text in ("", "1_0", " 1", "a")),
+        (pa.float64(), True, "give a number"),
+        (pa.float64(), "1_0", "give it like 12.5"),
+        (pa.float32(), 1e300, "out of range"),
+        (pa.binary(), "a", "give it in base64"),
+        *((pa.list_(pa.string()), each, "which is no list") for each in ("ab", {"a": 1}, b"a", 1)),
+        *(
+            (pa.map_(pa.string(), pa.int64()), each, "value is a map, and is given as")
+            for each in ([{"value": 1}], [{"key": "a"}], ["ab"], "ab", 1)
+        ),
+        (pa.map_(pa.string(), pa.int64()), {None: 1}, "null"),
+        (pa.struct([("a", pa.int8()), ("a", pa.int8())]), {"a": 1}, "fields of the same name"),
+    ],
+)
+def test_a_value_that_would_become_another_is_refused(kind: Any, value: Any, message: str) -> None:
+    schema = pa.schema([("key", pa.int8()), ("value", kind)])
+    with pytest.raises(CannotMigrate) as refused:
+        arrow_rows([{"key": 1, "value": value}], schema, "s")
+    assert str(refused.value).startswith("row 0 for the state 's': ")
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (pa.timestamp("us"), "2024-01-01", 1_704_067_200_000_000),
+        (pa.timestamp("us"), "2024-01-01 00:00:00.5", 1_704_067_200_500_000),
+        (pa.timestamp("us", "UTC"), "1969-12-31T23:59:59.999999Z", -1),
+        (pa.timestamp("us"), "294247-01-10T04:00:54.775807", 2**63 - 1),
+        (pa.timestamp("us"), "-001-01-01T00:00:00.000000", -62_198_755_200_000_000),
+        (pa.time64("ns"), "00:00:01.000000001", 1_000_000_001),
+    ],
+)
+def test_times_of_all_years_are_exact(kind: Any, text: str, value: int) -> None:
+    schema = pa.schema([("key", pa.int8()), ("value", kind)])
+    batch = arrow_rows([{"key": 1, "value": text}], schema, "s")
+    assert batch.column("value").cast(pa.int64()).to_pylist() == [value]
+
+
+def test_one_state_by_two_names_is_refused(tmp_path: Path) -> None:
+    source, operator = operator_of(unpack("spark43-hdfs-agg", tmp_path))
+    twice: dict[str, Any] = {"": [], find_table(operator).name: []}
+    with pytest.raises(CannotMigrate, match="given twice"):
+        write_rows(twice, source, operator, LocalDirectory(str(tmp_path / "new")))
+
+
 def plain_state(checkpoint: Path) -> dict[str, list[dict[str, Any]]]:
     source, operator = operator_of(checkpoint)
     return {

@@ -64,7 +64,7 @@ RAISED = {
     ("new_logs", "_named_line", "_refusal"): PLAN,
     ("new_logs", "_offset_at", "Corrupt"): FILES,
     ("savepoint_migration", "_rewrite", "LaunchFailed"): MOMENT,
-    ("savepoint_migration", "_rewrite", "told_by_spark"): MOMENT,
+    ("query_migration", "engine_work", "told_by_spark"): MOMENT,
     ("origin_checkpoints", "check_digest", "UnsupportedFormat"): FILES,
     ("origin_checkpoints", "check_digest", "not_as_recorded"): FILES,
     ("origin_checkpoints", "check_states_agree", "_disagree"): PLAN,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.client.savepoints import Savepoint
-from flinkish.errors import Incompatible, UsageError
+from flinkish.errors import Corrupt, Incompatible, UsageError
 from flinkish.savepoint.format.reader import open_savepoint
 from flinkish.savepoint.state.given_rows import with_rows
 from tests.cli.commands.test_state import save
@@ -74,6 +74,7 @@ def test_queries_without_other_rows_keep_their_files(tmp_path: Path) -> None:
             Incompatible,
             "repeat",
         ),
+        ({"rocksdb-tws/count": [], "0/count": []}, UsageError, "'0/count' is given twice"),
     ],
 )
 def test_rows_that_do_not_fit(
@@ -84,3 +85,14 @@ def test_rows_that_do_not_fit(
         with_rows(open_savepoint(old), states, str(tmp_path / "made"))
     assert message in str(refused.value)
     assert list(tmp_path.glob("made/*")) == []
+
+
+def test_a_file_that_is_not_as_it_was_saved_names_its_query(tmp_path: Path) -> None:
+    old = save(tmp_path, "hdfs-agg", "ids-join")
+    opened = open_savepoint(old)
+    [record] = [query for query in opened.queries if query.name == "query ids-join"]
+    path = next(Path(opened.query_root(record)).glob("state/**/*.zip"))
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Corrupt, match=r"query ids-join: .*zip"):
+        with_rows(open_savepoint(old), {"hdfs-agg": []}, str(tmp_path / "made"))

@@ -15,12 +15,13 @@ from flinkish import storage
 from flinkish.checkpoint.format.file_ends import checksums_of
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UnsafePath, UsageError
 from flinkish.messages.requests import SavepointSummary
+from flinkish.messages.results import SavepointCopy
 from flinkish.savepoint.directory import leases
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write.copying import SavepointCopy, copy_savepoint
+from flinkish.savepoint.write.copying import copy_savepoint
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness

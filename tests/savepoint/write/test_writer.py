@@ -231,7 +231,7 @@ def test_a_log_that_its_checksum_file_contradicts_is_not_taken(
     """It has its size and its form: only a reader of the savepoint would have noticed."""
     root = unpack("spark43-hdfs-agg", tmp_path)
     change_one_digit(root / file, before)
-    with pytest.raises(Corrupt, match=f"{file} has other bytes than its checksum file says"):
+    with pytest.raises(Corrupt, match=f"{file} does not match its checksum file"):
         save(root, tmp_path / "t")
     assert list((tmp_path / "t").iterdir()) == []
 

@@ -295,7 +295,7 @@ def test_the_snapshot_restores_what_reads_the_old_bytes() -> None:
     new = program(BEFORE.replace("    n: int\n", "") + "    more: int = 9\n")
     restored = taken.read().restore_serializer()
     assert restored.deserialize(taken.state) == new.Stats(1.5, "x", 9)
-    with pytest.raises(UsageError, match="only read"):
+    with pytest.raises(UsageError, match="only be read"):
         restored.serialize(new.Stats(1.5))
     program("@dataclass\nclass Stats:\n    n: str\n")
     with pytest.raises(Incompatible, match=r"Stats\.n: int -> str"):
