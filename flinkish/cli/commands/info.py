@@ -15,6 +15,7 @@ from flinkish.cli.options.program import (
     program_options,
     program_words,
 )
+from flinkish.cli.output.graph_svg import graph_svg
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
 from flinkish.cli.output.schema_text import columns_text
@@ -35,6 +36,7 @@ from flinkish.savepoint.format.operator_lookup import address
 @click.option(
     "--dot", "as_dot", is_flag=True, help="Print one graph for Graphviz, with a cluster per query."
 )
+@click.option("--svg", "as_svg", is_flag=True, help="Print the graph as an image in SVG.")
 @click.option(
     "--require-uids",
     cls=OptionalValue,
@@ -50,6 +52,7 @@ from flinkish.savepoint.format.operator_lookup import address
 def info(
     call: Call,
     as_dot: bool,
+    as_svg: bool,
     require_uids: Literal["all", "stateful"] | None,
     parallelism: int | None,
     program: Program,
@@ -59,19 +62,21 @@ def info(
     The program runs to its end, but its streaming queries are only planned: none is started, no
     stream is read and no job is registered. Everything after APP.py is passed to the program.
     """
-    if as_dot and call.out.json:
-        raise UsageError("--dot and --json are mutually exclusive", hint="use only one of them")
+    if as_dot + as_svg + call.out.json > 1:
+        raise UsageError(
+            "--dot, --svg and --json are mutually exclusive", hint="use only one of them"
+        )
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
     with call.session(flags) as session, driver_output(call.out):
         described = describe(
             session, named_by(program.arguments, program), require_uids=require_uids
         )
     queries = list(described.queries)
-    _show(call.out, queries, as_dot=as_dot)
+    _show(call.out, queries, as_dot=as_dot, as_svg=as_svg)
     return 0
 
 
-def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
+def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool, as_svg: bool) -> None:
     if not queries:
         out.warning("the program started no streaming query")
     for query in queries:
@@ -85,6 +90,8 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
     elif as_dot:
         for line in dot_graph(queries).split("\n"):
             out.line(line)
+    elif as_svg:
+        out.text(graph_svg(queries))
     else:
         for number, query in enumerate(queries):
             if number:

@@ -59,8 +59,8 @@ def joined(*content: Content) -> Markup:
 
 def safe(text: str) -> str:
     """Return a text as it stands in markup: one line, shortened, masked, escaped."""
-    shown = visible(mask_secrets(text))
-    return escape(shown if len(shown) <= _MOST else f"{shown[:_MOST]}…")
+    line = visible(mask_secrets(text))
+    return escape(line if len(line) <= _MOST else f"{line[:_MOST]}…")
 
 
 def _number(value: float) -> str:
