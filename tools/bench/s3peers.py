@@ -43,7 +43,7 @@ def _new() -> str:
 def _rate(tool: str, source: str, environment: dict[str, str], count: int | None = None) -> float:
     """Files a second of the other program."""
     files = count or sum(len(names) for _, _, names in os.walk(source))
-    endpoint = environment["AWS_ENDPOINT_URL"]
+    endpoint = environment["AWS_ENDPOINT_URL_S3"]
     words = {
         "aws": ["aws", "s3", "cp", "--recursive", "--only-show-errors", source, _new()],
         "s5cmd": ["s5cmd", "--endpoint-url", endpoint, "cp", f"{source}/*", f"{_new()}/"],

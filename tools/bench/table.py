@@ -243,7 +243,7 @@ def measured(group: Group, sizes: Sizes) -> list[Row]:
         with tempfile.TemporaryDirectory(prefix="flinkish-bench-") as directory:
             found = group.measure(Path(directory), sizes)
     # One comparison that fails must not cost the others, which take an hour.
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         reason = " ".join(str(error).split())[-300:] or type(error).__name__
         return [replace(row, reason=reason, load=load) for row in group.rows]
     taken = f"{time.monotonic() - began:.0f} s for the group"
