@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.bench import chart
+from tools.bench import table as tables
 from tools.bench.row import Row, Table, as_text, ratios
 
 FAST = Row("rescale", "Spark's repartition", 3, True, ratios=(3.5, 2.0, 4.0), load=0.5)
@@ -57,3 +58,14 @@ def test_the_page_shows_every_row_and_the_chart(tmp_path: Path) -> None:
     root = ET.parse(tmp_path / "performance.svg").getroot()
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["rescale", "3.50x", "list & more", "5.00x", "S3", "not measured"]
+
+
+def test_a_comparison_that_fails_gives_its_rows_the_reason() -> None:
+    def fails(directory: Path, sizes: tables.Sizes) -> tables.Ratios:
+        assert directory.is_dir()
+        raise SystemExit("a log line\npkg.SomeException: the disk is full\n  at Thread.run\n")
+
+    group = tables.Group("broken", (MISSING, FAST), fails)
+    rows = tables.measured(group, tables.QUICK)
+    assert [row.reason for row in rows] == ["pkg.SomeException: the disk is full"] * 2
+    assert [row.what for row in rows] == ["S3", "rescale"]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
 
 from tools.bench.engine_program import SETTINGS, make_state
 
@@ -22,7 +23,14 @@ def main(checkpoint: str, target: str, *sizes: str) -> None:
     if sizes:
         make_state(spark, Path(checkpoint).parent, *map(int, sizes))
     else:
-        spark.read.format("statestore").load(checkpoint).write.parquet(target)
+        rows = spark.read.format("statestore").load(checkpoint)
+        # Aggregates have several columns of one name, which Parquet refuses.
+        fields = rows.schema["value"].dataType.fields
+        names = [f"{field.name}_{number}" for number, field in enumerate(fields)]
+        renamed = StructType(
+            [StructField(name, field.dataType) for name, field in zip(names, fields, strict=True)]
+        )
+        rows.withColumn("value", rows["value"].cast(renamed)).write.parquet(target)
     spark.stop()
 
 

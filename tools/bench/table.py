@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -235,6 +237,13 @@ GROUPS = (
 )
 
 
+def short(error: BaseException) -> str:
+    """One line of an error: of a program's stderr the first that names an error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = (line for line in lines if re.search(r"(Error|Exception)\b.*:", line))
+    return next(named, lines[-1] if lines else type(error).__name__)[:300]
+
+
 def measured(group: Group, sizes: Sizes) -> list[Row]:
     """The group's rows with their ratios, or with the reason why there are none."""
     load = os.getloadavg()[0]
@@ -244,7 +253,8 @@ def measured(group: Group, sizes: Sizes) -> list[Row]:
             found = group.measure(Path(directory), sizes)
     # One comparison that fails must not cost the others, which take an hour.
     except (Exception, SystemExit) as error:  # noqa: BLE001
-        reason = " ".join(str(error).split())[-300:] or type(error).__name__
+        print(error, file=sys.stderr, flush=True)
+        reason = short(error)
         return [replace(row, reason=reason, load=load) for row in group.rows]
     taken = f"{time.monotonic() - began:.0f} s for the group"
     return [
