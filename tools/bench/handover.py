@@ -26,23 +26,23 @@ ROWS = 100_000
 _PATIENCE = 300.0
 
 
-def measure(directory: Path, runs: int) -> dict[str, list[float]]:
-    """Time the switch both ways, in turn, on a RocksDB state of 100,000 rows."""
+def measure(directory: Path, runs: int, rows: int = ROWS) -> dict[str, list[float]]:
+    """Time the switch both ways, in turn, on a RocksDB state of ``rows`` rows."""
     times: dict[str, list[float]] = {"stop and spark-submit": [], "upgrade --handover": []}
-    print(f"switch of a job with {ROWS:,} rows of state ({machine()})", flush=True)
+    print(f"switch of a job with {rows:,} rows of state ({machine()})", flush=True)
     for number in range(runs):
         for name, switch in zip(times, (_plain, _handover), strict=True):
             with tempfile.TemporaryDirectory(dir=directory) as place:
-                seconds = switch(Path(place))
+                seconds = switch(Path(place), rows)
             print(f"  {number + 1}. {name}: {seconds:.2f} s ({machine()})", flush=True)
             times[name].append(seconds)
     show("from the last batch before to the first after", times, "stop and spark-submit")
     return times
 
 
-def _plain(directory: Path) -> float:
+def _plain(directory: Path, rows: int) -> float:
     checkpoint = directory / "checkpoint"
-    with fed(directory) as source:
+    with fed(directory, rows) as source:
         old = submit(source, checkpoint)
         try:
             until_busy(checkpoint)
@@ -61,7 +61,7 @@ def _plain(directory: Path) -> float:
             end(old)
 
 
-def _handover(directory: Path) -> float:
+def _handover(directory: Path, rows: int) -> float:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}
     environment["XDG_STATE_HOME"] = str(directory / "state")
 
@@ -78,7 +78,7 @@ def _handover(directory: Path) -> float:
     def checkpoint(job: str) -> Path:
         return directory / "state" / "flinkish" / "checkpoints" / job / "counts"
 
-    with fed(directory) as source:
+    with fed(directory, rows) as source:
         conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
         words = ("--master", "local[2]")
         old = flinkish("run", "-d", "-q", *words, *conf, str(PROGRAM), str(source)).strip()
@@ -113,8 +113,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def fed(directory: Path) -> Iterator[Path]:
-    """Give a directory that gets a file with 100,000 keys, and then a small one every 100 ms."""
+def fed(directory: Path, rows: int = ROWS) -> Iterator[Path]:
+    """Give a directory that gets a file with ``rows`` keys, and then a small one every 100 ms."""
     source = directory / "input"
     source.mkdir()
     over = threading.Event()
@@ -130,7 +130,7 @@ def fed(directory: Path) -> Iterator[Path]:
             write(number, 10)
             number += 1
 
-    write(0, ROWS)
+    write(0, rows)
     thread = threading.Thread(target=feed)
     thread.start()
     try:

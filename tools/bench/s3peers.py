@@ -26,7 +26,7 @@ def measure(directory: Path, tool: str, files: int, runs: int) -> list[tuple[flo
         environment = server.environment()
         for _ in range(runs):
             ours = in_child("savepoint", environment, checkpoint=checkpoint, target=_new())
-            # The savepoint has as many files as it took: the peer's files are those, by rate.
+            # Files a second: the peer copies sidecars and old files too, so the counts differ.
             rate = _rate(tool, checkpoint, environment)
             local.append(ours["files"] / ours["seconds"] / rate)
             source = f"{ours['path']}/0-query"

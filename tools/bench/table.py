@@ -140,6 +140,15 @@ def _handover(directory: Path, sizes: Sizes) -> Ratios:
     return [ratios(times["upgrade --handover"], times["stop and spark-submit"], speed=False)]
 
 
+def _large_handover(directory: Path, sizes: Sizes) -> Ratios:
+    times = handover.measure(directory, sizes.runs, sizes.rows)
+    return [ratios(times["upgrade --handover"], times["stop and spark-submit"], speed=False)]
+
+
+def _unbuilt(_directory: Path, _sizes: Sizes) -> Ratios:
+    raise Unavailable("no program measures it yet")
+
+
 _COMMANDS = ("flinkish list", "flinkish status", "flinkish --help", "savepoint list")
 
 
@@ -216,6 +225,20 @@ GROUPS = (
         _restored,
     ),
     Group("handover", (Row("handover", "stop and spark-submit", 0.34, False),), _handover),
+    Group(
+        "handover-large",
+        (Row("handover, large state", "stop and spark-submit", 0.34, False),),
+        _large_handover,
+    ),
+    Group(
+        "unbuilt",
+        (
+            Row("agent during a savepoint: p99 of batches", _PLAIN, 1.03, False),
+            Row("handover, state rewritten", "stop and spark-submit", 0.34, False),
+            Row("handover, several queries", "stop and spark-submit", 0.34, False),
+        ),
+        _unbuilt,
+    ),
     Group(
         "startup",
         tuple(
