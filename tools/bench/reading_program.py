@@ -25,9 +25,9 @@ def main(checkpoint: str, target: str, *sizes: str) -> None:
     else:
         rows = spark.read.format("statestore").load(checkpoint)
         # Aggregates have several columns of one name, which Parquet refuses.
-        value = rows.schema["value"].dataType
-        assert isinstance(value, StructType)
-        fields = value.fields
+        struct = rows.schema["value"].dataType
+        assert isinstance(struct, StructType)
+        fields = struct.fields
         names = [f"{field.name}_{number}" for number, field in enumerate(fields)]
         renamed = StructType(
             [StructField(name, field.dataType) for name, field in zip(names, fields, strict=True)]
