@@ -7,6 +7,7 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 from tests.support.checkpoints.many_files import many_files
 from tests.support.servers import s3
@@ -25,15 +26,22 @@ def measure(directory: Path, tool: str, files: int, runs: int) -> list[tuple[flo
         bare.create_bucket(BUCKET)
         environment = server.environment()
         for _ in range(runs):
-            ours = in_child("savepoint", environment, checkpoint=checkpoint, target=_new())
+            ours, seconds = _savepoint(checkpoint, environment)
             # Files a second: the peer copies sidecars and old files too, so the counts differ.
             rate = _rate(tool, checkpoint, environment)
-            local.append(ours["files"] / ours["seconds"] / rate)
+            local.append(ours["files"] / seconds / rate)
             source = f"{ours['path']}/0-query"
-            again = in_child("savepoint", environment, checkpoint=source, target=_new())
+            again, seconds = _savepoint(source, environment)
             rate = _rate(tool, source, environment, count=ours["files"])
-            there.append(again["files"] / again["seconds"] / rate)
+            there.append(again["files"] / seconds / rate)
     return [tuple(local), tuple(there)]
+
+
+def _savepoint(checkpoint: str, environment: dict[str, str]) -> tuple[dict[str, Any], float]:
+    """What a savepoint says of itself, and its seconds with the start of its process."""
+    started = time.perf_counter()
+    answer = in_child("savepoint", environment, checkpoint=checkpoint, target=_new())
+    return answer, time.perf_counter() - started
 
 
 def _new() -> str:
