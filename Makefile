@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine native compat-matrix faults completions man api-check docs docs-run clean java moved
+.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine bench-table native compat-matrix faults completions man api-check docs docs-run clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `
 
 bench-engine: java $(INSTALLED) ## measure the engine against Spark's own repartition, 5 million rows (10 min)
 	@$(PYTHON) -m tools.bench engine $(ARGS)
+
+bench-table: java $(INSTALLED) ## measure every row of docs/performance.md beside its peer; ARGS=--quick to try it
+	$(PYTHON) -m tools.bench table $(ARGS)
 
 native: $(INSTALLED) ## build and install native/, with which the engine rewrites state faster; needs a C compiler
 	$(PYTHON) -m pip install --quiet ./native

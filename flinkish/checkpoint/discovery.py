@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from flinkish import storage
 from flinkish.checkpoint.errors import unreadable
 from flinkish.checkpoint.format.errors import CheckpointFormatError
@@ -18,6 +20,10 @@ from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
 
 #: The directories of a checkpoint.
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
+#: The directory of the flows' checkpoints in the storage of a declarative pipeline.
+PIPELINE = "_checkpoints"
+#: The most names that lead to a flow: catalog, schema, table, flow.
+_DEPTH = 4
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
     'copy it back from a backup; without one, write {"id":"<a new UUID>"}: with a new id, the '
@@ -28,21 +34,23 @@ _HINT_METADATA = (
 def find_checkpoints(path: str) -> dict[str | None, str]:
     """Return the locations of the checkpoints at ``path``, by query name.
 
-    ``path`` is one checkpoint (its key is None, because it does not record its query's name) or a
-    directory of several, named like their queries.
+    ``path`` is one checkpoint (its key is None, because it does not record its query's name), a
+    directory of several, named like their queries, or the storage of a declarative pipeline, which
+    has one for each streaming flow, named by its table's catalog and schema and its own name. One
+    checkpoint in such a storage has that name, too.
 
     Raises SavepointNotFound if the path is neither, and Corrupt if a checkpoint lacks its file
     ``metadata`` or its directory ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
-        return {None: root}
+        return {_flow_at(root): root}
     below = {
         name: storage.join(root, name) for name in sorted(storage.list_directory(root).directories)
     }
-    checkpoints: dict[str | None, str] = {
-        name: location for name, location in below.items() if is_checkpoint(location)
-    }
+    checkpoints: dict[str | None, str] = dict(_of_pipeline(root, below))
+    if not checkpoints:
+        checkpoints = {name: place for name, place in below.items() if is_checkpoint(place)}
     if not checkpoints:
         savepoints = sum(name.startswith("savepoint-") for name in below)
         if savepoints:
@@ -58,6 +66,40 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
             path=path,
         )
     return checkpoints
+
+
+def _of_pipeline(root: str, below: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield name and location of the flows' checkpoints in a pipeline's storage.
+
+    They are at ``_checkpoints/CATALOG/SCHEMA/TABLE/FLOW/N``; Spark goes on in the one with the
+    largest number (``FlowSystemMetadata``, 4.1 to 4.3).
+    """
+    top = root if PIPELINE in root.split("/") else below.get(PIPELINE)
+    stack = [] if top is None else [(top, 0)]
+    while stack:
+        location, depth = stack.pop()
+        directories = storage.list_directory(location).directories
+        for number in reversed(numbers_among(directories)):
+            candidate = storage.join(location, str(number))
+            name = _flow_at(candidate)
+            if name is not None and is_checkpoint(candidate):
+                yield name, candidate
+                break
+        else:
+            if depth < _DEPTH:
+                stack += [(storage.join(location, d), depth + 1) for d in sorted(directories)]
+
+
+def _flow_at(location: str) -> str | None:
+    """Return the name of the flow whose checkpoint may be at a location; None elsewhere. Pure."""
+    *above, number = location.split("/")
+    if not numbers_among([number]) or PIPELINE not in above:
+        return None
+    names = above[len(above) - above[::-1].index(PIPELINE) :]
+    if not 2 <= len(names) <= _DEPTH:
+        return None
+    *target, flow = names
+    return ".".join((*target[:-1], flow))
 
 
 def is_checkpoint(location: str) -> bool:

@@ -21,6 +21,7 @@ from flinkish.launch.tracebacks import (
     own_frames,
     without_plan,
 )
+from flinkish.messages.launch import is_pipeline
 
 _TAIL_LINES = 12
 
@@ -37,7 +38,7 @@ class ProgramOutcome:
 
 
 def run_program(argv: Sequence[str]) -> ProgramOutcome:
-    """Run the user's script or module as ``__main__``."""
+    """Run the user's script or module as ``__main__``, or the pipeline of a specification."""
     if argv[0] == "--module":
         sys.argv = list(argv[1:])
         sys.path.insert(0, os.getcwd())
@@ -45,6 +46,10 @@ def run_program(argv: Sequence[str]) -> ProgramOutcome:
     sys.argv = list(argv)
     # As ``python script.py`` does, so that imports from the directory of the script work.
     sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
+    if is_pipeline(argv[0]):
+        from flinkish.driver.connect.spec_program import run_specification
+
+        return run_callable(lambda: run_specification(argv))
     return run_callable(lambda: runpy.run_path(argv[0], run_name="__main__"))
 
 

@@ -17,7 +17,7 @@ from enum import Enum
 
 from flinkish.config import mask_secrets
 from flinkish.errors import UsageError
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, is_pipeline
 
 #: Spark's key for it.
 DEPLOY_MODE = "spark.submit.deployMode"
@@ -143,6 +143,12 @@ def check_deploy_mode(launch: Launch, registry_url: str) -> None:
         raise UsageError(f"{DEPLOY_MODE}={mode} does not exist", hint="it is client or cluster")
     if not is_cluster_mode(launch):
         return
+    if is_pipeline(launch.application):
+        raise UsageError(
+            "a pipeline runs in client mode only: its definitions are files beside its "
+            "specification, which would stay on this host",
+            hint="leave out --deploy-mode cluster",
+        )
     if manager_of(launch) is ClusterManager.LOCAL:
         raise UsageError(
             f"{DEPLOY_MODE}=cluster needs a cluster, and the master is "

@@ -30,10 +30,12 @@ from flinkish.launch.secret_settings import (
     shown_arguments,
     with_redaction,
 )
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import Launch, is_pipeline
 
 #: Oldest Java by Spark's major version (Spark's "Downloading" page of each release).
 _OLDEST_JAVA = {3: 8, 4: 17}
+#: The first Spark with declarative pipelines.
+_FIRST_PIPELINES = (4, 1)
 _JAVA_HINT = (
     "install Java 17, for example: apt-get install openjdk-17-jre-headless, and set JAVA_HOME "
     "when it is not on the PATH"
@@ -76,6 +78,7 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
             hint="name one with --spark-home or SPARK_HOME, or: pip install 'flinkish[spark]'",
         )
     _check_java(spark_home, environ)
+    _check_pipelines(launch, spark_home)
     return installation
 
 
@@ -316,6 +319,19 @@ def is_local_master(launch: Launch) -> bool:
     """Return whether the executors run inside the driver's own process."""
     master = master_of(launch) or "local[*]"
     return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def _check_pipelines(launch: Launch, spark_home: str) -> None:
+    """Refuse a pipeline where Spark has none."""
+    version = spark_version(spark_home)
+    if not is_pipeline(launch.application) or version is None:
+        return
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _FIRST_PIPELINES:
+        raise LaunchFailed(
+            f"{launch.application} is the specification of a pipeline, and {spark_home} is Spark "
+            f"{version}, which cannot run pipelines",
+            hint="name Spark 4.1 or later with --spark-home, SPARK_HOME or -pyexec",
+        )
 
 
 def _driver_python(launch: Launch, named_home: str | None, environ: Mapping[str, str]) -> str:

@@ -56,6 +56,15 @@ class RestoreSpec:
         return not self.path
 
 
+#: What Spark calls the specification of a pipeline, unless ``spark-pipelines`` is told its name.
+_SPECIFICATION = "spark-pipeline"
+
+
+def is_pipeline(application: str | None) -> bool:
+    """Return whether a program's file is the specification of a declarative pipeline. Pure."""
+    return application is not None and application.endswith((".yaml", ".yml"))
+
+
 @public
 @dataclass(frozen=True)
 class Program:
@@ -66,7 +75,8 @@ class Program:
     Attributes
     ----------
     application
-        The program's file. Relative paths start at the working directory.
+        The program's file, or the specification of a declarative pipeline (:func:`is_pipeline`).
+        Relative paths start at the working directory.
     arguments
         The program's arguments.
     module
@@ -152,10 +162,16 @@ class Launch(Program):
 
     @property
     def default_name(self) -> str:
-        """The stem of the program's file name, or the last part of its module's name."""
+        """The stem of the program's file name, or the last part of its module's name.
+
+        For a pipeline whose specification has Spark's name for it, that of its directory.
+        """
         if self.application is None:
             return str(self.module).rpartition(".")[2]
-        return os.path.splitext(os.path.basename(self.application))[0]
+        directory, file = os.path.split(self.application)
+        stem = os.path.splitext(file)[0]
+        is_specification = is_pipeline(file) and stem == _SPECIFICATION
+        return (os.path.basename(directory) if is_specification else "") or stem
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,10 @@ stateless or a stateful one. The name is kept as a Scala ``TreeNodeTag`` on the 
 plan (``org.apache.spark.sql.catalyst.trees``), which every later DataFrame shares. It changes no
 column, no plan and no result, so a program still runs with plain ``spark-submit``.
 
+A DataFrame of Spark Connect has no plan of the JVM's yet. Its name is kept here, by the id that its
+server gives to the plan as the tag ``plan_id`` (``LogicalPlan.PLAN_ID_TAG``): a server in this
+process finds it.
+
 Nothing here imports Spark: the plan is accessed through the DataFrame itself.
 """
 
@@ -26,10 +30,16 @@ from flinkish.operators.uids import check_uid, check_uid_hash
 TAG_NAME = "flinkish.uid"
 #: Plan nodes that only rename a DataFrame or a column.
 ALIASES = frozenset({"SubqueryAlias", "View", "ResolvedHint"})
+#: The same among the plans of Spark Connect's client.
+_CLIENT_ALIASES = frozenset({"SubqueryAlias", "Hint"})
+#: The tag on a plan that a client of Spark Connect has described, with the number it gave to it.
+PLAN_ID = "plan_id"
 
 DataFrameT = TypeVar("DataFrameT")
 
 _warned = False
+#: The tags on the plans of Spark Connect's client, by their numbers.
+_of_client: dict[int, Tag] = {}
 
 
 @dataclass(frozen=True)
@@ -75,8 +85,8 @@ def uid(name: str) -> Callable[[DataFrameT], DataFrameT]:
     Returns
     -------
     callable
-        A function that takes a DataFrame and returns the same DataFrame. Without a classic Spark
-        session (Spark Connect) it does nothing, and warns once.
+        A function that takes a DataFrame and returns the same DataFrame. With a Spark Connect
+        server in another process it does nothing, and warns once.
 
     Raises
     ------
@@ -145,6 +155,15 @@ def tag_of(node: Any, key: Any) -> Tag | None:
     return Tag.decode(str(value.get())) if value.isDefined() else None
 
 
+def client_tag_of(node: Any, key: Any) -> Tag | None:
+    """Return the tag on the plan of a client from which a JVM plan node was made, if any.
+
+    ``key`` is that of :data:`PLAN_ID`.
+    """
+    value = node.getTagValue(key)
+    return _of_client.get(int(value.get())) if value.isDefined() else None
+
+
 @functools.cache
 def tag_key(jvm: Any, name: str = TAG_NAME) -> Any:
     """Return Spark's key of the tag ``name``."""
@@ -152,10 +171,16 @@ def tag_key(jvm: Any, name: str = TAG_NAME) -> Any:
 
 
 def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
+    plan = getattr(df, "_plan", None)
+    if type(df).__module__.startswith("pyspark.sql.connect.") and plan is not None:
+        _mark_client(plan, tag)
+        return df
     jdf = getattr(df, "_jdf", None)
     if jdf is None:
-        _no_plan(df)
-        return df
+        raise UsageError(
+            f"uid() and uid_hash() name DataFrames, not {type(df).__name__}",
+            hint='write df.transform(uid("a-name"))',
+        )
     key = tag_key(df.sparkSession._jvm)  # type: ignore[attr-defined]  # a pyspark DataFrame
     node = jdf.logicalPlan()
     while node.nodeName() in ALIASES and node.children().size() == 1:
@@ -165,20 +190,19 @@ def _mark(df: DataFrameT, tag: Tag) -> DataFrameT:
     return df
 
 
-def _no_plan(df: object) -> None:
-    """Refuse objects that are not DataFrames; warn once that Spark Connect's cannot be named."""
+def _mark_client(plan: Any, tag: Tag) -> None:
+    """Name a plan of Spark Connect's client; warn once if its server is out of reach."""
     global _warned
-    if not type(df).__module__.startswith("pyspark."):
-        raise UsageError(
-            f"uid() and uid_hash() name DataFrames, not {type(df).__name__}",
-            hint='write df.transform(uid("a-name"))',
-        )
-    if not _warned:
+    while type(plan).__name__ in _CLIENT_ALIASES and plan._child is not None:
+        plan = plan._child
+    number = getattr(plan, "_root_plan_id", None) or plan._plan_id
+    _of_client[number] = merge(_of_client[number], tag) if number in _of_client else tag
+    if not _warned and "SPARK_LOCAL_REMOTE" not in os.environ:  # set by PySpark for its own server
         import warnings
 
         _warned = True
         warnings.warn(
-            "flinkish: uids have no effect on Spark Connect, whose plans are out of reach",
+            "flinkish: uids have no effect on a Spark Connect server in another process",
             stacklevel=4,
         )
 

@@ -50,16 +50,39 @@ def test_merging_keeps_the_first_call() -> None:
         merge(first, Tag("3", uid="b"))
 
 
-def test_a_connect_dataframe_is_left_alone_with_one_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Plan:
+    """A plan of Connect's client: what ``pyspark.sql.connect.plan.LogicalPlan`` is known by."""
+
+    def __init__(self, number: int, child: Plan | None = None) -> None:
+        self._root_plan_id, self._child = number, child
+
+
+def connect_frame(plan: Plan) -> Any:
+    kind = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe", "_plan": plan})
+    return kind()
+
+
+def test_a_server_elsewhere_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "_warned", False)
-    remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    monkeypatch.setattr(tagging, "_of_client", {})
+    monkeypatch.delenv("SPARK_LOCAL_REMOTE", raising=False)
+    remote = connect_frame(Plan(1))
     with pytest.warns(UserWarning, match="Spark Connect"):
         assert uid("a")(remote) is remote
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert uid_hash(HASH)(remote) is remote
+
+
+def test_a_plan_of_a_server_here_is_known_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tagging, "_of_client", {})
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")
+    alias = type("SubqueryAlias", (Plan,), {})(8, Plan(7))
+    uid("a")(connect_frame(alias))
+    uid_hash(HASH)(connect_frame(Plan(7)))
+    assert {n: (t.uid, t.uid_hash) for n, t in tagging._of_client.items()} == {7: ("a", HASH)}
+    with pytest.raises(InvalidUid, match="cannot be 'b' too"):
+        uid("b")(connect_frame(alias))
 
 
 def test_importing_flinkish_imports_nothing_else() -> None:

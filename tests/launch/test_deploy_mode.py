@@ -64,6 +64,12 @@ def test_what_cannot_run_in_cluster_mode(
     assert refused.value.hint
 
 
+def test_a_pipeline_stays_with_its_definitions() -> None:
+    launch = Launch("rides/spark-pipeline.yml", master="yarn", conf=CLUSTER)
+    with pytest.raises(UsageError, match="client mode only"):
+        check_deploy_mode(launch, POSTGRES)
+
+
 @pytest.mark.parametrize("conf", [CLUSTER, {"spark.submit.deployMode": "client"}, {}])
 def test_what_can(conf: dict[str, str]) -> None:
     launch = Launch("a", master="yarn", conf=conf)

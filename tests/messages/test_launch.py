@@ -88,3 +88,18 @@ def test_a_restore_needs_its_path_and_nothing_else() -> None:
     assert decode(RestoreSpec, {"version": 1, "path": "/sp"}) == RestoreSpec("/sp")
     with pytest.raises(Corrupt, match="RestoreSpec lacks the key 'path'"):
         decode(RestoreSpec, {"version": 1, "options": {"fork": True}})
+
+
+@pytest.mark.parametrize(
+    ("application", "name"),
+    [
+        ("/jobs/app.py", "app"),
+        ("/jobs/rides/spark-pipeline.yml", "rides"),
+        ("/jobs/rides/spark-pipeline.yaml", "rides"),
+        ("/jobs/rides/spark-pipeline.py", "spark-pipeline"),
+        ("/jobs/rides/nightly.yml", "nightly"),
+        ("/spark-pipeline.yml", "spark-pipeline"),
+    ],
+)
+def test_a_job_is_called_like_its_program(application: str, name: str) -> None:
+    assert Launch(application).default_name == name

@@ -1,7 +1,8 @@
 """What users wait for, measured: ``make bench`` (or ``python -m tools.bench``).
 
 Without a name ``startup`` and ``savepoint`` are measured; the others take minutes, and start
-servers or Spark. What is measured how stands in the modules of the same names.
+servers or Spark. What is measured how stands in the modules of the same names. ``table`` measures
+all of them beside their peers, and ``chart`` writes the page of its result.
 
 Wall times; runs of the things compared alternate, so that other load hits all of them. The best
 and the median of the runs are shown: on a busy machine only the best means something.
@@ -11,10 +12,25 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from tools.bench import agent, check, engine, handover, increment, local, memory, s3, startup
+from tools.bench import (
+    agent,
+    chart,
+    check,
+    engine,
+    handover,
+    increment,
+    local,
+    memory,
+    s3,
+    startup,
+    table,
+)
+from tools.bench.row import Table
 
 NAMES = (
     *("startup", "savepoint", "check", "s3", "memory", "increment", "engine", "handover"),
@@ -33,8 +49,37 @@ def rescale(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def write_table(words: list[str]) -> int:
+    """Measure the rows of the table."""
+    parser = argparse.ArgumentParser(prog="python -m tools.bench table")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try it")
+    parser.add_argument("--rows", type=int, help="of the engine's state")
+    parser.add_argument("--only", action="append", choices=[g.name for g in table.GROUPS])
+    parser.add_argument("-o", "--output", type=Path, default=Path("bench.json"))
+    options = parser.parse_args(words)
+    sizes = table.QUICK if options.quick else table.Sizes()
+    if options.rows is not None:
+        sizes = replace(sizes, rows=options.rows)
+    table.run(sizes, options.only or (), options.output, quick=options.quick)
+    return 0
+
+
+def write_chart(words: list[str]) -> int:
+    """Write the page of a measured table."""
+    parser = argparse.ArgumentParser(prog="python -m tools.bench chart")
+    parser.add_argument("document", type=Path)
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/performance.md"))
+    options = parser.parse_args(words)
+    chart.write(Table.from_json(options.document.read_text(encoding="utf-8")), options.output)
+    return 0
+
+
 def main() -> int:
     """Run the measurements named on the command line, or the quick ones."""
+    if sys.argv[1:2] == ["table"]:
+        return write_table(sys.argv[2:])
+    if sys.argv[1:2] == ["chart"]:
+        return write_chart(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("what", nargs="*", choices=["", *NAMES], default="")
     parser.add_argument("--runs", type=int, default=30, help="startup: runs of each command")

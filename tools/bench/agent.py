@@ -19,8 +19,8 @@ from tools.bench.measure import ROOT, machine, output_of, show
 PROGRAM = Path(agent_program.__file__)
 
 
-def measure(directory: Path, *, pairs: int, batches: int) -> None:
-    """Time ``pairs`` of blocks of ``batches`` each."""
+def measure(directory: Path, *, pairs: int, batches: int) -> dict[str, list[list[float]]]:
+    """Time ``pairs`` of blocks of ``batches`` each; return the milliseconds, by block."""
     print(f"{pairs} pairs of {batches} batches ({machine()})", flush=True)
     output = output_of(
         [sys.executable, str(PROGRAM), str(directory), str(pairs), str(batches)],
@@ -48,3 +48,7 @@ def measure(directory: Path, *, pairs: int, batches: int) -> None:
         f"{ratios[0]:.3f} to {ratios[-1]:.3f}; {calls:.2f} calls of the agent to the JVM a batch "
         f"({machine()})"
     )
+    return {
+        "without": [block["batches"] for block in without],
+        "attached": [block["batches"] for block in attached],
+    }

@@ -19,8 +19,10 @@ from tools.bench.measure import ROOT, machine, output_of
 WAYS = ("spark", "rescale", "shuffled", "evolve", "typed")
 
 
-def measure(directory: Path, *, rows: int, runs: int, before: int, after: int) -> None:
-    """Print rows per second of each way, and its ratio to Spark's."""
+def measure(
+    directory: Path, *, rows: int, runs: int, before: int, after: int
+) -> dict[str, list[float]]:
+    """Print rows per second of each way, and its ratio to Spark's; return the seconds."""
     command = [sys.executable, "-m", "tools.bench.engine_program", str(directory)]
     command += [str(number) for number in (rows, before, after, runs)]
     output = output_of(command, {**os.environ, "PYSPARK_PYTHON": sys.executable}, ROOT)
@@ -37,3 +39,4 @@ def measure(directory: Path, *, rows: int, runs: int, before: int, after: int) -
         )
     peak = max(x["peak"] for x in lines)
     print(f"  peak of a Python worker: {peak / 1e6:.0f} MB")
+    return {way: [x["seconds"] for x in lines if x["way"] == way] for way in WAYS}

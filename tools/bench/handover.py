@@ -26,41 +26,42 @@ ROWS = 100_000
 _PATIENCE = 300.0
 
 
-def measure(directory: Path, runs: int) -> None:
-    """Time the switch both ways, in turn, on a RocksDB state of 100,000 rows."""
+def measure(directory: Path, runs: int, rows: int = ROWS) -> dict[str, list[float]]:
+    """Time the switch both ways, in turn, on a RocksDB state of ``rows`` rows."""
     times: dict[str, list[float]] = {"stop and spark-submit": [], "upgrade --handover": []}
-    print(f"switch of a job with {ROWS:,} rows of state ({machine()})", flush=True)
+    print(f"switch of a job with {rows:,} rows of state ({machine()})", flush=True)
     for number in range(runs):
         for name, switch in zip(times, (_plain, _handover), strict=True):
             with tempfile.TemporaryDirectory(dir=directory) as place:
-                seconds = switch(Path(place))
+                seconds = switch(Path(place), rows)
             print(f"  {number + 1}. {name}: {seconds:.2f} s ({machine()})", flush=True)
             times[name].append(seconds)
     show("from the last batch before to the first after", times, "stop and spark-submit")
+    return times
 
 
-def _plain(directory: Path) -> float:
+def _plain(directory: Path, rows: int) -> float:
     checkpoint = directory / "checkpoint"
-    with _input(directory) as source:
-        old = _submit(source, checkpoint)
+    with fed(directory, rows) as source:
+        old = submit(source, checkpoint)
         try:
-            _until_busy(checkpoint)
+            until_busy(checkpoint)
             Path(f"{checkpoint}.stop").touch()
-            _until(Path(f"{checkpoint}.stopped").exists)
-            last = _commits(checkpoint)[-1]
+            until(Path(f"{checkpoint}.stopped").exists)
+            last = commits(checkpoint)[-1]
             Path(f"{checkpoint}.stop").unlink()
-            new = _submit(source, checkpoint)
+            new = submit(source, checkpoint)
             try:
-                _until(lambda: _commits(checkpoint)[-1] > last)
-                first = min(each for each in _commits(checkpoint) if each > last)
-                return _committed(checkpoint, first) - _committed(checkpoint, last)
+                until(lambda: commits(checkpoint)[-1] > last)
+                first = min(each for each in commits(checkpoint) if each > last)
+                return committed(checkpoint, first) - committed(checkpoint, last)
             finally:
-                _end(new)
+                end(new)
         finally:
-            _end(old)
+            end(old)
 
 
-def _handover(directory: Path) -> float:
+def _handover(directory: Path, rows: int) -> float:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}
     environment["XDG_STATE_HOME"] = str(directory / "state")
 
@@ -77,24 +78,24 @@ def _handover(directory: Path) -> float:
     def checkpoint(job: str) -> Path:
         return directory / "state" / "flinkish" / "checkpoints" / job / "counts"
 
-    with _input(directory) as source:
+    with fed(directory, rows) as source:
         conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
         words = ("--master", "local[2]")
         old = flinkish("run", "-d", "-q", *words, *conf, str(PROGRAM), str(source)).strip()
         try:
             before = checkpoint(old)
-            _until_busy(before)
+            until_busy(before)
             upgrade = ("upgrade", "in-place", old, "--handover", "--health-batches", "1", "-q")
             new = flinkish(*upgrade, "--savepointPath", str(directory / "savepoints")).strip()
-            after, last = checkpoint(new), _commits(before)[-1]
-            first = min(each for each in _commits(after) if each > last)
-            return _committed(after, first) - _committed(before, last)
+            after, last = checkpoint(new), commits(before)[-1]
+            first = min(each for each in commits(after) if each > last)
+            return committed(after, first) - committed(before, last)
         finally:
             for job in json.loads(flinkish("list", "--json"))["jobs"]:
                 flinkish("cancel", job["job_id"])
 
 
-def _submit(source: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
+def submit(source: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
     conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
     submit = str(Path(sys.executable).with_name("spark-submit"))
     return subprocess.Popen(
@@ -106,14 +107,14 @@ def _submit(source: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     os.killpg(process.pid, 9)
     process.wait()
 
 
 @contextmanager
-def _input(directory: Path) -> Iterator[Path]:
-    """Give a directory that gets a file with 100,000 keys, and then a small one every 100 ms."""
+def fed(directory: Path, rows: int = ROWS) -> Iterator[Path]:
+    """Give a directory that gets a file with ``rows`` keys, and then a small one every 100 ms."""
     source = directory / "input"
     source.mkdir()
     over = threading.Event()
@@ -129,7 +130,7 @@ def _input(directory: Path) -> Iterator[Path]:
             write(number, 10)
             number += 1
 
-    write(0, ROWS)
+    write(0, rows)
     thread = threading.Thread(target=feed)
     thread.start()
     try:
@@ -139,12 +140,12 @@ def _input(directory: Path) -> Iterator[Path]:
         thread.join()
 
 
-def _until_busy(checkpoint: Path) -> None:
+def until_busy(checkpoint: Path) -> None:
     """Wait until the job has committed some batches: its JVM is warm."""
-    _until(lambda: _commits(checkpoint)[-1] >= 8)
+    until(lambda: commits(checkpoint)[-1] >= 8)
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -152,7 +153,7 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _commits(checkpoint: Path) -> list[int]:
+def commits(checkpoint: Path) -> list[int]:
     """Return the committed batches, in order; -1 when there is none."""
     try:
         names = os.listdir(checkpoint / "commits")
@@ -161,5 +162,5 @@ def _commits(checkpoint: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit()) or [-1]
 
 
-def _committed(checkpoint: Path, batch: int) -> float:
+def committed(checkpoint: Path, batch: int) -> float:
     return (checkpoint / "commits" / str(batch)).stat().st_mtime

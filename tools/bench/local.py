@@ -18,8 +18,8 @@ from tools.bench.measure import alternate, show
 JOB = SavepointJob("0123456789abcdef0123456789abcdef", "bench", spark_version="4.3.0")
 
 
-def savepoint(directory: Path, files: int) -> None:
-    """A savepoint of an HDFS-backed checkpoint, beside hard links made by ``cp``."""
+def savepoint(directory: Path, files: int) -> dict[str, list[float]]:
+    """The seconds of a savepoint of an HDFS-backed checkpoint, and of ``cp``'s hard links."""
     checkpoint = directory / "checkpoint"
     # Two deltas and a snapshot a partition belong to the cut; each has a sidecar.
     CheckpointLikeness(checkpoint, partitions=max(1, files // 3)).run_to(4)
@@ -48,3 +48,4 @@ def savepoint(directory: Path, files: int) -> None:
         f"  the savepoint holds {info.files:,} files ({info.moved_bytes:,} bytes copied), "
         f"all with digests: {info.files / best:,.0f} files/s"
     )
+    return times

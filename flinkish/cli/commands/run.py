@@ -152,6 +152,8 @@ def run(
 ) -> int:
     """Start a job from an unchanged PySpark program.
 
+    APP.py may also be the specification of a declarative pipeline (.yml, .yaml).
+
     Everything after APP.py is passed to the program, which has no standard input. When attached
     (the default), the program's output is shown (for Spark's log, see flinkish logs), and the
     exit code is the job's: 0 FINISHED, 1 FAILED or CANCELED.

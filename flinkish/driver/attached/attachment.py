@@ -24,10 +24,11 @@ from flinkish.driver.attached.program_end import ProgramEnd
 from flinkish.driver.attached.registration import is_interactive, launcher_name, registered
 from flinkish.driver.attached.request import Arguments, asks_restore, attach_request
 from flinkish.driver.attached.terminate import SavepointOnTerminate, savepoint_on_terminate
+from flinkish.driver.connect.server import refused_server
 from flinkish.driver.job import assemble, conclude
 from flinkish.driver.log import log
 from flinkish.driver.requests.agent import Agent
-from flinkish.driver.runtime.hook import Hook, connect_refusal
+from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import ProgramOutcome, print_traceback, run_program
 from flinkish.errors import FlinkishError, UnsupportedSession
@@ -195,7 +196,7 @@ class Attachment:
             if self._has_begun:
                 return
             self._has_begun = True
-        error = connect_refusal(os.environ.get("SPARK_REMOTE"))
+        error = refused_server(os.environ.get("SPARK_REMOTE") or "a server elsewhere")
         if asks_restore(self._arguments, os.environ, {}):
             self._refuse(error)
         log(f"the program is not under flinkish's control: {error.message}; {error.hint}")

@@ -18,6 +18,7 @@ from flinkish import __version__, storage
 from flinkish.config import mask_secrets, working_directory
 from flinkish.driver.attached.patient_registry import PatientRegistry
 from flinkish.driver.attached.request import AttachRequest
+from flinkish.driver.connect.spec_program import specification_of
 from flinkish.driver.log import log
 from flinkish.driver.requests.agent import GATEWAY
 from flinkish.errors import Locked, RegistryError
@@ -145,7 +146,8 @@ def launcher_name() -> str:
 
 
 def _launch(asked: AttachRequest) -> Launch:
-    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    main = sys.modules.get("__main__")
+    program = specification_of(main) or getattr(main, "__file__", None)
     launch = Launch(
         application=os.path.abspath(program) if program and not is_interactive() else None,
         module=None if program and not is_interactive() else "notebook",

@@ -3,7 +3,8 @@
 Facts used (Spark 3.5 to 4.3):
 
 * Every plan that is the top of a ``Dataset`` carries the tag ``dataset_id``
-  (``Dataset.DATASET_ID_TAG``). The nodes between two such plans were made in one step of the
+  (``Dataset.DATASET_ID_TAG``), or ``plan_id`` if a client of Spark Connect has described it
+  (``LogicalPlan.PLAN_ID_TAG``). The nodes between two such plans were made in one step of the
   program, by the analyzer or from SQL text.
 * ``IncrementalExecution`` numbers the stateful operators while it plans (``StateOpIdRule``), and on
   4.x writes their metadata and state schemas below its checkpoint location.
@@ -36,7 +37,7 @@ from flinkish.driver.plan.plan_sources import SOURCES, Relation, entry_of, read_
 from flinkish.driver.plan.planned_schemas import files_below, stores_in_files, stores_of_node
 from flinkish.driver.plan.state_semantics import MeaningReader, with_properties
 from flinkish.operators.identity import PlannedNode
-from flinkish.operators.tagging import ALIASES, Tag, tag_key, tag_of
+from flinkish.operators.tagging import ALIASES, PLAN_ID, Tag, client_tag_of, tag_key, tag_of
 from flinkish.state.declared import DeclaredStates, declared_on
 
 #: Nodes that are not operators of their own.
@@ -79,6 +80,8 @@ STATEFUL: dict[str, frozenset[str]] = {
     "TransformWithStateInPySpark": _TRANSFORM_WITH_STATE,
 }
 _INDEX_TAG = "flinkish.index"
+#: The tags on the top of what one call of the program has made, in a session of either kind.
+_STEPS = ("dataset_id", PLAN_ID)
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class PlanReader:
 
     def logical(self) -> tuple[LogicalNode, ...]:
         """Return the streaming part of the analyzed plan in pre-order, the top first."""
-        keys = {name: tag_key(self._jvm, name) for name in ("dataset_id", _INDEX_TAG)}
+        keys = {name: tag_key(self._jvm, name) for name in ("dataset_id", PLAN_ID, _INDEX_TAG)}
         uid_key = tag_key(self._jvm)
         project = getattr(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.Project")
         hidden = project.hiddenOutputTag()
@@ -164,10 +167,10 @@ class PlanReader:
             nodes.append(
                 LogicalNode(
                     name=name,
-                    step=bool(node.getTagValue(keys["dataset_id"]).isDefined()),
+                    step=any(node.getTagValue(keys[key]).isDefined() for key in _STEPS),
                     hidden_output=name == "Project" and bool(node.getTagValue(hidden).isDefined()),
                     exchange=_redistributes(name, node),
-                    tag=tag_of(node, uid_key),
+                    tag=tag_of(node, uid_key) or client_tag_of(node, keys[PLAN_ID]),
                     label=_label(name, node),
                     source=source.format if source else None,
                     source_name=source.name if source else None,

@@ -146,13 +146,13 @@ class Actions:
 
     def _savepointable(self, request: Request) -> list[ManagedQuery]:
         queries = self._runtime.queries()
-        if not queries:
-            raise no_query()
         for name, why in self._runtime.not_served().items():
             raise NotSavepointable(
                 f"query '{name}' runs without flinkish, and a savepoint would lack it: {why}",
                 hint="end it, or start the program again with flinkish run, which says what to do",
             )
+        if not queries:
+            raise no_query()
         for query in queries:
             reason = why_not_savepointable(query.facts)
             if reason is not None:
@@ -171,6 +171,7 @@ class Actions:
         self._await_first_commits(request, savepointable)
         active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
         draining = False
+        self._runtime.hold_starts()
         for query in active:
             query.quiesced = True
         try:
@@ -274,6 +275,7 @@ class Actions:
         Returns the stop method that was used.
         """
         active = [q for q in self._runtime.queries() if not spark_jvm.has_ended(q.jsq)]
+        self._runtime.hold_starts()
         if not active:
             return "quiesce"
         for query in active:
@@ -313,7 +315,7 @@ class Actions:
         savable = [q for q in queries if q not in ended]
         restorer = self._runtime.restorer
         later = () if restorer is None else restorer.not_started()
-        left = (*left_out(queries, savable), *later)
+        left = (*left_out(queries, savable), *later, *self._runtime.flows_to_come())
         for each in left:
             log(f"query '{each.query}' is not in the savepoint: {each.reason}")
         return savable, left
@@ -357,7 +359,7 @@ def _check_can_restart(queries: Sequence[ManagedQuery]) -> None:
     for query in queries:
         if query.adopted:
             raise NotSavepointable(
-                f"query '{query.name}' ran before flinkish was attached, and cannot be drained",
+                f"query '{query.name}' was not started by flinkish, and cannot be drained",
                 hint="stop it without --drain",
             )
 

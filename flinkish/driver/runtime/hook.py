@@ -7,7 +7,10 @@ They only record the program's calls and leave the decisions to the :class:`Runt
 * ``StreamingQuery.awaitTermination`` and ``isActive``, ``SparkSession.stop`` and
   ``StreamingQueryManager.awaitAnyTermination``: they do not let the program continue while a
   request that has quiesced its queries still has no result.
-* ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse Spark Connect before it starts.
+* ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse a Spark Connect server that is
+  not in this process.
+* Of a server in this process: the same classes of the client, and
+  ``SparkConnectClient.execute_command_as_iterator``, by which the run of a pipeline is asked for.
 
 Installed once per process and removable, so that tests can run many jobs in one Spark session.
 """
@@ -16,12 +19,21 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from flinkish.driver.connect.server import (
+    base_session,
+    connect_refusal,
+    is_client_session,
+    refused_server,
+)
+from flinkish.driver.connect.writers import is_served, start_through
 from flinkish.driver.plan.writer_settings import WriterFacts, facts_of
 from flinkish.driver.restore import history
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.runtime.pipeline_run import run_asked_for
 from flinkish.errors import UnsupportedSession
 
 
@@ -48,6 +60,8 @@ class Hook:
         self._replace(SparkSession.Builder, "config", self._config)
         self._replace(SparkSession.Builder, "getOrCreate", self._session)
         self._replace(SparkSession.Builder, "create", self._session)
+        if base_session() is not None and "pyspark.sql.connect.session" in sys.modules:
+            self._wrap_client()
 
     def remove(self) -> None:
         """Undo :meth:`install`."""
@@ -129,19 +143,23 @@ class Hook:
 
     # --- StreamingQuery and its manager -----------------------------------------------------
 
-    def _wrap_query(self, cls: type) -> None:
+    def _wrap_query(self, cls: type, has_jvm: Callable[[Any], bool] = lambda query: True) -> None:
+        """Wrap a class of queries; one that ``has_jvm`` refuses is asked for itself alone."""
         runtime = self._runtime
 
         def make_await(original: Any) -> Any:
             @functools.wraps(original)
             def await_termination(query: Any, timeout: int | None = None) -> Any:
+                if not has_jvm(query):
+                    return original(query, timeout)
                 return runtime.await_query(query, lambda left: original(query, left), timeout)
 
             return await_termination
 
         def make_active(original: property) -> property:
             def is_active(query: Any) -> bool:
-                return runtime.appears_active(query) or bool(original.__get__(query, type(query)))
+                appears = has_jvm(query) and runtime.appears_active(query)
+                return appears or bool(original.__get__(query, type(query)))
 
             return property(is_active, doc=original.__doc__)
 
@@ -202,7 +220,7 @@ class Hook:
 
         @functools.wraps(original)
         def remote(builder: Any, url: str) -> Any:
-            refuse_connect({"spark.remote": url}, {}, runtime)
+            _refuse(connect_refusal({"spark.remote": url}, {}), runtime)
             return original(builder, url)
 
         return remote
@@ -212,7 +230,8 @@ class Hook:
 
         @functools.wraps(original)
         def config(builder: Any, key: str | None = None, value: Any = None, **more: Any) -> Any:
-            refuse_connect({**(more.get("map") or {}), str(key): value}, {}, runtime)
+            options = {**(more.get("map") or {}), str(key): value}
+            _refuse(connect_refusal(options, {}), runtime)
             return original(builder, key, value, **more)
 
         return config
@@ -222,49 +241,66 @@ class Hook:
 
         @functools.wraps(original)
         def get_or_create(builder: Any) -> Any:
-            refuse_connect(builder._options, os.environ, runtime)
+            _refuse(connect_refusal(builder._options, os.environ), runtime)
             session = original(builder)
-            runtime.session_created(session)
+            classic = session
+            if is_client_session(session):
+                classic = base_session()
+                if classic is None:  # spark.local.connect.reuse
+                    _refuse(refused_server("in another process"), runtime)
+                self._wrap_client()
+            runtime.session_created(classic)
             return session
 
         return get_or_create
 
+    # --- Spark Connect with a server in this process ----------------------------------------
 
-def refuse_connect(options: Any, environ: Any, runtime: Runtime) -> None:
-    """Fail the job when the session to be built is a Spark Connect session.
+    def _wrap_client(self) -> None:
+        """Wrap the classes of Spark Connect, once."""
+        from pyspark.sql.connect.client import SparkConnectClient
+        from pyspark.sql.connect.session import SparkSession
+        from pyspark.sql.connect.streaming.query import StreamingQuery, StreamingQueryManager
+        from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
-    The queries of a client of ``sc://HOST`` run in that server, whose JVM nothing here can ask for
-    a plan or a batch boundary. With a local server (``spark.api.mode=connect``) the JVM is in this
-    process, but the program writes its queries with Connect's classes, which have no plan of the
-    JVM's. The conditions are those of ``SparkSession.Builder.getOrCreate`` in PySpark 3.5 to 4.3.
-    """
-    mode = str(options.get("spark.api.mode") or environ.get("SPARK_API_MODE") or "").lower()
-    remote = options.get("spark.remote") or environ.get("SPARK_REMOTE")
-    if remote or mode == "connect" or "SPARK_CONNECT_MODE_ENABLED" in environ:
-        error = connect_refusal(str(remote) if remote else None)
+        if any(cls is SparkConnectClient for cls, _, _ in self._originals):
+            return
+        self._replace(SparkConnectClient, "execute_command_as_iterator", self._commands)
+        self._replace(SparkSession, "stop", self._session_stop)
+        self._replace(DataStreamWriter, "_start_internal", self._client_start)
+        self._wrap_query(StreamingQuery, is_served)
+        self._replace(StreamingQueryManager, "awaitAnyTermination", self._await_any)
+        self._replace(StreamingQueryManager, "active", self._active)
+
+    def _client_start(self, original: Any) -> Any:
+        runtime = self._runtime
+
+        @functools.wraps(original)
+        def start(writer: Any, **asked: Any) -> Any:
+            return start_through(writer, asked, runtime.start_query, lambda: original(writer))
+
+        return start
+
+    def _commands(self, original: Any) -> Any:
+        runtime = self._runtime
+
+        @functools.wraps(original)
+        def execute(client: Any, command: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            def begin() -> Iterator[Any]:
+                events: Iterator[Any] = original(client, command, *args, **kwargs)
+                return events
+
+            run = run_asked_for(client, command)
+            return begin() if run is None else runtime.run_pipeline(run, begin)
+
+        return execute
+
+
+def _refuse(error: UnsupportedSession | None, runtime: Runtime) -> None:
+    """Fail the job, even if the program handles the error."""
+    if error is not None:
         runtime.fail(error)
         raise error
-
-
-def connect_refusal(remote: str | None) -> UnsupportedSession:
-    """Return why a Spark Connect session is refused, and what to do instead. Pure.
-
-    ``remote`` is its server; None, or ``local[N]``, is one that the program starts itself.
-    """
-    if remote is None or remote.startswith("local"):
-        return UnsupportedSession(
-            "the program asks for a Spark Connect session with a local server: it describes its "
-            "queries in Connect's protocol, and flinkish reads the plans of classic sessions",
-            hint="drop spark.api.mode=connect (SPARK_API_MODE) and .remote('local'): the same "
-            "program runs in a classic session of this process",
-        )
-    return UnsupportedSession(
-        f"the program asks for a Spark Connect session ({remote}): its queries run in that server, "
-        "and savepoints need their driver",
-        hint="drop .remote(...) and SPARK_REMOTE, and name the cluster with: flinkish run -m "
-        "MASTER; what the server has committed can be saved from its checkpoints: flinkish "
-        "savepoint --from-checkpoint URL",
-    )
 
 
 def _apply(

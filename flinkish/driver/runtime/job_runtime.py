@@ -19,17 +19,20 @@ from typing import Any
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.runtime.flow_starts import FlowStarts
 from flinkish.driver.runtime.job_session import JobSession
+from flinkish.driver.runtime.pipeline_run import PipelineRun
 from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_reports import QueryReports
 from flinkish.driver.runtime.query_starts import QueryStarts
 from flinkish.driver.runtime.restore_gate import RestoreGate
-from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.driver.runtime.running_query import ManagedQuery, set_once
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import FlinkishError, ProgramFailed
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
+from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 
@@ -67,6 +70,9 @@ class Runtime:
             self._reports,
             let_go=self._let_go,
         )
+        #: The run of the pipeline whose flows are the job's queries, and what it does for them.
+        self._pipeline: PipelineRun | None = None
+        self._flow_starts: FlowStarts | None = None
         self._is_running = False
         #: Interrupts a program that waits for nothing when its job is over.
         self.interrupt: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGINT)
@@ -160,6 +166,7 @@ class Runtime:
                 )
             query.quiesced = False
         self._gate.resumed()
+        self._stop_pipeline()
 
     def _go_on(self, query: ManagedQuery) -> None:
         """Start ``query`` again, unless its run could be kept from ending."""
@@ -177,8 +184,7 @@ class Runtime:
 
         It loses its trigger by this, and does not continue afterwards.
         """
-        once = query.gateway_jvm.org.apache.spark.sql.streaming.Trigger.Once()
-        query.writer._jwrite.trigger(once)  # the JVM's writer changes itself
+        set_once(query.writer, query.gateway_jvm)
         with self._starts.session_settings(query):
             query.restart()
         query.quiesced = True
@@ -187,6 +193,20 @@ class Runtime:
     def end(self, state: JobState) -> None:
         """Set how the job ends; the program continues once the request in flight has settled."""
         self._gate.end(state)
+        self._stop_pipeline()
+
+    def hold_starts(self) -> None:
+        """Keep a pipeline from starting other flows, as those that run are about to end."""
+        if self._pipeline is not None:
+            self._pipeline.hold()
+
+    def flows_to_come(self) -> tuple[LeftOut, ...]:
+        """Return the flows of the pipeline that have never run, as a savepoint lacks them."""
+        return () if self._flow_starts is None else self._flow_starts.to_come()
+
+    def _stop_pipeline(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.stop()
 
     def fail(self, error: FlinkishError) -> None:
         """Record an error that fails the job, even if the program handles it."""
@@ -223,6 +243,12 @@ class Runtime:
         handle = self._starts.start(writer, facts, begin)
         self._running_if_started()
         return handle
+
+    def run_pipeline(self, run: PipelineRun, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Run a pipeline with its flows under flinkish's control; yields the run's events."""
+        self._flow_starts = self._starts.flow_starts(self._running_if_started)
+        self._pipeline = run
+        yield from run.carry_out(self._flow_starts, begin)
 
     def adopt(self, query: ManagedQuery) -> None:
         """Take charge of a query that ran before flinkish was attached."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flinkish.driver.connect.server import stop_session
 from flinkish.driver.log import log
 from flinkish.driver.runtime.quiesce import quiesce, stop_hard
 from flinkish.driver.runtime.running_query import ManagedQuery
@@ -85,4 +86,4 @@ class JobSession:
         """Stop Spark, so that nothing of the job still runs when its end is recorded."""
         if self._session is not None and not self.is_stopped:
             self.is_stopped = True
-            self._session.stop()
+            stop_session(self._session)

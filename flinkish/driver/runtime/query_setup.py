@@ -65,9 +65,8 @@ class Preparer:
     ``queries`` returns the newest run of each query started so far. ``earlier`` are the queries of
     the job's last driver, by name, if the job is restarted. ``judge`` decides on the starts of
     queries that are not restored; None lets all of them start. ``lost`` is what the job was
-    restored from, if that cannot be read and may have had further queries. ``beside`` says that
-    restored checkpoints go to the program's own locations, and what is added to the name of one
-    that has a checkpoint already.
+    restored from, if that cannot be read and may have had further queries. ``place`` says where a
+    restored checkpoint goes, given the program's own location; None for the job's own directory.
     """
 
     def __init__(
@@ -80,9 +79,9 @@ class Preparer:
         judge: StartJudge | None = None,
         lost: LostOrigin | None = None,
         *,
-        beside: str | None = None,
+        place: Callable[[str], str] | None = None,
     ) -> None:
-        self._beside = beside
+        self._place = place
         self._judge = judge
         self._lost = lost
         self._names = Names(checkpoint_root)
@@ -111,10 +110,17 @@ class Preparer:
             return self._generated(own_location(facts, session), session)
         return self._names.given(str(facts.query_name))
 
-    def prepare(self, name: str, writer: Any, facts: WriterFacts) -> Prepared:
+    def prepare(
+        self,
+        name: str,
+        writer: Any,
+        facts: WriterFacts,
+        *,
+        place: Callable[[str], str] | None = None,
+    ) -> Prepared:
         """Do everything that can be refused before Spark starts the query.
 
-        ``name`` is from :meth:`name_of`.
+        ``name`` is from :meth:`name_of`. ``place`` replaces that of all queries.
 
         Raises FlinkishError if the uids break the rules, or the restore or the start is refused,
         and AnalysisException if Spark does not support the query.
@@ -135,7 +141,7 @@ class Preparer:
         if run is not None:
             resumed = self._resumed(prepared, run, settings)
             return self._admitted(resumed, facts, session, run.location, again=True)
-        placed = self._placed(prepared, facts, session)
+        placed = self._placed(prepared, facts, session, place or self._place)
         if placed.restored_batch is not None:
             return placed  # the plan of its restore has judged it
         location = placed.location or own
@@ -226,7 +232,13 @@ class Preparer:
             return {}
         return {op.node.ordinal: op.node.meaning for op in newest.planned.operators}
 
-    def _placed(self, prepared: Prepared, facts: WriterFacts, session: Any) -> Prepared:
+    def _placed(
+        self,
+        prepared: Prepared,
+        facts: WriterFacts,
+        session: Any,
+        place: Callable[[str], str] | None = None,
+    ) -> Prepared:
         """Return the query with the location of its checkpoint, restored if necessary.
 
         The query's ``location`` is the program's own. Raises ConsentNeeded if what the query may
@@ -253,10 +265,9 @@ class Preparer:
         directory = self._names.directory(name, fresh=is_fresh)
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
-            if own is not None and self._beside is not None:
-                # The launcher that starts the program again looks for it there, maybe on another
-                # host.
-                directory = own_place(storage.locate(str(qualified(own, session))), self._beside)
+            if own is not None and place is not None:
+                # Whoever starts the program again looks for it there, maybe on another host.
+                directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
             prepared = replace(

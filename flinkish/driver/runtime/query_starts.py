@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flinkish.connectors.path_map import NO_MAP, PathMap
@@ -18,16 +19,17 @@ from flinkish.driver.restore.restorer import Restorer, lost_origin
 from flinkish.driver.restore.start_judge import Adviser, StartJudge
 from flinkish.driver.runtime.earlier_runs import EarlierRun, earlier_runs
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
+from flinkish.driver.runtime.flow_starts import FlowStarts
 from flinkish.driver.runtime.handover import await_turn
 from flinkish.driver.runtime.job_session import JobSession
 from flinkish.driver.runtime.program_gate import ProgramGate
 from flinkish.driver.runtime.query_reports import QueryReports
-from flinkish.driver.runtime.query_setup import Preparer
+from flinkish.driver.runtime.query_setup import Preparer, own_place
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import ManagedQuery, set_identity
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, UnsupportedSession
 from flinkish.launch.known_jobs import check_stands
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
@@ -82,7 +84,9 @@ class QueryStarts:
             earlier,
             self._judge,
             lost,
-            beside=None if job.launch.external is None else f"restored-{job.job_id[:6]}",
+            place=None
+            if job.launch.external is None
+            else partial(own_place, beside=f"restored-{job.job_id[:6]}"),
         )
         self._hold_lock = threading.Lock()
         #: Queries of the program that are not under flinkish's control, and why, by name.
@@ -152,6 +156,30 @@ class QueryStarts:
         with self.start_phase.starting(query.name):
             self._gate.add(query)
         self.start_phase.started(query.name)
+
+    def flow_starts(self, on_start: Callable[[], None]) -> FlowStarts:
+        """Return what prepares and takes the flows of a pipeline that the program runs.
+
+        Raises UnsupportedSession, with which the job then fails, in a handover.
+        """
+        if self.is_held:
+            error = UnsupportedSession(
+                "a pipeline cannot take over the queries of a running job",
+                hint="stop the job with a savepoint, and run the pipeline from that: flinkish run "
+                "-s SAVEPOINT",
+            )
+            self._gate.fail(error)
+            raise error
+        return FlowStarts(
+            self._preparer,
+            self.restorer,
+            self._gate,
+            self.start_phase,
+            self._not_served,
+            on_start,
+            paths=self._paths(),
+            is_guest=self.is_guest,
+        )
 
     def session_settings(self, query: ManagedQuery) -> AbstractContextManager[None]:
         """Give the session the settings of a query that is started again inside the block."""

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.connect.writers import ServerWriter
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import lasting_operators, operator_status, source_records
 from flinkish.driver.plan.writer_settings import WriterFacts, facts_of, why_not_savepointable
@@ -138,6 +139,14 @@ def set_identity(writer: Any, name: str, location: str | None) -> None:
     if location is not None:
         writer.option("checkpointLocation", location)
     facts.query_name, facts.options = before.query_name, before.options
+
+
+def set_once(writer: Any, jvm: Any) -> None:
+    """Let the next start of a writer's query run a single batch."""
+    if isinstance(writer, ServerWriter):
+        writer.only_once()
+    else:  # the JVM's writer changes itself
+        writer._jwrite.trigger(jvm.org.apache.spark.sql.streaming.Trigger.Once())
 
 
 def checkpoint_location(uri: str) -> str:

@@ -21,6 +21,21 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 
     The query of ``session`` waits until the call returns.
     """
+
+    def named(jsq: Any, started: str | None) -> None:
+        if started == name:
+            call(jsq)
+
+    with at_each_start(session, named):
+        yield
+
+
+@contextmanager
+def at_each_start(session: Any, call: Callable[[Any, str | None], None]) -> Iterator[None]:
+    """Call ``call`` with each of the JVM's queries that starts inside the block, and its name.
+
+    The query of ``session`` waits until the call returns.
+    """
     from pyspark import SparkContext
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -28,7 +43,7 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
     serve: Any = ensure_callback_server_started  # untyped
     serve(SparkContext._gateway)
     streaming = session._jvm.org.apache.spark.sql.streaming
-    listener = streaming.PythonStreamingQueryListenerWrapper(_Starts(manager, name, call))
+    listener = streaming.PythonStreamingQueryListenerWrapper(_Starts(manager, call))
     manager.addListener(listener)
     try:
         yield
@@ -39,16 +54,13 @@ def at_start(session: Any, name: str, call: Callable[[Any], None]) -> Iterator[N
 class _Starts:
     """Takes the JVM's own events: PySpark 4.3 fails to read a start whose thread has job tags."""
 
-    def __init__(self, manager: Any, name: str, call: Callable[[Any], None]) -> None:
+    def __init__(self, manager: Any, call: Callable[[Any, str | None], None]) -> None:
         self._manager = manager
-        self._name = name
         self._call = call
 
     def onQueryStarted(self, event: Any) -> None:
-        if event.name() != self._name:
-            return
         try:
-            self._call(self._manager.get(event.id()))
+            self._call(self._manager.get(event.id()), event.name())
         except Exception:  # noqa: BLE001 - logged; Spark would only log it elsewhere
             traceback.print_exc()
 

@@ -8,11 +8,12 @@ The rest of the program runs unchanged, to its end.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from flinkish.driver.connect.server import stop_session
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import query_record
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
@@ -28,8 +29,10 @@ from flinkish.driver.restore.query_restores import (
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.naming import Names
+from flinkish.driver.runtime.pipeline_run import PipelineRun
 from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.script import ProgramOutcome, print_traceback, program_failed
+from flinkish.driver.spark.jvm import configured
 from flinkish.driver.tasks.answering import answer_with
 from flinkish.errors import FlinkishError
 from flinkish.messages.calls import Described, DescribeTask, RestoreQuestion
@@ -150,7 +153,7 @@ class PlanningRuntime:
     def stop_session(self) -> None:
         """Stop Spark if the program has not."""
         if self._session is not None:
-            self._session.stop()
+            stop_session(self._session)
 
     # --- what the hook calls ----------------------------------------------------------------
 
@@ -181,6 +184,13 @@ class PlanningRuntime:
         planned = replace(planned, notes=tuple(notes))
         self.queries.append((name, planned))
         return ended_query(name)
+
+    def run_pipeline(self, run: PipelineRun, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Plan the flows of a pipeline; the run that ``begin`` would ask for never takes place."""
+        for flow in run.flows():
+            with configured(run.session, flow.settings):
+                self.start_query(flow.writer, flow.facts, begin)
+        yield from ()
 
     def _plan_restore(
         self, planner: RestorePlanner, name: str, writer: Any, facts: WriterFacts

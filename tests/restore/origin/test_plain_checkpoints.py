@@ -35,3 +35,24 @@ def test_adopting(tmp_path: Path) -> None:
         SavepointNotFound, match="is not a savepoint, but a directory of savepoints"
     ):
         adopt_cuts(str(tmp_path / "sps"))
+
+
+def test_the_flows_of_a_pipeline(tmp_path: Path) -> None:
+    """The newest checkpoint of each flow, from the storage or the directory of the checkpoints."""
+    root = tmp_path / "storage" / "_checkpoints"
+    table = root / "spark_catalog" / "default" / "counts"
+    CheckpointLikeness(table / "counts" / "0").run_to(1)
+    CheckpointLikeness(table / "counts" / "10").run_to(2)
+    (table / "counts" / "11").mkdir()  # a full refresh that has not begun
+    CheckpointLikeness(table / "backfill" / "9").run_to(3)
+    CheckpointLikeness(root / "alerts" / "to_kafka" / "0").run_to(4)
+    expected = {
+        "spark_catalog.default.counts": 2,
+        "spark_catalog.default.backfill": 3,
+        "to_kafka": 4,
+    }
+    for path in (root, root.parent):
+        assert {k: c.batch_id for k, c in adopt_cuts(str(path)).items()} == expected
+    one = {"spark_catalog.default.counts": 2}
+    for path in (table / "counts", table / "counts" / "10"):
+        assert {k: c.batch_id for k, c in adopt_cuts(str(path)).items()} == one

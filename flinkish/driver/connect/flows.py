@@ -1,0 +1,171 @@
+"""The streaming flows of a declarative pipeline: their plans, and where their checkpoints are.
+
+A pipeline registers its flows with the server, which starts their queries itself, in the order in
+which they read from each other, when its run is asked for. Their plans are known before: the graph
+of the pipeline is resolved here as the run resolves it (``PipelineExecution``, 4.1 to 4.3).
+
+The checkpoint of a flow is ``STORAGE/_checkpoints/TABLE/FLOW/N``, in the directory with the largest
+number N (``FlowSystemMetadata``). A full refresh begins a new number; so does a restore.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish import storage
+from flinkish.checkpoint.discovery import PIPELINE
+from flinkish.checkpoint.format.names import numbers_among
+from flinkish.driver.plan.restore_environment import qualified
+from flinkish.driver.plan.writer_settings import WriterFacts
+from flinkish.errors import ProgramFailed
+from flinkish.restore.materialize.new_checkpoint import is_taken
+
+#: Flows that keep a table in the state that a change feed describes; they write with foreachBatch.
+_CHANGES = "AutoCdc"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A streaming flow of a pipeline.
+
+    ``name`` is that of its query. ``writer`` is one of a classic session with the flow's plan; it
+    is never started. ``facts`` are what the run tells the writer of its own. ``settings`` are those
+    of Spark that the run adds for this flow.
+    """
+
+    name: str
+    writer: Any
+    facts: WriterFacts
+    settings: Mapping[str, str]
+
+
+def streaming_flows(registered: Any, session: Any, storage_root: str) -> list[Flow]:
+    """Return the streaming flows of a registered pipeline (``GraphRegistrationContext``).
+
+    ``session`` is the server's, classic. Raises ProgramFailed if Spark cannot resolve the pipeline,
+    or a flow reads a table of it that does not exist yet: Spark plans it without that until then.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    by_case = session.conf.get("spark.sql.caseSensitive", "false") == "true"
+    try:
+        graph = _called(registered.toDataflowGraph(), "resolve", by_case)
+        _called(graph, "validate", by_case)
+        flows = []
+        for flow in _each(graph.materializedFlows()):
+            if not flow.df().isStreaming():
+                continue
+            tables = _tables_read(graph, flow)
+            if missing := [name for name in tables if not session.catalog.tableExists(name)]:
+                name = flow.identifier().unquotedString()
+                raise ProgramFailed(
+                    f"flow '{name}' reads {', '.join(missing)}, which this run of the pipeline "
+                    "creates: its flows are under flinkish's control from the next run on",
+                    hint="run the pipeline once without a savepoint",
+                )
+            # Again, as the run does it: a table of the pipeline is read as a table.
+            flow = _called(graph, "reanalyzeFlow", flow, by_case)
+            facts = _facts(graph, flow, session, storage_root)
+            writer = DataFrame(flow.df(), session).writeStream
+            flows.append(Flow(str(facts.query_name), writer, facts, _settings(flow)))
+    except (Py4JError, PySparkException) as error:
+        raise ProgramFailed(f"the flows of the pipeline cannot be planned: {error}") from error
+    return flows
+
+
+def next_version(own: str) -> str:
+    """Return where a restored checkpoint of a flow goes, which Spark then takes for the newest.
+
+    ``own`` is where the flow's newest one is, or would be. A flow that has none yet gets it there.
+    """
+    own = own.rstrip("/")
+    if not is_taken(own):
+        return own
+    parent = posixpath.dirname(own)
+    return f"{parent}/{_newest_version(parent) + 1}"
+
+
+def newest_checkpoint(storage_root: str, table: Sequence[str], flow: str) -> str:
+    """Return where Spark looks for a flow's checkpoint.
+
+    ``storage_root`` is as Spark takes it; ``table`` the parts of the name of the flow's table.
+    """
+    parent = posixpath.join(storage_root.rstrip("/"), PIPELINE, *table, flow)
+    return f"{parent}/{max(_newest_version(storage.locate(parent)), 0)}"
+
+
+def _newest_version(parent: str) -> int:
+    """Return the largest number of a checkpoint's directory; -1 if there is none."""
+    return max(numbers_among(storage.list_directory(parent).directories), default=-1)
+
+
+def _facts(graph: Any, flow: Any, session: Any, storage_root: str) -> WriterFacts:
+    """Return what the run tells the writer of a flow (``StreamingTableWrite``, ``SinkWrite``)."""
+    target = flow.destinationIdentifier()
+    parts = [str(part) for part in _each(target.nameParts())]
+    output = graph.output().apply(target)
+    root = str(qualified(storage_root, session))
+    own = newest_checkpoint(root, parts, str(flow.identifier().table()))
+    facts = WriterFacts(
+        query_name=str(flow.identifier().unquotedString()),
+        output_mode="append",
+        trigger={"availableNow": True},
+        options={"checkpointlocation": own},
+    )
+    if _CHANGES in str(flow.getClass().getSimpleName()):
+        facts.format = "foreachBatch"
+    elif output.getClass().getSimpleName() == "Table":
+        facts.table = str(target.unquotedString())
+        facts.format = str(output.format().get()) if output.format().isDefined() else None
+    else:
+        facts.format = str(output.format())
+        facts.options |= {
+            str(each._1()).lower(): str(each._2()) for each in _each(output.options())
+        }
+    return facts
+
+
+def _tables_read(graph: Any, flow: Any) -> list[str]:
+    """Return the names of the pipeline's tables that a flow reads, itself or through views."""
+    nodes, tables, views = graph.flowNodes(), graph.table(), graph.view()
+    names = []
+    inputs = list(_each(nodes.apply(flow.identifier()).inputs()))
+    while inputs:
+        each = inputs.pop()
+        if tables.contains(each):
+            names.append(str(each.unquotedString()))
+        elif views.contains(each):
+            for writer in _each(graph.flowsTo().apply(each)):
+                inputs += _each(nodes.apply(writer.identifier()).inputs())
+    return names
+
+
+def _settings(flow: Any) -> dict[str, str]:
+    return {str(each._1()): str(each._2()) for each in _each(flow.sqlConf())}
+
+
+def _each(collection: Any) -> Iterator[Any]:
+    """Yield the elements of a Scala collection."""
+    iterator = collection.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _called(instance: Any, method: str, *arguments: Any) -> Any:
+    """Call a method whose last parameter, the case sensitivity, older Sparks lack."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    try:
+        return getattr(instance, method)(*arguments)
+    except Py4JJavaError:
+        raise
+    except Py4JError as error:
+        if "does not exist" not in str(error):
+            raise
+        return getattr(instance, method)(*arguments[:-1])

@@ -1,0 +1,124 @@
+"""What a job does for the flows of its pipeline, whose queries the server starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flinkish.connectors.path_map import PathMap
+from flinkish.driver.connect.flows import Flow, next_version
+from flinkish.driver.log import log
+from flinkish.driver.plan.writer_settings import own_location
+from flinkish.driver.restore.restorer import Restorer
+from flinkish.driver.runtime.file_sink_log import complete_log, map_log
+from flinkish.driver.runtime.program_gate import ProgramGate
+from flinkish.driver.runtime.query_setup import Prepared, Preparer
+from flinkish.driver.runtime.running_query import ManagedQuery
+from flinkish.driver.runtime.start_phase import StartPhase
+from flinkish.errors import FlinkishError
+from flinkish.messages.requests import LeftOut
+
+
+class FlowStarts:
+    """Prepares the flows of one run of a pipeline, and takes their queries when they start.
+
+    ``is_guest`` says that the pipeline runs with or without flinkish. ``on_start`` is called after
+    each step that may have been the last of the job's start.
+    """
+
+    def __init__(
+        self,
+        preparer: Preparer,
+        restorer: Restorer | None,
+        gate: ProgramGate,
+        start_phase: StartPhase,
+        not_served: dict[str, tuple[Any, str]],
+        on_start: Callable[[], None],
+        *,
+        paths: PathMap,
+        is_guest: bool,
+    ) -> None:
+        self._preparer = preparer
+        self._restorer = restorer
+        self._gate = gate
+        self._start_phase = start_phase
+        self._not_served = not_served
+        self._on_start = on_start
+        self._paths = paths
+        self._is_guest = is_guest
+        self._flows: Sequence[str] = ()
+
+    @property
+    def restores(self) -> bool:
+        """Whether the job restores a savepoint."""
+        return self._restorer is not None
+
+    def prepare_flow(self, flow: Flow) -> Prepared:
+        """Do everything that can be refused before the query of a flow starts.
+
+        The refusal fails the job, unless it would run without flinkish, too.
+        """
+        own = own_location(flow.facts, flow.writer._spark)
+        try:
+            return self._preparer.prepare(flow.name, flow.writer, flow.facts, place=next_version)
+        except FlinkishError as error:
+            if not self._is_guest:
+                self._gate.fail(error)
+                raise
+            log(f"query '{flow.name}': {error.message}")
+            return Prepared(flow.name, False, own, None, None, (error.message,), own=own)
+
+    def flows_prepared(self, waiting: Sequence[ManagedQuery]) -> Mapping[str, str]:
+        """Take all flows of the pipeline, none of which has started.
+
+        Returns the Spark settings that the restored checkpoints need. Raises the errors of
+        :meth:`Restorer.check` and :meth:`Restorer.roll_back`.
+        """
+        settings: Mapping[str, str] = {}
+        if self._restorer is not None:
+            try:
+                self._restorer.check(more_to_come=False)
+                self._restorer.roll_back([query.name for query in waiting])
+            except FlinkishError as error:
+                self._gate.fail(error)
+                raise
+            settings = self._restorer.session_settings()
+        for query in waiting:
+            if query.query_id:  # its last run's checkpoint is there
+                self._gate.add(query)
+        self._flows = [query.name for query in waiting]
+        self._start_phase.ended()
+        self._on_start()
+        return settings
+
+    def flow_started(self, query: ManagedQuery, *, restored: bool) -> bool:
+        """Take the query of a flow, unless the job is over when no request is in flight any more.
+
+        The query has planned no batch yet.
+        """
+        with self._gate.changed:
+            self._gate.settle()
+            if self._gate.ending is not None or self._gate.fatal is not None:
+                return False
+            self._gate.add(query)
+        self._on_start()
+        if restored:
+            for note in (
+                map_log(query.jsq, query.session, self._paths) if self._paths else None,
+                complete_log(query.jsq),
+            ):
+                if note is not None:
+                    log(f"query '{query.name}': {note}")
+        return True
+
+    def unknown_flow(self, name: str, handle: Any, why: str) -> None:
+        """Note a query of the pipeline that is not under flinkish's control."""
+        self._not_served[name] = handle, why
+
+    def to_come(self) -> tuple[LeftOut, ...]:
+        """Return the flows of the pipeline that have never run, as a savepoint lacks them."""
+        names = {query.name for query in self._gate.queries()}
+        reason = "its turn in the pipeline has not come, and it has never run"
+        return tuple(
+            LeftOut(name, reason, pending=True) for name in self._flows if name not in names
+        )
