@@ -40,10 +40,10 @@ test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tes
 	$(PYTHON) -m tests.support.tiers status --workers $(WORKERS) && exit $$((tests | lint))
 
 test-deep: java $(INSTALLED) ## what is due of all backends, storages, pairs; MINUTES=20; ARGS=FILES; stop it when you like
-	$(PYTHON) -m tests.support.tiers run deep --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	$(PYTHON) -m tests.support.tiers run --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) deep $(ARGS)
 
 test-matrix: java $(INSTALLED) $(SPARK35_INSTALLED) ## what is due on Spark 3.5 to 4.3 (makes .venv-spark35, .venv-matrix); as test-deep
-	$(PYTHON) -m tests.support.tiers run matrix --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	$(PYTHON) -m tests.support.tiers run --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) matrix $(ARGS)
 
 due: $(INSTALLED) ## what of the slow tiers is due, since when, why, and how long it takes
 	@$(PYTHON) -m tests.support.tiers due --workers $(WORKERS)

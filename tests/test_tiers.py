@@ -364,6 +364,23 @@ def test_a_record_of_a_commit_that_is_not_here(world: World) -> None:
     assert world.standing().commits == 2
 
 
+def test_a_commit_of_a_merged_branch_counts_from_where_the_branch_began(world: World) -> None:
+    world.commit()
+    world.commit()
+    world.git("checkout", "-q", "-b", "branch")
+    world.commit()
+    tested = world.commit()
+    world.record(tested)
+    world.write("flinkish/a.py", "x = 2")
+    world.commit()
+    assert world.standing().commits == 1, "not merged yet"
+    world.git("checkout", "-q", "-")
+    world.commit()
+    world.git("merge", "-q", "--no-ff", "branch")
+    world.commit()
+    assert (world.standing().why, world.standing().commits) == ("flinkish/a.py", 2)
+
+
 def test_a_shallow_clone_cannot_tell(world: World, tmp_path: Path) -> None:
     world.commit()
     world.commit()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 from flinkish.savepoint.format.reader import open_savepoint
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
+from tests.e2e.test_restarts import COMES_BACK, kill, states
 from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -32,8 +32,15 @@ def resume(flinkish: Flinkish, savepoint: str, program: str, *args: str) -> str:
 def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     write_files(source, 0, 4)
-    job = flinkish.run("dead.py", str(source), str(out), options=("--name", "counts"))
+    options = ("--name", "counts", *COMES_BACK)
+    job = flinkish.run("dead.py", str(source), str(out), options=options)
     flinkish.wait_for_batch(job, 1, PATIENCE)
+    # While its supervisor lives, its restart strategy brings it back.
+    processes = processes_of(job)
+    kill([processes["jvm"], processes["driver"]])
+    flinkish.wait(job, lambda _: "RESTARTING" in states(flinkish, job))
+    flinkish.wait_for_state(job, "RUNNING")
+    assert "attempt 1, in 0.1 s, after: the driver" in flinkish.ok("status", job).out
     live = open_savepoint(flinkish.ok("savepoint", job, "live", "-q").out.strip())
     # A savepoint that cannot be written leaves the job as it is, also when it was to stop it.
     (tmp_path / "file").write_text("in the way")
@@ -45,8 +52,7 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
 
     processes = processes_of(job)
     assert set(processes) == {"supervisor", "jvm", "driver"}
-    for pid in processes.values():
-        os.kill(pid, signal.SIGKILL)
+    kill(processes.values())
     wait_until(lambda: not processes_of(job))
     # Nothing has to notice it: whoever looks first finds out, and nothing of the job goes on.
     assert flinkish.ok("list", "--json").json()["jobs"] == []

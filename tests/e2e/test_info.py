@@ -84,6 +84,7 @@ def _operators(flinkish: Flinkish, source: str, *options: str) -> list[dict[str,
     return [operator for query in queries for operator in query["operators"]]
 
 
+@pytest.mark.deep
 def test_uids_can_be_required(flinkish: Flinkish, source: str) -> None:
     lacking = _info(flinkish, "--require-uids", "--json", NAMED, source)
     assert lacking.code == 4

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def goes_on(flinkish: Flinkish, job: str, out: Path, more: int = 2) -> None:
     wait_until(lambda: (out / f"{batch}.json").exists(), PATIENCE)
 
 
-def kill(pids: list[int], number: signal.Signals = signal.SIGKILL) -> None:
+def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):  # ended with one that was killed before it
             os.kill(pid, number)
@@ -59,6 +60,7 @@ def states(flinkish: Flinkish, job: str) -> list[str]:
     return [change["state"] for change in flinkish.job(job)["state_history"]]
 
 
+@pytest.mark.deep
 def test_the_strategy_brings_back_a_killed_driver(flinkish: Flinkish, tmp_path: Path) -> None:
     out = tmp_path / "a"
     job = start(flinkish, "a", out)

@@ -85,11 +85,6 @@ def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     old = flinkish.run("counted.py", str(out), options=("--name", "rides"))
     flinkish.wait_for_batch(old, 1)
 
-    would = flinkish.ok("upgrade", "in-place", "rides", "--to", str(good), *words, "--dry-run")
-    assert "verdict: ok" in would.out
-    assert "1. stop the job with a savepoint in" in would.out
-    refused = flinkish("upgrade", "in-place", "rides", "--to", "nope.py", *words)
-    assert refused.code == 2
     # Found out by the check's driver: nothing has begun, and the job was never asked to stop.
     dies = str(PROGRAMS / "dies.py")
     refused = flinkish("upgrade", "in-place", "rides", "--to", dies, *words, "--json")
@@ -105,6 +100,23 @@ def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     assert done["state"] == "UPGRADED"
     assert goes_on(flinkish, out) == done["new_job_id"]
     assert (out / "good").exists()
+    flinkish.ok("cancel", "rides")
+
+
+@pytest.mark.deep
+def test_what_it_would_do(flinkish: Flinkish, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    good, _ = versions(tmp_path)
+    words = ("--savepointPath", "sp")
+    old = flinkish.run("counted.py", str(out), options=("--name", "rides"))
+    flinkish.wait_for_batch(old, 1)
+
+    would = flinkish.ok("upgrade", "in-place", "rides", "--to", str(good), *words, "--dry-run")
+    assert "verdict: ok" in would.out
+    assert "1. stop the job with a savepoint in" in would.out
+    refused = flinkish("upgrade", "in-place", "rides", "--to", "nope.py", *words)
+    assert refused.code == 2
     flinkish.ok("cancel", "rides")
 
 

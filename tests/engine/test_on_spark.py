@@ -14,8 +14,8 @@ from tests.engine import test_evolving, test_resuming
 from tests.support.engine import evolution_oracle, resuming_program
 from tests.support.engine.case_programs import run_programs
 
-#: Rescaled and moved to the other backend; with rows that wait in both sides of a join.
-REWRITTEN = ("hdfs-outer@rocksdb",)
+#: Rescaled and moved to the other backend.
+REWRITTEN = ("hdfs-agg@rocksdb",)
 #: Most types, and the other backend.
 EVOLVED = ("hdfs-agg",)
 Results = dict[str, dict[str, Any]]

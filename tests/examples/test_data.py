@@ -39,6 +39,7 @@ def digest(directory: Path) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.deep
 def test_every_departure_is_there_once_and_some_twice(
     written: data.FlightData, rows: dict[str, list[tuple[str, ...]]]
 ) -> None:
@@ -51,6 +52,7 @@ def test_every_departure_is_there_once_and_some_twice(
     assert written.days == data.DAYS == 365
 
 
+@pytest.mark.deep
 def test_no_two_departures_share_the_key_of_the_deduplication(
     rows: dict[str, list[tuple[str, ...]]],
 ) -> None:
@@ -59,6 +61,7 @@ def test_no_two_departures_share_the_key_of_the_deduplication(
     assert len({tuple(row[i] for i in key) for row in distinct}) == len(distinct)
 
 
+@pytest.mark.deep
 def test_days_are_read_in_order_and_rows_come_on_their_day_or_the_next(
     rows: dict[str, list[tuple[str, ...]]],
 ) -> None:
@@ -77,6 +80,7 @@ def test_days_are_read_in_order_and_rows_come_on_their_day_or_the_next(
     assert late == 3_368 - 8  # half of the repeats, without the last day's
 
 
+@pytest.mark.deep
 def test_missing_values_are_empty_fields(rows: dict[str, list[tuple[str, ...]]]) -> None:
     values = {value for lines in rows.values() for row in lines for value in row}
     assert "NA" not in values

@@ -262,7 +262,7 @@ def removal(world: World, what: str) -> Work:
 @pytest.mark.parametrize("what", ["dispose", "prune", "garbage"])
 @pytest.mark.parametrize(
     ("world", "points"),
-    [("other_disk", 5), pytest.param("other_disk", 20, marks=pytest.mark.deep), *ON_SERVERS],
+    [("other_disk", 3), pytest.param("other_disk", 20, marks=pytest.mark.deep), *ON_SERVERS],
     indirect=["world"],
 )
 def test_a_killed_removal(world: World, points: int, what: str) -> None:

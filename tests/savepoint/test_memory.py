@@ -29,7 +29,7 @@ from tests.savepoint.conftest import JOB
 from tests.support.checkpoints.many_files import many_files
 
 #: With few, all that is bounded is full already: rows that a table is given or asked for at a time.
-WARM_UP, FEW, MANY = 400, 4_000, 8_000
+WARM_UP, FEW, MANY = 400, 3_000, 6_000
 #: What each further file may add, bytes (its path, size and stamp packed are some 50). As Python
 #: objects its path, size, stamp and digest are more than 700.
 PER_FILE = 120

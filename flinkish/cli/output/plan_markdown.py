@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from flinkish.config import mask_secrets
@@ -63,18 +62,7 @@ def markdown(plan: RestorePlan, program: str | None = None) -> str:
     ``program`` is the program's file or module, as it was named. What is at the end of a page of
     more than :data:`PAGE` bytes is left out.
     """
-    parts = [f"### {_MARKS[plan.verdict]} {_plain(verdict_line(plan).partition(': ')[2])}"]
-    parts.append(_about(plan, program))
-    grave = (RestoreOutcome.CONSENT, RestoreOutcome.REFUSED)
-    asked = [each for each in findings(plan) if each.outcome in grave]
-    parts += _section("What to do", [_finding(each) for each in asked])
-    parts += _section("What would be lost", _losses(plan))
-    for query in plan.queries:
-        parts += _query(plan, query)
-    parts += _left_behind(plan)
-    notes = [each for each in findings(plan) if each.outcome not in grave]
-    parts += _section("Notes", [_finding(each) for each in notes])
-    return _page("\n\n".join(part for part in parts if part) + "\n")
+    return _page(part for part in _parts(plan, program) if part)
 
 
 def failure_markdown(error: FlinkishError, program: str | None = None) -> str:
@@ -112,6 +100,21 @@ def in_repository(path: str | None, environ: Mapping[str, str]) -> str | None:
     root = os.path.realpath(environ.get("GITHUB_WORKSPACE") or os.curdir)
     relative = os.path.relpath(os.path.realpath(path), root)
     return None if relative.split(os.sep)[0] == os.pardir else relative
+
+
+def _parts(plan: RestorePlan, program: str | None) -> Iterator[str]:
+    yield f"### {_MARKS[plan.verdict]} {_plain(verdict_line(plan).partition(': ')[2])}"
+    yield _about(plan, program)
+    grave = (RestoreOutcome.CONSENT, RestoreOutcome.REFUSED)
+    asked = [each for each in findings(plan) if each.outcome in grave]
+    yield from _section("What to do", [_finding(each) for each in asked[:_ROWS]], len(asked))
+    losses = _losses(plan)
+    yield from _section("What would be lost", losses, len(losses))
+    for query in plan.queries:
+        yield from _query(plan, query)
+    yield from _left_behind(plan)
+    notes = [each for each in findings(plan) if each.outcome not in grave]
+    yield from _section("Notes", [_finding(each) for each in notes[:_ROWS]], len(notes))
 
 
 def _about(plan: RestorePlan, program: str | None) -> str:
@@ -222,19 +225,22 @@ def _first(rows: Sequence[_Row]) -> list[_Row]:
     return sorted(rows, key=lambda row: row.verdict in _HAPPENS)[:_ROWS]
 
 
-def _page(text: str) -> str:
-    """Return a page without its last lines, if it is too long."""
-    if len(text.encode()) <= PAGE:
-        return text
-    lines = text.splitlines(keepends=True)
-    sizes = accumulate(len(line.encode()) for line in lines)
-    fitting = sum(size <= PAGE for size in sizes)
-    left = sum(line != "\n" for line in lines[fitting:])
-    return f"{''.join(lines[:fitting])}\n… and {left} more lines: the plan is too long for a page\n"
+def _page(parts: Iterable[str]) -> str:
+    """Return the parts as a page, without its last lines and parts if it would be too long."""
+    lines: list[str] = []
+    size = 0
+    for line in (line for part in parts for line in ("", *part.split("\n"))):
+        size += len(line.encode()) + 1
+        if size > PAGE:
+            lines.append("\n… the rest is left out: the plan is too long for a page")
+            break
+        lines.append(line)
+    return "\n".join([*lines[1:], ""])
 
 
-def _section(title: str, lines: Sequence[str]) -> list[str]:
-    more = [f"… and {len(lines) - _ROWS} more"] if len(lines) > _ROWS else []
+def _section(title: str, lines: Sequence[str], count: int) -> list[str]:
+    """Return a list as parts; none without lines. ``count``: the lines that there are."""
+    more = [f"… and {count - _ROWS} more"] if count > _ROWS else []
     return [f"**{title}**"] * bool(lines) + ["\n".join(f"- {x}" for x in [*lines[:_ROWS], *more])]
 
 

@@ -147,11 +147,12 @@ class Judge:
         return changed[0], 0
 
     def _position(self, commit: str) -> int:
-        """Return how many commits were made since one; a merged one counts from its merge."""
+        """Return how many commits were made since one; a merged one counts from where it began."""
         ids = [each for each, _ in self._history]
-        if commit not in ids:
-            commit = self._repository.git("merge-base", commit, "HEAD") or ""
-        return ids.index(commit) if commit in ids else len(ids)
+        base: str | None = commit
+        while base and base not in ids:
+            base = self._repository.branched_from(base)
+        return ids.index(base) if base else len(ids)
 
     def _commits_since(self, commit: str | None) -> int:
         return self._position(commit) + 1 if commit else 0

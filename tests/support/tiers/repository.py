@@ -62,6 +62,16 @@ class Repository:
         words = ("--first-parent", "-m", "--reverse", "--format=%H", f"-S{text}")
         return (self.git("log", *words, "--", RECORDS[0]) or "").partition("\n")[0] or None
 
+    def branched_from(self, commit: str) -> str | None:
+        """Return the commit at which a branch with this one left what it was merged into.
+
+        A branch that is not merged has left the checkout's history. None where nothing is shared.
+        """
+        later = set((self.git("rev-list", "--ancestry-path", f"{commit}..HEAD") or "").split())
+        way = (self.git("rev-list", "--first-parent", "HEAD") or "").split()
+        merges = [each for each in way if each in later]
+        return self.git("merge-base", commit, f"{merges[-1]}^1" if merges else "HEAD") or None
+
     def is_whole(self) -> bool:
         """Return whether the whole history is here: no tarball, no shallow clone."""
         inside = self.git("rev-parse", "--show-toplevel")
