@@ -100,6 +100,7 @@ __all__ = [
     "walk_files",
     "write_atomically",
     "write_bytes",
+    "write_output",
 ]
 
 _Item = TypeVar("_Item")
@@ -241,6 +242,18 @@ def write_atomically(location: str, data: bytes) -> None:
     except BaseException:
         remove_file(*split(temporary))
         raise
+
+
+def write_output(path: str, data: bytes) -> None:
+    """Write a file that a user has named: atomically, except for a pipe or a device."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        try:
+            with open(path, "wb") as file:  # such as /dev/stdout: must not be replaced
+                file.write(data)
+        except OSError as error:
+            raise storage_error("write", path, error) from error
+        return
+    write_atomically(locate(path), data)
 
 
 def publish_file(temporary: str, location: str) -> None:

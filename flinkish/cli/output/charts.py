@@ -1,0 +1,86 @@
+"""Charts of a few numbers: a line as SVG, bars as characters for terminals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flinkish.cli.output.markup import Markup, element
+
+_WIDTH, _HEIGHT, _MARGIN = 320.0, 72.0, 6.0
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def line_chart(
+    points: Sequence[tuple[float, float | None]], labels: Sequence[str], name: str
+) -> Markup:
+    """Return a line over time, from zero up.
+
+    ``points``: moment and value, in the order of time; a moment without a value interrupts the
+    line. ``labels``: the text of each point, shown under the pointer. ``name``: what it shows, for
+    those who cannot see it.
+    """
+    places = _places(points)
+    drawn: list[Markup] = []
+    for run in _runs(places):
+        if len(run) > 1:
+            path = " L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+            base = _HEIGHT - _MARGIN
+            area = f"M{path} L{run[-1][0]:.1f} {base} L{run[0][0]:.1f} {base} Z"
+            drawn += [
+                element("path", class_="area", d=area),
+                element("path", class_="line", d=f"M{path}"),
+            ]
+    for place, label in zip(places, labels, strict=True):
+        if place is not None:
+            title = element("title", label)
+            drawn.append(element("circle", title, class_="dot", cx=place[0], cy=place[1], r=3))
+    axis = element(
+        "line",
+        class_="axis",
+        x1=0,
+        x2=_WIDTH,
+        y1=_HEIGHT - _MARGIN,
+        y2=_HEIGHT - _MARGIN,
+    )
+    return element(
+        "svg",
+        axis,
+        *drawn,
+        class_="chart",
+        viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}",
+        role="img",
+        aria_label=name,
+    )
+
+
+def _places(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float] | None]:
+    """Return where the points are drawn."""
+    top = max((value for _, value in points if value is not None), default=0) or 1
+    times = [moment for moment, _ in points]
+    first, span = min(times, default=0), max(times, default=0) - min(times, default=0)
+    inner = _WIDTH - 2 * _MARGIN
+    places: list[tuple[float, float] | None] = []
+    for moment, value in points:
+        x = _MARGIN + inner * ((moment - first) / span if span else 0.5)
+        y = None if value is None else _HEIGHT - _MARGIN - (_HEIGHT - 2 * _MARGIN) * (value / top)
+        places.append(None if y is None else (x, y))
+    return places
+
+
+def _runs(places: Sequence[tuple[float, float] | None]) -> list[list[tuple[float, float]]]:
+    runs: list[list[tuple[float, float]]] = [[]]
+    for place in places:
+        if place is None:
+            runs.append([])
+        else:
+            runs[-1].append(place)
+    return runs
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return values as bars of one character each, from zero up."""
+    top = max(values, default=0)
+    if top <= 0:
+        return _BARS[0] * len(values)
+    last = len(_BARS) - 1
+    return "".join(_BARS[round(max(value, 0) / top * last)] for value in values)
