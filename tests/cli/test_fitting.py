@@ -70,7 +70,7 @@ def savepoints(cli: Command) -> str:
     [
         (("list",), [JOB], ["RUNNING", "123456"]),
         (("list", "--state", "running"), [JOB], ["RUNNING", "123456"]),
-        (("status", JOB), [JOB, REQUEST], ["NAME", "123456789", "delays_by_airport.py", "▆▇▇█"]),
+        (("status", JOB), [JOB, REQUEST], ["NAME", "123456789", "delays_by_airport.py", "▇███"]),
         (("savepoint", "list", "DIR"), [], ["complete", "SIZE"]),
     ],
     ids=str,
@@ -100,7 +100,10 @@ def test_nothing_wraps(
     assert on_a_terminal(*words) == piped
 
 
-def test_status_is_redrawn_until_the_job_ends(cli: Command, savepoints: str) -> None:
+def test_status_is_redrawn_until_the_job_ends(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, savepoints: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with cli.registry() as registry:
         registry.transition(JOB, JobState.FAILED, "it broke", failure={"message": "it broke"})
     text = on_a_terminal("status", "--watch", JOB)

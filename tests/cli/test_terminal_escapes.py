@@ -334,7 +334,7 @@ def test_a_plan_on_a_terminal_has_no_styling_but_ours(
 def test_one_place_writes() -> None:
     """A command that wrote by itself would write what it got."""
     #: Fixed texts, what ``jobs_text.show`` made, and lines that are escaped there.
-    known = {"printer.py", "entry.py", "list.py", "plan_table.py", "completion.py"}
+    known = {"printer.py", "entry.py", "list.py", "drawn_table.py", "completion.py"}
     writes = re.compile(r"sys\.std(out|err)\.write|\bprint\(|click\.s?echo|print_exc")
     found = set()
     for path in (ROOT / "flinkish/cli").rglob("*.py"):

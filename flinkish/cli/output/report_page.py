@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from flinkish import __version__
-from flinkish.cli.output.charts import line_chart
-from flinkish.cli.output.lineage_svg import lineage_svg
+from flinkish.cli.output.charts import line_chart, lineage_svg
 from flinkish.cli.output.markup import Content, Markup, element, joined
 from flinkish.cli.output.report_style import STYLE
 from flinkish.cli.output.schema_text import columns_text
@@ -160,7 +159,7 @@ def _savepoint(reported: Reported, largest: int, sparks: int) -> Sequence[Conten
         queries.append(f"and {len(entry.queries) - _QUERIES} more")
     state = state_of(reported.damage)
     canonical = "" if entry.header.format == "native" else f", {entry.header.format}"
-    answers = [_verdict(each.versions.verdict) for each in reported.answers]
+    answers: list[Content] = [_verdict(each.versions.verdict) for each in reported.answers]
     return (
         utc_time(entry.header.created),
         joined(job.name, element("div", job.job_id[:6], class_="soft path")),

@@ -20,9 +20,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     for name, value in {"COLUMNS": "20", "LINES": "5", "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    stream = Terminal()
-    monkeypatch.setattr("sys.stdout", stream)
-    return stream
+    return Terminal()
 
 
 def test_what_does_not_fit_is_left_out_at_the_end() -> None:
@@ -32,7 +30,10 @@ def test_what_does_not_fit_is_left_out_at_the_end() -> None:
     assert fitting(["HEAD", "x" * 300], None, None)[1:] == ["HEAD", "x" * 300]
 
 
-def test_the_next_lines_replace_those_before_and_the_last_ones_stay(terminal: Terminal) -> None:
+def test_the_next_lines_replace_those_before_and_the_last_ones_stay(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", terminal)  # not by the fixture: pytest has its own by then
     with redrawn(True) as draw:
         assert draw is not None
         draw(["HEAD", "[red]one"])
@@ -51,10 +52,10 @@ def test_the_next_lines_replace_those_before_and_the_last_ones_stay(terminal: Te
 def test_without_a_terminal_there_is_nothing_to_draw_on(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    if reason == "no terminal":
-        monkeypatch.setattr("sys.stdout", io.StringIO())
+    stream = io.StringIO() if reason == "no terminal" else terminal
+    monkeypatch.setattr("sys.stdout", stream)
     if reason == "NO_COLOR":
         monkeypatch.setenv("NO_COLOR", "1")
     with redrawn(reason != "unwanted") as draw:
         assert draw is None
-    assert terminal.getvalue() == ""
+    assert stream.getvalue() == ""
