@@ -318,7 +318,9 @@ def test_bad_input(flinkish: Flinkish, pipeline: Pipeline, tmp_path: Path) -> No
     assert "full refresh" in refresh.err
     definitions = pipeline.spec.parent / "transformations" / "flows.py"
     text = definitions.read_text("utf-8")
-    definitions.write_text(text[: text.index("@dp.table")] + text[text.rindex("@dp.table") :])
+    definitions.write_text(
+        text[: text.index("@dp.table")] + text[text.index("@dp.table\ndef seen") :]
+    )
     lacking = pipeline.call(*restore)
     assert lacking.code == 5, "the state of a flow that is gone has no owner"
     for flow in ("counts", "seen"):
