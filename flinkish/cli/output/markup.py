@@ -59,7 +59,8 @@ def joined(*content: Content) -> Markup:
 
 def safe(text: str) -> str:
     """Return a text as it stands in markup: one line, shortened, masked, escaped."""
-    line = visible(mask_secrets(text))
+    # Cut far behind what is shown, so that a secret that begins in it is whole when it is masked.
+    line = visible(mask_secrets(text[: 16 * _MOST]))
     return escape(line if len(line) <= _MOST else f"{line[:_MOST]}…")
 
 

@@ -33,7 +33,7 @@ _CLASSES = {
 }
 #: A column: its title, and its class.
 _Head = tuple[str, str | None]
-_PLAIN, _SHORT, _NUMBER = None, "short", "number"
+_PLAIN, _SHORT, _NUMBER, _WORD = None, "short", "number", "word"
 
 
 def report_page(report: Report) -> str:
@@ -248,9 +248,9 @@ def _count(rows: int | None) -> str:
 def _operators(growth: Sequence[Growth]) -> Iterable[Content]:
     """Yield a card for each operator, as the newest savepoint that has it describes it."""
     head = [
-        *(("Operator", _PLAIN), ("Kind", _PLAIN), ("Operator id", _PLAIN)),
+        *(("Operator", _PLAIN), ("Kind", _WORD), ("Operator id", _PLAIN)),
         *(("Partitions", _NUMBER), ("Rows", _NUMBER), ("Size", _NUMBER), ("Backend", _SHORT)),
-        ("Stores", _PLAIN),
+        ("Stores", _WORD),
     ]
     if growth:
         yield _table(head, (_operator(each) for each in growth[:_OPERATORS]))

@@ -12,15 +12,15 @@ STYLE = """
     --none: #9eabba; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+  overflow-wrap: anywhere; }
 main, header, footer { max-width: 1320px; margin: 0 auto; padding: 0 20px; }
 header { padding-top: 28px; }
 h1 { font-size: 24px; margin: 0 0 4px; }
 h2 { font-size: 18px; margin: 36px 0 12px; }
-h3 { font-size: 15px; margin: 0; overflow-wrap: anywhere; }
+h3 { font-size: 15px; margin: 0; }
 p { margin: 4px 0 12px; }
-code, .path { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: 13px;
-  overflow-wrap: anywhere; }
+code, .path { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: 13px; }
 .soft, footer { color: var(--soft); }
 footer { padding-top: 32px; padding-bottom: 32px; font-size: 13px; }
 .cards { display: grid; gap: 12px; grid-template-columns: repeat(auto-fill, minmax(170px, 1fr)); }
@@ -28,18 +28,20 @@ footer { padding-top: 32px; padding-bottom: 32px; font-size: 13px; }
 .card, .wide { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: 12px 14px; min-width: 0; }
 .wide { margin-bottom: 12px; }
-.card b { display: block; font-size: 20px; font-weight: 600; overflow-wrap: anywhere; }
+.card b { display: block; font-size: 20px; font-weight: 600; }
 table { border-collapse: collapse; width: 100%; background: var(--card);
   border: 1px solid var(--line); border-radius: 8px; }
-th, td { text-align: left; vertical-align: top; padding: 7px 10px; overflow-wrap: anywhere;
+th, td { text-align: left; vertical-align: top; padding: 7px 10px;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; font-size: 13px; white-space: nowrap; }
 tr:last-child > td { border-bottom: 0; }
-.short { white-space: nowrap; }
+.short, .number { max-width: 160px; overflow: hidden; text-overflow: ellipsis; }
+.short { white-space: nowrap; } .word { min-width: 130px; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: var(--good); } .fair { color: var(--fair); } .bad { color: var(--bad); }
 .none { color: var(--none); }
-.verdict { font-weight: 600; white-space: nowrap; }
+.verdict { display: inline-block; max-width: 100%; overflow: hidden; text-overflow: ellipsis;
+  vertical-align: bottom; font-weight: 600; white-space: nowrap; }
 .verdict::before { content: "\\25cf\\00a0"; }
 svg { display: block; }
 svg.chart { width: 100%; height: auto; margin-top: 4px; }
@@ -66,7 +68,8 @@ ul { margin: 4px 0; padding-left: 20px; }
   tr { border-bottom: 1px solid var(--line); padding: 8px 0; }
   tr:last-child { border-bottom: 0; }
   td, td.number, td.short { display: grid; grid-template-columns: 110px minmax(0, 1fr); gap: 8px;
-    border: 0; padding: 2px 12px; text-align: left; white-space: normal; }
+    min-width: 0; max-width: none; border: 0; padding: 2px 12px; text-align: left;
+    white-space: normal; }
   td::before { content: attr(data-label); color: var(--soft); font-size: 13px; }
   .cards { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .charts { grid-template-columns: minmax(0, 1fr); }
