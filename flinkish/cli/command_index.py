@@ -119,6 +119,7 @@ SUB_WORDS: dict[str, dict[str, CommandEntry]] = {
             ("list", "list_savepoints", "List the savepoints in a directory."),
             ("show", "show", "Show what is inside a savepoint."),
             ("diff", "diff", "Compare two savepoints."),
+            ("report", "report", "Write a page about the savepoints in a directory."),
             ("copy", "copy", "Copy a savepoint to another directory or storage."),
             ("verify", "verify_savepoints", "Verify that savepoints are intact."),
             ("prune", "prune", "Remove savepoints by a retention policy."),

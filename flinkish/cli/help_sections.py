@@ -78,6 +78,13 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("what has changed between two", "savepoint diff savepoint-a savepoint-b"),
         ("for scripts: 1 if they differ", "savepoint diff --exit-code savepoint-a savepoint-b"),
     ),
+    "savepoint report": (
+        (
+            "a page about the savepoints of a directory",
+            "savepoint report -o report.html s3://bucket/savepoints",
+        ),
+        ("its data", "savepoint report --json s3://bucket/savepoints"),
+    ),
     "savepoint copy": (
         (
             "bring one to another storage",

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
-from flinkish.errors import FlinkishError, PartialFailure, SavepointNotFound
+from flinkish.errors import (
+    FlinkishError,
+    PartialFailure,
+    SavepointNotFound,
+    StorageError,
+    UnsupportedFormat,
+)
 from flinkish.messages.requests import SavedQuery, SavepointSummary
 
 if TYPE_CHECKING:
@@ -96,6 +102,15 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ..
     damage = {each.path: error for each in catalog.own if (error := find_damage(each)) is not None}
     future = (each for each in catalog.own if is_future(each.header.created, now))
     return Listed(location, catalog, damage, gone, tuple(in_the_future(each) for each in future))
+
+
+def state_of(error: FlinkishError | None) -> str:
+    """Return the state of a savepoint by the error of reading it. Pure."""
+    if error is None:
+        return "complete"
+    if isinstance(error, StorageError):
+        return "unreadable"
+    return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"
 
 
 def import_savepoints(context: Context, paths: Sequence[str]) -> Imported:

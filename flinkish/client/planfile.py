@@ -81,21 +81,7 @@ def make_plan_file(
 def save(plan: PlanFile, path: str) -> None:
     """Write a plan to a file atomically; to a pipe or a device directly. Raises StorageError."""
     record = {"kind": _KIND, "schema_version": PLAN_VERSION, **encode_fields(plan)}
-    data = (json.dumps(record, indent=2) + "\n").encode()
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        try:
-            with open(path, "wb") as file:  # such as /dev/stdout: must not be replaced
-                file.write(data)
-        except OSError as error:
-            raise storage.storage_error("write", path, error) from error
-        return
-    temporary = storage.temporary_name(os.path.abspath(path))
-    try:
-        storage.write_bytes(temporary, data)
-        storage.publish(temporary, os.path.abspath(path))
-    except BaseException:
-        storage.remove_file(*storage.split(temporary))
-        raise
+    storage.write_output(path, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def load(path: str) -> PlanFile:

@@ -28,6 +28,15 @@ class OperatorStatus:
     rows: int | None = None
 
 
+@dataclass(frozen=True)
+class BatchRun:
+    """A batch that a query has run: how long its whole trigger took, and the rows it read."""
+
+    batch_id: int
+    seconds: float
+    rows: int
+
+
 @public_evolving
 @dataclass(frozen=True)
 class QueryStatus:
@@ -63,6 +72,9 @@ class QueryStatus:
     snapshots_repaired
         The snapshots that Spark has repaired by itself while this driver ran, in the batches that
         a heartbeat saw; None if Spark does not report it (before 4.1).
+    recent_batches
+        The newest batches that heartbeats saw, oldest first. A query that runs several batches
+        between two heartbeats has gaps between their numbers.
     """
 
     name: str
@@ -86,6 +98,7 @@ class QueryStatus:
     waited_until: str | None = field(default=None, metadata=OMIT_DEFAULT)
     snapshot_version: int | None = field(default=None, metadata=OMIT_DEFAULT)
     snapshots_repaired: int | None = field(default=None, metadata=OMIT_DEFAULT)
+    recent_batches: tuple[BatchRun, ...] = field(default=(), metadata=OMIT_DEFAULT)
 
     @property
     def restored_batch(self) -> int | None:

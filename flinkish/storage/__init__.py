@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from flinkish.errors import UsageError
 from flinkish.storage import local
 from flinkish.storage.below import parts_of, read_below
 from flinkish.storage.concurrency import requests_in_flight, set_connections
@@ -100,6 +101,7 @@ __all__ = [
     "walk_files",
     "write_atomically",
     "write_bytes",
+    "write_output",
 ]
 
 _Item = TypeVar("_Item")
@@ -241,6 +243,25 @@ def write_atomically(location: str, data: bytes) -> None:
     except BaseException:
         remove_file(*split(temporary))
         raise
+
+
+def write_output(path: str, data: bytes) -> None:
+    """Write a file of this host that a user has named: atomically, except for a pipe or a device.
+
+    Raises UsageError for a URL of another storage, StorageError if the file cannot be written.
+    """
+    if scheme_of(path) != "file":
+        raise UsageError(
+            f"{path} is not a file of this host", hint="name a local file, and copy it there"
+        )
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        try:
+            with open(path, "wb") as file:  # such as /dev/stdout: must not be replaced
+                file.write(data)
+        except OSError as error:
+            raise storage_error("write", path, error) from error
+        return
+    write_atomically(locate(path), data)
 
 
 def publish_file(temporary: str, location: str) -> None:

@@ -91,9 +91,14 @@ def described(name: str, uid: str | None, operator_id: str) -> dict[str, Any]:
 
 def test_info_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     queries = [described("agg", None, SAME), described("dd", None, SAME)]
-    _show(Output(), queries, as_dot=False)
+    _show(Output(), queries, as_dot=False, as_svg=False)
     assert f"{SAME}: agg/0, dd/0\n" in capsys.readouterr().out
-    _show(Output(json=True), queries, as_dot=False)
+    _show(Output(json=True), queries, as_dot=False, as_svg=False)
     assert '"address": "dd/0"' in capsys.readouterr().out
-    _show(Output(), [described("agg", "a", "c" * 32), described("dd", None, SAME)], as_dot=False)
+    _show(
+        Output(),
+        [described("agg", "a", "c" * 32), described("dd", None, SAME)],
+        as_dot=False,
+        as_svg=False,
+    )
     assert "several queries" not in capsys.readouterr().out

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from flinkish.messages.launch import Launch
-from flinkish.messages.queries import OperatorStatus, QueryStatus
+from flinkish.messages.queries import BatchRun, OperatorStatus, QueryStatus
 from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
@@ -47,6 +47,7 @@ def savepoints(cli: Command) -> str:
                     NAME, QUERY, "r", "/cp", batch_id=123_456,
                     watermark="2026-11-23T10:00:00.000Z", input_rows_per_second=12345.6,
                     state_rows=123_456_789, notes=(SENTENCE,),
+                    recent_batches=tuple(BatchRun(n, n / 3, 10**8 * n) for n in range(40)),
                     operators=(OperatorStatus(0, "flatMapGroupsWithState", "counts", "a", 5),),
                 )
             ],
@@ -69,7 +70,7 @@ def savepoints(cli: Command) -> str:
     [
         (("list",), [JOB], ["RUNNING", "123456"]),
         (("list", "--state", "running"), [JOB], ["RUNNING", "123456"]),
-        (("status", JOB), [JOB, REQUEST], ["NAME", "123456789", "delays_by_airport.py"]),
+        (("status", JOB), [JOB, REQUEST], ["NAME", "123456789", "delays_by_airport.py", "▇███"]),
         (("savepoint", "list", "DIR"), [], ["complete", "SIZE"]),
     ],
     ids=str,
@@ -99,14 +100,20 @@ def test_nothing_wraps(
     assert on_a_terminal(*words) == piped
 
 
-def test_status_is_redrawn_until_the_job_ends(cli: Command, savepoints: str) -> None:
+def test_status_is_redrawn_until_the_job_ends(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, savepoints: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with cli.registry() as registry:
         registry.transition(JOB, JobState.FAILED, "it broke", failure={"message": "it broke"})
     text = on_a_terminal("status", "--watch", JOB)
-    first, _, rest = text.partition("\x1b[H\x1b[J")
-    assert first == ""
-    assert rest.splitlines()[0].endswith("(Ctrl-C to leave)")
-    assert rest.count("\x1b") == 0, "the job has ended: there is no second look"
+    assert text.startswith("\x1b[?25l")
+    assert text.endswith("\n\x1b[?25h")
+    # Drawn once, and once more by rich when it ends: the job has ended, there is no second look.
+    assert text.count("(Ctrl-C to leave)") == 2
+    last = text.removesuffix("\x1b[?25h").rpartition("\x1b[2K")[2]
+    assert last.splitlines()[0].endswith("(Ctrl-C to leave)")
+    assert SENTENCE in " ".join(last.split())
     assert cli.ok("status", "--watch", JOB).out == cli.ok("status", JOB).out
     assert cli.ok("status", "--watch", "-q", JOB).out == "FAILED\n"
     assert cli("status", "--watch", "--json", JOB).code == 2

@@ -270,14 +270,15 @@ def on_a_terminal(*argv: str, until: str | None = None) -> str:
     return str(text.decode()).replace("\r\n", "\n")
 
 
-def test_watch_clears_the_screen_and_nothing_else_does(
+def test_watch_draws_in_place_and_does_nothing_else(
     cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")  # a narrow one shortens the name
     world(cli.directory, HOSTILE_NAME)
-    text = on_a_terminal("list", "--watch", until=visible(HOSTILE_NAME))
-    first, _, rest = text.partition("\x1b[H\x1b[J")
-    assert (first, only_printable(rest)) == ("", True)
+    text = on_a_terminal("list", "--watch", until="\x1b[2K")
+    hidden, _, drawn = text.removesuffix("\r\x1b[2K").partition("\x1b[?25l")
+    assert (hidden, only_printable(drawn)) == ("", True)
+    assert visible(HOSTILE_NAME) in drawn
 
 
 def test_logs_are_escaped_on_a_terminal_and_raw_in_a_pipe(cli: Command) -> None:
@@ -333,7 +334,7 @@ def test_a_plan_on_a_terminal_has_no_styling_but_ours(
 def test_one_place_writes() -> None:
     """A command that wrote by itself would write what it got."""
     #: Fixed texts, what ``jobs_text.show`` made, and lines that are escaped there.
-    known = {"printer.py", "entry.py", "list.py", "plan_table.py", "completion.py"}
+    known = {"printer.py", "entry.py", "list.py", "drawn_table.py", "completion.py"}
     writes = re.compile(r"sys\.std(out|err)\.write|\bprint\(|click\.s?echo|print_exc")
     found = set()
     for path in (ROOT / "flinkish/cli").rglob("*.py"):

@@ -79,6 +79,8 @@ def test_a_place_that_takes_no_file_is_a_storage_error(plan: PlanFile, tmp_path:
             save(plan, str(path))
         assert caught.value.code == 16
     assert not Path("/dev/full").is_file()
+    with pytest.raises(UsageError, match="not a file of this host"):  # nor could load read it
+        save(plan, "s3://bucket/plan.json")
 
 
 def test_what_has_changed_is_named(plan: PlanFile, launch: Launch, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from click.shell_completion import CompletionItem
 from flinkish.cli.base import Call, command
 from flinkish.cli.documents.versions import ConnectorsDocument, PairDocument, TableDocument
 from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
+from flinkish.cli.output.drawn_table import draw
 from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.text import terminal_width
 from flinkish.cli.output.versions_text import (
     FRAMEWORKS,
     MARKS,
@@ -192,18 +194,10 @@ def _show_table(
 
 def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Draw the table with colours, in its full width: a truncated table cannot be read."""
-    from rich.console import Console  # only on a terminal: its import is slow
-    from rich.table import Table
-    from rich.text import Text
-
     colours = dict(MARKS.values())
-    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in head:
-        drawn.add_column(name, no_wrap=True)
-    for row in rows:
-        drawn.add_row(row[0], *(Text(mark, style=colours[mark]) for mark in row[1:]))
-    width = sum(max(len(row[i]) for row in (head, *rows)) + 2 for i in range(len(head)))
-    console = Console()
-    if console.width < width:
-        console = Console(width=width)
-    console.print(drawn)
+    styles = {
+        (i, j): colours[mark] for i, row in enumerate(rows) for j, mark in enumerate(row) if j
+    }
+    needed = sum(max(len(row[i]) for row in (head, *rows)) + 2 for i in range(len(head)))
+    width = max(needed, terminal_width(sys.stdout) or 0)
+    draw(head, rows, sys.stdout, styles=styles, whole=head, width=width)

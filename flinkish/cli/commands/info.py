@@ -15,8 +15,10 @@ from flinkish.cli.options.program import (
     program_options,
     program_words,
 )
+from flinkish.cli.output.graph_svg import graph_svg
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
+from flinkish.cli.output.schema_text import columns_text
 from flinkish.client.dryrun import describe, dot_graph
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Program
@@ -34,6 +36,7 @@ from flinkish.savepoint.format.operator_lookup import address
 @click.option(
     "--dot", "as_dot", is_flag=True, help="Print one graph for Graphviz, with a cluster per query."
 )
+@click.option("--svg", "as_svg", is_flag=True, help="Print the graph as an image in SVG.")
 @click.option(
     "--require-uids",
     cls=OptionalValue,
@@ -49,6 +52,7 @@ from flinkish.savepoint.format.operator_lookup import address
 def info(
     call: Call,
     as_dot: bool,
+    as_svg: bool,
     require_uids: Literal["all", "stateful"] | None,
     parallelism: int | None,
     program: Program,
@@ -58,19 +62,21 @@ def info(
     The program runs to its end, but its streaming queries are only planned: none is started, no
     stream is read and no job is registered. Everything after APP.py is passed to the program.
     """
-    if as_dot and call.out.json:
-        raise UsageError("--dot and --json are mutually exclusive", hint="use only one of them")
+    if as_dot + as_svg + call.out.json > 1:
+        raise UsageError(
+            "--dot, --svg and --json are mutually exclusive", hint="use only one of them"
+        )
     flags = {"parallelism.default": None if parallelism is None else str(parallelism)}
     with call.session(flags) as session, driver_output(call.out):
         described = describe(
             session, named_by(program.arguments, program), require_uids=require_uids
         )
     queries = list(described.queries)
-    _show(call.out, queries, as_dot=as_dot)
+    _show(call.out, queries, as_dot=as_dot, as_svg=as_svg)
     return 0
 
 
-def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
+def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool, as_svg: bool) -> None:
     if not queries:
         out.warning("the program started no streaming query")
     for query in queries:
@@ -84,6 +90,8 @@ def _show(out: Output, queries: list[dict[str, Any]], *, as_dot: bool) -> None:
     elif as_dot:
         for line in dot_graph(queries).split("\n"):
             out.line(line)
+    elif as_svg:
+        out.text(graph_svg(queries))
     else:
         for number, query in enumerate(queries):
             if number:
@@ -144,27 +152,8 @@ def _text(query: Mapping[str, Any], *, quiet: bool) -> Iterator[str]:
             f"partitions: {operator['partitions']})"
         )
         for store in operator["stores"]:
-            key, value = _columns(store["key_schema"]), _columns(store["value_schema"])
+            key, value = columns_text(store["key_schema"]), columns_text(store["value_schema"])
             yield f"    {store['name']}: ({key}) -> ({value})"
         for state in operator.get("typed_states", ()):
             serializer = state["serializer"].rpartition(":")[2]
             yield f"    typed state {state['name']}: {state['type']}, by {serializer}"
-
-
-def _columns(schema: Mapping[str, Any] | None) -> str:
-    """Return the columns of a schema in Spark's JSON as ``k int, ts timestamp``."""
-    fields = (schema or {}).get("fields", ())
-    return ", ".join(f"{field['name']} {_type(field['type'])}" for field in fields)
-
-
-def _type(type_: Any) -> str:
-    if not isinstance(type_, Mapping):
-        return str(type_)
-    kind = type_.get("type")
-    if kind == "struct":
-        return f"struct<{_columns(type_)}>"
-    if kind == "array":
-        return f"array<{_type(type_['elementType'])}>"
-    if kind == "map":
-        return f"map<{_type(type_['keyType'])}, {_type(type_['valueType'])}>"
-    return str(kind)

@@ -14,7 +14,8 @@ from flinkish.cli.base import Call, Session, command
 from flinkish.cli.documents.jobs import ListDocument
 from flinkish.cli.options.arguments import since_option, words_of
 from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
-from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.live import Draw, redrawn
+from flinkish.cli.output.printer import Output
 from flinkish.cli.output.streams import flush
 from flinkish.cli.output.text import folded, terminal_width
 from flinkish.client.listing import JobFilter, find_jobs
@@ -98,24 +99,29 @@ def list_command(
             hint="use only one of them",
         )
     options = ListOptions(running, scheduled, everything, failed, stuck, states, name, since)
-    while True:
-        drawn = watch and is_terminal(sys.stdout)
-        with call.session() as session:
-            rows, notices = read_jobs(session, options)
-        out = call.out
-        text = show(rows, json=out.json, quiet=out.quiet, width=terminal_width(sys.stdout))
-        width = terminal_width(sys.stderr)
-        notices = [part for line in notices for part in folded(line, width)]
-        if drawn:
-            out.screen([*text.splitlines(), *([] if out.quiet else notices)])
-        else:
-            out.text(text)
-            for line in notices:
-                out.note(line)
-        if not watch:
-            return PartialFailure.code if stuck and rows else 0
-        flush(sys.stdout)
-        time.sleep(REDRAW)
+    with redrawn(watch) as draw:
+        while True:
+            with call.session() as session:
+                rows, notices = read_jobs(session, options)
+            _show(call.out, rows, notices, draw)
+            if not watch:
+                return PartialFailure.code if stuck and rows else 0
+            flush(sys.stdout)
+            time.sleep(REDRAW)
+
+
+def _show(
+    out: Output, rows: Sequence[dict[str, Any]], notices: Sequence[str], draw: Draw | None
+) -> None:
+    text = show(rows, json=out.json, quiet=out.quiet, width=terminal_width(sys.stdout))
+    width = terminal_width(sys.stderr)
+    lines = [part for notice_ in notices for part in folded(notice_, width)]
+    if draw is not None:
+        draw([*text.splitlines(), *([] if out.quiet else lines)])
+        return
+    out.text(text)
+    for line in lines:
+        out.note(line)
 
 
 @dataclass(frozen=True)

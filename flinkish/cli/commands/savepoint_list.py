@@ -11,9 +11,9 @@ import click
 from flinkish.cli.base import Call, command
 from flinkish.cli.documents.savepoints import ListedSavepoint, SavepointListDocument
 from flinkish.cli.output.text import fitting_time, known_time, terminal_width, utc_time
-from flinkish.client.catalog import Listed, list_directory, list_registry
+from flinkish.client.catalog import Listed, list_directory, list_registry, state_of
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import FlinkishError, StorageError, UnsupportedFormat, UsageError, quoted_path
+from flinkish.errors import FlinkishError, UsageError, quoted_path
 from flinkish.units import size_text, table
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _rows(listed: Listed) -> list[dict[str, Any]]:
     """Return the savepoints as they are on storage, and as recorded those that are gone."""
     catalog = listed.catalog
     rows = [_found(entry, listed.damage.get(entry.path)) for entry in catalog.savepoints]
-    rows += [_row(each.path, _state(each.error), each.error) for each in catalog.unreadable]
+    rows += [_row(each.path, state_of(each.error), each.error) for each in catalog.unreadable]
     if not listed.gone:
         return rows
     rows += [_gone(record) for record in listed.gone]
@@ -104,13 +104,6 @@ def _gone(record: SavepointSummary) -> dict[str, Any]:
         "files": record.files,
         "bytes": record.bytes,
     }
-
-
-def _state(error: FlinkishError) -> str:
-    """Return the state of a savepoint that is damaged or cannot be read."""
-    if isinstance(error, StorageError):
-        return "unreadable"
-    return "unsupported" if isinstance(error, UnsupportedFormat) else "damaged"
 
 
 def _row(path: str, state: str, error: FlinkishError | None = None) -> dict[str, Any]:
@@ -134,7 +127,7 @@ def _row(path: str, state: str, error: FlinkishError | None = None) -> dict[str,
 
 def _found(entry: CatalogEntry, damage: FlinkishError | None) -> dict[str, Any]:
     header = entry.header
-    state = "complete" if damage is None else _state(damage)
+    state = state_of(damage)
     return {
         **_row(entry.path, state if entry.leads_to is None else "link", damage),
         "leads_to": entry.leads_to,

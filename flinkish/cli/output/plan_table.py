@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from flinkish.cli.output.printer import is_terminal
+from flinkish.cli.output.drawn_table import draw
 from flinkish.cli.output.text import folded, terminal_width, without_commands
 from flinkish.config import mask_secrets
 from flinkish.messages.plan import RestorePlan
@@ -48,27 +48,16 @@ def show_plan(plan: RestorePlan, stream: TextIO | None = None) -> None:
 
 
 def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
-    from rich.console import Console  # only on a terminal: its import is slow
-    from rich.table import Table
-    from rich.text import Text
-
     texts = [[visible(mask_secrets(word)) for word in row] for row in rows]
     width = terminal_width(out)
     rooms = [] if width is None else _rooms(texts, width)
-    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for i, name in enumerate(HEAD):
-        whole, room = name in ("VERDICT", "STATE"), rooms[i] if rooms else None
-        drawn.add_column(name, overflow="fold", no_wrap=whole, max_width=room)
-    for row, words in zip(rows, texts, strict=True):
+    for words in texts:
         for i, room in enumerate(rooms[:3]):
             if "/" in words[i]:  # a path; other words go on in the next line of the cell
                 words[i] = shortened(words[i], room)
-        # As Text: rich interprets markup in plain strings.
-        cells = [Text(word) for word in words]
-        cells[3] = Text(words[3], _COLOURS.get(row[3], "red"))
-        drawn.add_row(*cells)
-    plain = not is_terminal(out)
-    Console(file=out, width=width, color_system=None if plain else "auto").print(drawn)
+    styles = {(i, 3): _COLOURS.get(row[3], "red") for i, row in enumerate(rows)}
+    whole = ("VERDICT", "STATE")
+    draw(HEAD, texts, out, styles=styles, rooms=rooms, whole=whole, width=width)
 
 
 def _rooms(rows: list[list[str]], width: int) -> list[int]:

@@ -11,23 +11,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
-from flinkish.cli.output.text import (
-    SCHEMA_VERSION,
-    json_document,
-    terminal_height,
-    terminal_width,
-    without_commands,
-)
+from flinkish.cli.output.text import SCHEMA_VERSION, json_document, without_commands
 from flinkish.config import mask_secrets, working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
-from flinkish.units import counted, shortened, visible, visible_lines
-
-_CLEAR = "\x1b[H\x1b[J"
+from flinkish.units import visible, visible_lines
 
 
 class Output:
@@ -56,22 +47,6 @@ class Output:
     def text(self, text: str) -> None:
         """Write lines of the result, which have their line ends and are escaped already."""
         sys.stdout.write(text)
-
-    def screen(self, lines: Sequence[str]) -> None:
-        """Draw lines from the top of the screen, below a line with the time, for ``--watch``.
-
-        Lines that do not fit are left out at the end. Only for a terminal (:func:`is_terminal`).
-        """
-        width, height = terminal_width(sys.stdout), terminal_height(sys.stdout)
-        drawn = [time.strftime("%H:%M:%S") + "  (Ctrl-C to leave)", *lines]
-        if height is not None and len(drawn) > max(height - 1, 2):  # the cursor needs a line
-            cut = max(height - 2, 1)
-            drawn[cut:] = [f"... {counted(len(drawn) - cut, 'more line')}"]
-        texts = [visible(line) for line in drawn]
-        if width is not None:
-            texts = [shortened(line, width) for line in texts]
-        sys.stdout.write(_CLEAR + "".join(line + "\n" for line in texts))
-        flush(sys.stdout)
 
     def document(self, fields: Mapping[str, Any]) -> None:
         """Write the result as the one JSON document, with the warnings so far, if there are any."""

@@ -17,7 +17,7 @@ from flinkish.driver.restore import history
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.errors import StorageError
 from flinkish.messages.plan import RestorePlan
-from flinkish.messages.queries import OperatorStatus, QueryFacts, QueryStatus
+from flinkish.messages.queries import BatchRun, OperatorStatus, QueryFacts, QueryStatus
 from flinkish.storage import locate
 
 #: The end of the metric's name in lower case; RocksDB's has a prefix.
@@ -59,6 +59,10 @@ class SnapshotFacts:
             self.repaired = (self.repaired or 0) + sum(repairs)
 
 
+#: The batches in a query's status: those of half a minute, if each is seen.
+RECENT_BATCHES = 30
+
+
 @dataclass
 class ManagedQuery:
     """A started query: the program's handle, and everything needed to start it again.
@@ -69,9 +73,9 @@ class ManagedQuery:
     holds; a restart rebinds its ``_jsq``. ``planned`` is None if the plan could not be read.
     ``notes`` are messages for the user. ``plan`` is its part of the restore plan. ``own`` is the
     program's own checkpoint location, as it wrote it, if it sets one. ``waited_until`` is when it
-    was last seen without input, ISO 8601. ``adopted`` says that it ran
-    before flinkish was attached, which cannot start it again. ``recorded`` is what
-    :func:`what_lasts` returned when the registry got its facts.
+    was last seen without input, ISO 8601. ``recent_batches`` are those that a report was seen of.
+    ``adopted`` says that it ran before flinkish was attached, which cannot start it again.
+    ``recorded`` is what :func:`what_lasts` returned when the registry got its facts.
     """
 
     name: str
@@ -92,6 +96,7 @@ class ManagedQuery:
     adopted: bool = False
     quiesced: bool = False
     waited_until: str | None = None
+    recent_batches: tuple[BatchRun, ...] = ()
     snapshots: SnapshotFacts = field(default_factory=SnapshotFacts)
     progress: Mapping[str, Any] = field(default_factory=dict)
     recorded: tuple[object, ...] | None = None
@@ -189,6 +194,21 @@ def batch_end(progress: Mapping[str, Any]) -> str | None:
     return moment.isoformat(timespec="milliseconds") + "Z"
 
 
+def with_batch(batches: tuple[BatchRun, ...], progress: Mapping[str, Any]) -> tuple[BatchRun, ...]:
+    """Return the newest batches with that of a progress report, if it has computed one. Pure.
+
+    Spark's own list of reports is not asked: each would be a call to the JVM.
+    """
+    durations = progress.get("durationMs", {})
+    batch, took = progress.get("batchId"), durations.get("triggerExecution")
+    # Without addBatch it is the report of an idle query, with the number of the batch to come.
+    if batch is None or took is None or "addBatch" not in durations:
+        return batches
+    before = tuple(each for each in batches if each.batch_id < batch)  # the program may go back
+    run = BatchRun(batch, took / 1000, progress.get("numInputRows", 0))
+    return (*before, run)[-RECENT_BATCHES:]
+
+
 def status_of(query: ManagedQuery) -> QueryStatus:
     """Ask the JVM and the checkpoint for the query's present status."""
     look = query.run.look()
@@ -196,6 +216,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         query.progress = look.progress
     facts = query.progress
     query.snapshots.see(facts)
+    query.recent_batches = with_batch(query.recent_batches, facts)
     if query.quiesced or look.waits_for_input:
         query.waited_until = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     operators = operator_status(query.planned, operators_of(facts))
@@ -224,6 +245,7 @@ def status_of(query: ManagedQuery) -> QueryStatus:
         own_location=query.own or "",
         snapshot_version=query.snapshots.version,
         snapshots_repaired=query.snapshots.repaired,
+        recent_batches=query.recent_batches,
     )
 
 

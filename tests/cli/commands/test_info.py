@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -135,8 +136,16 @@ def test_dot(cli: Command) -> None:
     assert cli.ok(*_words(cli, "--dot")).out == (
         f"digraph operators {{\n  rankdir=LR;\n{QUERY['dot']}\n}}\n"
     )
-    refused = cli(*_words(cli, "--dot", "--json"))
-    assert refused.code == 2
+    for words in (("--dot", "--json"), ("--svg", "--json"), ("--svg", "--dot")):
+        assert cli(*_words(cli, *words)).code == 2
+
+
+def test_svg(cli: Command) -> None:
+    _answers(cli, {"version": 1, "queries": [QUERY], "error": None})
+    image = ElementTree.fromstring(cli.ok(*_words(cli, "--svg")).out)
+    assert [each.text for each in image.iter("{http://www.w3.org/2000/svg}title")] == [
+        f"counts, stateStoreSave, {'0' * 32}, a.py:3"
+    ]
 
 
 COUNTS, LINES = '"counts" (stateStoreSave, a.py:3)', '"lines" (file source)'

@@ -84,7 +84,7 @@ def test_both_explain_their_common_options_alike() -> None:
 
     mine, its = options(run), options(info)
     common = set(mine) & set(its)
-    assert set(its) - common == {"as_dot", "require_uids"}
+    assert set(its) - common == {"as_dot", "as_svg", "require_uids"}
     assert {name: mine[name] for name in common} == {name: its[name] for name in common}
 
 

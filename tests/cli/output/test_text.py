@@ -73,21 +73,6 @@ def test_times_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table_time(None, 80) == "-"
 
 
-def test_a_screen_keeps_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setenv("LINES", "5")
-    out = Terminal()
-    monkeypatch.setattr("sys.stdout", out)
-    Output().screen(["HEAD", "a\x1b[2J" + "b" * 30, *"cdefg"])
-    assert out.getvalue().startswith("\x1b[H\x1b[J")
-    first, *lines = out.getvalue().removeprefix("\x1b[H\x1b[J").splitlines()
-    assert first.endswith("to leave)")
-    assert lines == ["HEAD", "a\\x1b[…bbbbbbbbbbbbb", "... 5 more lines"]
-    monkeypatch.setenv("LINES", "50")
-    Output().screen(["HEAD", "a"])
-    assert out.getvalue().endswith("HEAD\na\n")
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

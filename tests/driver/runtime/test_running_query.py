@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from flinkish.driver.runtime.running_query import SnapshotFacts, batch_end
+from flinkish.driver.runtime.running_query import (
+    RECENT_BATCHES,
+    SnapshotFacts,
+    batch_end,
+    with_batch,
+)
+from flinkish.messages.queries import BatchRun
 
 
 @pytest.mark.parametrize(
@@ -48,3 +54,31 @@ def test_snapshots_of_a_spark_that_does_not_report_them() -> None:
     facts.see({})
     facts.see(progress(3, rocksdbCommitFlushLatency=2))
     assert (facts.version, facts.repaired) == (None, None)
+
+
+def _progress(batch: int, rows: int = 7, **durations: int) -> dict[str, Any]:
+    took = durations or {"triggerExecution": 1500, "addBatch": 900}
+    return {"batchId": batch, "numInputRows": rows, "durationMs": took}
+
+
+def test_the_newest_batches_are_kept() -> None:
+    batches: tuple[BatchRun, ...] = ()
+    for number in range(RECENT_BATCHES + 5):
+        batches = with_batch(with_batch(batches, _progress(number)), _progress(number))
+    assert batches[-1] == BatchRun(RECENT_BATCHES + 4, 1.5, 7)
+    assert [each.batch_id for each in batches] == list(range(5, RECENT_BATCHES + 5))
+
+
+def test_a_batch_that_is_run_again_replaces_the_later_ones() -> None:
+    batches = tuple(BatchRun(number, 1.0, 1) for number in range(4))
+    assert with_batch(batches, _progress(2)) == (*batches[:2], BatchRun(2, 1.5, 7))
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [{}, _progress(4, 0, triggerExecution=3), {"batchId": 4, "durationMs": {"addBatch": 1}}],
+    ids=["none yet", "idle", "unfinished"],
+)
+def test_a_report_without_a_batch_adds_none(progress: dict[str, Any]) -> None:
+    batches = (BatchRun(3, 1.0, 1),)
+    assert with_batch(batches, progress) is batches

@@ -1,0 +1,189 @@
+"""The report on a directory of savepoints: their sizes over time, lineage and verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flinkish.client.catalog import list_directory
+from flinkish.errors import FlinkishError
+from flinkish.savepoint.directory.catalog import CatalogEntry, Unreadable, job_prefix
+from flinkish.savepoint.directory.places import place_keys
+from flinkish.savepoint.format.contents import OperatorRecord, QueryRecord
+from flinkish.savepoint.format.operator_lookup import address
+from flinkish.storage import base_name
+
+if TYPE_CHECKING:
+    from flinkish.messages.plan import SparkVersions
+
+#: The savepoints of a report at most: the newest ones.
+MOST = 100
+#: For how many of the newest lines of Spark a report says whether they can resume a savepoint.
+_SPARKS = 3
+
+
+@dataclass(frozen=True)
+class SparkAnswer:
+    """The version matrix's answer for one line of Spark; ``text`` says why."""
+
+    versions: SparkVersions
+    text: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One savepoint.
+
+    ``damage`` is what the sizes of its files, and the digests of its logs, show to be wrong with
+    it. ``parent`` is the savepoint before it of the same run of its job; for the first one of a
+    run what the run was started from, if anything. ``parent_here`` says that the report has it.
+    """
+
+    entry: CatalogEntry
+    damage: FlinkishError | None
+    parent: str | None
+    parent_here: bool
+    answers: tuple[SparkAnswer, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """An operator's state in one savepoint."""
+
+    path: str
+    created: float
+    rows: int | None
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The state of one operator over the savepoints, oldest first.
+
+    ``query`` and ``operator`` are those of the newest savepoint that has it.
+    """
+
+    job_name: str
+    query: QueryRecord
+    operator: OperatorRecord
+    points: tuple[Point, ...]
+
+    @property
+    def address(self) -> str:
+        """The operator as other commands take it."""
+        return address(self.query.name, self.operator.uid, self.operator.state.ordinal)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a directory of savepoints says; savepoints are newest first.
+
+    ``created`` is the time of the report. ``omitted`` counts older savepoints that it leaves out,
+    ``unfinished`` directories without metadata. ``growth`` has the operators with the largest
+    states first.
+    """
+
+    location: str
+    created: float
+    savepoints: tuple[Reported, ...]
+    growth: tuple[Growth, ...]
+    unreadable: tuple[Unreadable, ...]
+    unfinished: int
+    omitted: int
+    warnings: tuple[str, ...]
+
+
+def report_directory(directory: str) -> Report:
+    """Read the savepoints directly below a directory, and judge them.
+
+    Raises SavepointNotFound if there is no such directory; UsageError if it is itself a savepoint;
+    StorageError if it cannot be listed.
+    """
+    listed = list_directory(directory, must_exist=True)
+    own = listed.catalog.own
+    entries = own[:MOST]
+    parents = _parents(entries)
+    reported = []
+    for entry in entries:
+        damage = listed.damage.get(entry.path)
+        parent, is_here = parents[entry.path]
+        answers = _answers(entry.path) if damage is None else ()
+        reported.append(Reported(entry, damage, parent, is_here, answers))
+    return Report(
+        location=listed.location,
+        created=time.time(),
+        savepoints=tuple(reported),
+        growth=growth_of(entries),
+        unreadable=listed.catalog.unreadable,
+        unfinished=len(listed.catalog.unfinished),
+        omitted=len(own) - len(entries),
+        warnings=listed.warnings,
+    )
+
+
+def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, tuple[str | None, bool]]:
+    """Return the parent of each savepoint (newest first), and whether it is one of them."""
+    by_key = {key: each.path for each in entries for key in place_keys(each.path)}
+    # Their names are random: in a copy of the directory the parent has its name, not its place.
+    by_name = {base_name(each.path): each.path for each in entries if job_prefix(each.path)}
+    earlier: dict[tuple[str, str | None], str] = {}
+    parents: dict[str, tuple[str | None, bool]] = {}
+    for entry in reversed(entries):
+        origin = entry.header.job.restored_from
+        run = entry.header.job.job_id, origin
+        parent = earlier.get(run, origin)
+        earlier[run] = entry.path
+        here = None
+        if parent is not None:
+            keys = (key for key in place_keys(parent) if key in by_key)
+            here = by_key.get(next(keys, ""), by_name.get(base_name(parent)))
+        is_here = here is not None and here != entry.path
+        parents[entry.path] = (here if is_here else parent, is_here)
+    return parents
+
+
+def growth_of(entries: Sequence[CatalogEntry]) -> tuple[Growth, ...]:
+    """Return the growth of each operator over savepoints, which are newest first. Pure.
+
+    A query keeps its id over restarts and restores. Its operators are recognised by uid, else by
+    operator id.
+    """
+    newest: dict[tuple[str, str | int], tuple[CatalogEntry, QueryRecord, OperatorRecord]] = {}
+    points: dict[tuple[str, str | int], list[Point]] = {}
+    for entry in entries:
+        for query in entry.queries:
+            for operator in query.operators:
+                name = operator.uid or operator.operator_id or operator.state.ordinal
+                key = query.query_id, name
+                newest.setdefault(key, (entry, query, operator))
+                points.setdefault(key, []).append(
+                    Point(
+                        entry.path,
+                        entry.header.created,
+                        operator.facts.rows,
+                        operator.state.bytes,
+                    )
+                )
+    growth = (
+        Growth(entry.header.job.name, query, operator, tuple(reversed(points[key])))
+        for key, (entry, query, operator) in newest.items()
+    )
+    return tuple(sorted(growth, key=lambda each: -each.operator.state.bytes))
+
+
+def _answers(path: str) -> tuple[SparkAnswer, ...]:
+    """Return the version matrix's answers for the newest lines of Spark, oldest first."""
+    from flinkish.compat.data import load
+    from flinkish.compat.model import SPARK
+    from flinkish.restore.check.version_check import check_spark_version
+    from flinkish.restore.origin.restore_origin import open_path
+
+    try:
+        offers = open_path(path)
+    except FlinkishError:  # disposed of meanwhile: there is nothing to resume
+        return ()
+    checks = (check_spark_version(offers, line) for line in load(SPARK).lines[-_SPARKS:])
+    return tuple(SparkAnswer(each.versions, each.check.text, each.check.advice) for each in checks)
