@@ -250,7 +250,8 @@ def write_output(path: str, data: bytes) -> None:
 
     Raises UsageError for a URL of another storage, StorageError if the file cannot be written.
     """
-    if scheme_of(path) != "file":
+    location = locate(path)
+    if not is_local(location):
         raise UsageError(
             f"{path} is not a file of this host", hint="name a local file, and copy it there"
         )
@@ -261,7 +262,7 @@ def write_output(path: str, data: bytes) -> None:
         except OSError as error:
             raise storage_error("write", path, error) from error
         return
-    write_atomically(locate(path), data)
+    write_atomically(location, data)
 
 
 def publish_file(temporary: str, location: str) -> None:

@@ -43,8 +43,11 @@ def plan(tmp_path: Path, launch: Launch) -> PlanFile:
     return make_plan_file(spec, launch, "4.3.0", PLAN)
 
 
-def test_a_plan_comes_back_as_it_was_saved(plan: PlanFile, launch: Launch, tmp_path: Path) -> None:
-    save(plan, str(tmp_path / "plan.json"))
+def test_a_plan_comes_back_as_it_was_saved(
+    plan: PlanFile, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(plan, "plan.json")
     found = load(str(tmp_path / "plan.json"))
     check_unchanged(found, launch, "4.3.0")
     spec = found.restore_spec("claim")

@@ -38,8 +38,9 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     # While its supervisor lives, its restart strategy brings it back.
     processes = processes_of(job)
     kill([processes["jvm"], processes["driver"]])
+    write_files(source, 4, 5)
     flinkish.wait(job, lambda _: "RESTARTING" in states(flinkish, job))
-    flinkish.wait_for_state(job, "RUNNING")
+    flinkish.wait_for_batch(job, 2, PATIENCE)  # has looked at its sources again
     assert "attempt 1, in 0.1 s, after: the driver" in flinkish.ok("status", job).out
     live = open_savepoint(flinkish.ok("savepoint", job, "live", "-q").out.strip())
     # A savepoint that cannot be written leaves the job as it is, also when it was to stop it.
@@ -86,7 +87,7 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     # Every row once more, and new ones: who has no state of "seen" counts them twice.
     for number in range(4):
         shutil.copy(source / f"f{number:03d}.json", source / f"f{number:03d}-again.json")
-    write_files(source, 4, 6)
+    write_files(source, 5, 6)
     resumed = resume(flinkish, path, "dead.py", str(source), str(out), "--now", "--again")
     assert final_counts(out) == expected_counts(6)
     assert flinkish.job(resumed)["restored_from"] == path

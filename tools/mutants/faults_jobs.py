@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "consent-needed-as-success",
         "where consent is needed the command ends with 0 instead of 5",
-        "report",
+        "cli.output.printer:report",
         Return("0 if error.code == 5 else error.code", was="error.code"),
         ("tests/cli/test_savepoint_care.py", *_USAGE),
     ),
