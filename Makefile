@@ -17,7 +17,7 @@ MATRIX_VENVS := .venv-matrix
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine bench-table native compat-matrix faults completions man api-check docs docs-run clean java moved
+.PHONY: help venv demo test test-deep test-matrix due mutants fuzz lint fmt bench bench-engine bench-table native compat-matrix faults completions man api-check docs docs-run site clean java moved
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -99,6 +99,10 @@ api-check: $(INSTALLED) ## does a change break what its annotation promises? ARG
 
 docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from the code
 	$(PYTHON) -m flinkish.cli.docs
+
+site: $(INSTALLED) ## build site/, to be served by any web server, from docs/, the commands and the docstrings
+	$(PYTHON) -m pip install --quiet --editable '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --clean
 
 docs-run: java $(INSTALLED) ## write the console blocks of the README and the guides from a run (5 min)
 	$(PYTHON) -m tests.support.guides $(ARGS)

@@ -167,7 +167,9 @@ class Desk:
         if starts and "--if-not-running" not in words:
             self.end(_name(words))
         command = self.here(command)
-        if starts and not {"-s", "--resume", "--if-not-running", "--sink-ahead"} & set(words):
+        if starts and not {"-s", "--plan", "--resume", "--if-not-running", "--sink-ahead"} & set(
+            words
+        ):
             # A page starts its program more than once, each time to show another start of it.
             command = command.replace("flinkish run", "flinkish run --sink-ahead rebase", 1)
         if starts and "-d" not in words:

@@ -108,6 +108,28 @@ def upgrading_spark(desk: Desk, found: list[Block]) -> None:
     desk.script(upgrade)
 
 
+def ten_minutes_shell(desk: Desk, found: list[Block]) -> None:
+    (program,) = blocks("docs/ten-minutes-shell.md", "python")
+    (desk.directory / "rides.py").write_text(program.text)
+    second = program.text.replace('uid("rides"))', 'uid("rides")).filter("count > 1")')
+    (desk.directory / "rides_v2.py").write_text(second)
+    for block in found:
+        desk.script(block)
+
+
+def ten_minutes_ci(desk: Desk, found: list[Block]) -> None:
+    desk.start("rides.py", "--name", "rides")
+    desk.flinkish.ok("stop", "rides", "-p", "savepoints")
+    for block in found:
+        desk.script(block)
+
+
+def ten_minutes_cron(desk: Desk, found: list[Block]) -> None:
+    desk.start("rides.py", "--name", "rides")
+    for block in found:
+        desk.script(block)
+
+
 #: Pages with bash blocks.
 SCENARIOS: dict[str, Callable[[Desk, list[Block]], None]] = {
     "README.md": readme,
@@ -117,6 +139,9 @@ SCENARIOS: dict[str, Callable[[Desk, list[Block]], None]] = {
     "docs/rewriting-state.md": rewriting_state,
     "docs/security.md": security,
     "docs/storage.md": storage,
+    "docs/ten-minutes-ci.md": ten_minutes_ci,
+    "docs/ten-minutes-cron.md": ten_minutes_cron,
+    "docs/ten-minutes-shell.md": ten_minutes_shell,
     "docs/upgrading-a-program.md": upgrading_in_place,
     "docs/upgrading-spark.md": upgrading_spark,
 }
