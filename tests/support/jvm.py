@@ -8,9 +8,12 @@ only builds the driver's command line. The profile sets
 * a dynamic class-data archive (JEP 350) of the classes that Spark loads for a streaming query,
   made once for each installation of PySpark and Java and kept in ``.cache/jvm``. A JVM with another
   class path ignores it;
-* children by ``vfork``, without the JVM's own helper in between: where Hadoop's native library is
-  missing, Spark runs ``chmod`` for each file of a local checkpoint and ``readlink`` for each
-  rename, a hundred a second in these tests, and the helper doubles what each costs.
+* children by ``vfork``, without the JVM's own helper in between, which doubles what each costs.
+
+A third variable, ``SPARK_DIST_CLASSPATH``, brings a jar with local files that start no processes
+(``LocalFiles.java``): where Hadoop's native library is missing, Spark runs ``chmod`` for each file
+of a local checkpoint and ``readlink`` for each rename, 200 a second in these tests. The slow tiers
+leave it away, so that all is proven on Hadoop's own file system too.
 
 Users' jobs never get this profile: it lives in the environment of the test run alone.
 """
@@ -18,16 +21,29 @@ Users' jobs never get this profile: it lives in the environment of the test run 
 from __future__ import annotations
 
 import fcntl
-import functools
 import hashlib
 import importlib.util
 import os
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jvm"
 TRAINING = Path(__file__).with_name("jvm_training.py")
+LOCAL_FILES = Path(__file__).with_name("LocalFiles.java")
+#: Hadoop takes the first of these on the class path, so that a cluster's own one wins.
+_CORE_SITE = """\
+<configuration>
+  <property>
+    <name>fs.file.impl</name><value>flinkish.tests.LocalFiles$Checked</value>
+  </property>
+  <property>
+    <name>fs.AbstractFileSystem.file.impl</name><value>flinkish.tests.LocalFiles$Context</value>
+  </property>
+</configuration>
+"""
 #: Start-up first. The log is off because the JVM prints warnings about archives on stdout.
 FAST_START = (
     "-XX:TieredStopAtLevel=1",
@@ -55,39 +71,41 @@ def use() -> None:
     if "SPARK_SUBMIT_OPTS" in os.environ:
         return
     options = list(FAST_START)
-    archive = _archive()
-    if archive is not None:
-        options.append(f"-XX:SharedArchiveFile={archive}")
+    installation = _installation()
+    if installation is not None:
+        # Before the jar: an archive serves every class path that begins as the one of its making.
+        archive = _made(CACHE / f"spark-{installation}.jsa", _make_archive)
+        if archive is not None:
+            options.append(f"-XX:SharedArchiveFile={archive}")
+        if "SPARK_DIST_CLASSPATH" not in os.environ:
+            jar = _made(CACHE / f"local-files-{installation}.jar", _make_local_files)
+            os.environ["SPARK_DIST_CLASSPATH"] = str(jar or "")
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(FAST_START))
 
 
-@functools.cache
-def _archive() -> Path | None:
-    """Return the class-data archive of the installed Spark; make it when it is missing.
+def _made(path: Path, make: Callable[[Path], None]) -> Path | None:
+    """Return a file that ``make`` writes when it is missing.
 
-    None where it cannot be made (no Java, no PySpark, a JVM that knows no archives): tests are
-    slower then, nothing else.
+    An empty file stands for an attempt that failed (no Java, a JVM that knows no archives), so that
+    it is not tried by every run: None then. Tests are slower, nothing else.
     """
-    installation = _installation()
-    if installation is None:
-        return None
-    archive = CACHE / f"spark-{installation}.jsa"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one worker makes it, the others wait for it
-        if not archive.exists():
-            _make(archive)
-    return archive if archive.stat().st_size else None
+        if not path.exists():
+            new = path.with_suffix(".new")
+            make(new)
+            if new.exists():
+                new.rename(path)
+            else:
+                path.touch()
+    return path if path.stat().st_size else None
 
 
-def _make(archive: Path) -> None:
-    """Run the training program in a JVM that writes its classes at its end.
-
-    An empty file stands for an attempt that failed, so that it is not tried by every run.
-    """
-    made = archive.with_suffix(".new")
-    options = [*FAST_START, f"-XX:ArchiveClassesAtExit={made}"]
+def _make_archive(path: Path) -> None:
+    """Run the training program in a JVM that writes its classes at its end."""
+    options = [*FAST_START, f"-XX:ArchiveClassesAtExit={path}"]
     try:
         done = subprocess.run(
             [sys.executable, str(TRAINING)],
@@ -100,16 +118,48 @@ def _make(archive: Path) -> None:
         )
     except subprocess.TimeoutExpired:
         done = None
-    if done is not None and done.returncode == 0 and made.exists():
-        made.rename(archive)
-    else:
-        archive.touch()
+    if done is None or done.returncode:
+        path.unlink(missing_ok=True)
+
+
+def _make_local_files(path: Path) -> None:
+    """Compile the local files with Janino, which Spark has for its generated code."""
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+    from py4j.protocol import Py4JError
+
+    jars = _jars()
+    if jars is None:
+        return
+    (bridge,) = jars.glob("py4j*.jar")
+    port = launch_gateway(
+        jarpath=str(bridge), classpath=f"{jars}/*", javaopts=list(FAST_START), die_on_exit=True
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    try:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(LOCAL_FILES.read_text())
+        with zipfile.ZipFile(path, "w") as jar:
+            for name, code in compiler.getBytecodes().items():
+                jar.writestr(f"{name.replace('.', '/')}.class", bytes(code))
+            jar.writestr("core-site.xml", _CORE_SITE)
+    except Py4JError:
+        path.unlink(missing_ok=True)
+    finally:
+        gateway.shutdown()
+
+
+def _jars() -> Path | None:
+    """Return the directory of Spark's jars."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations)), "jars")
 
 
 def _installation() -> str | None:
     """Return a digest of what an archive is bound to: the JVM, Spark's jars and their times."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
+    jars = _jars()
+    if jars is None:
         return None
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else "java"
@@ -117,8 +167,7 @@ def _installation() -> str | None:
         version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         return None
-    digest = hashlib.sha256(version + TRAINING.read_bytes())
-    jars = Path(next(iter(spec.submodule_search_locations)), "jars")
+    digest = hashlib.sha256(version + TRAINING.read_bytes() + LOCAL_FILES.read_bytes())
     for jar in sorted(jars.glob("*.jar")):
         state = jar.stat()
         digest.update(f"{jar} {state.st_size} {state.st_mtime_ns}\n".encode())
