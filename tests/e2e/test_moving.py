@@ -1,4 +1,4 @@
-"""A job that moves from one object store to another, with its savepoint and its input.
+"""A job that moves to another store, with its savepoint and its input.
 
 The way of ``docs/moving-to-another-cluster.md``.
 """
@@ -6,6 +6,7 @@ The way of ``docs/moving-to-another-cluster.md``.
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from flinkish import storage
 from flinkish.storage.stores import forget_stores
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import PATIENCE, Flinkish
-from tests.support.savepoint.places import put_tree
+from tests.support.savepoint.places import place, put_tree
 from tests.support.servers.jars import Unavailable, spark_s3_jars
 from tests.support.servers.s3 import S3Server
 
@@ -83,3 +84,47 @@ def test_from_one_s3_to_another(
         assert final_counts(tmp_path / "out") == expected_counts(6)
         assert storage.list_names(here) == []
     forget_stores()
+
+
+@pytest.mark.parametrize("server", ["gcs_server", "azure_server"])
+def test_through_a_cloud_to_another_machine(
+    flinkish: Flinkish, tmp_path: Path, server: str, request: pytest.FixtureRequest
+) -> None:
+    """The savepoint goes by the cloud's store; nothing stays where the job ran before."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    write_files(old / "in", 0, 4)
+    with place(server, request, tmp_path) as there:
+        flinkish.environ.update(request.getfixturevalue(server).environment())
+        checkpoints = ("-D", f"execution.checkpointing.dir={old}/checkpoints")
+        job = flinkish.run("counts.py", str(old / "in"), str(old / "out"), options=checkpoints)
+        flinkish.wait_for_batch(job, 3, PATIENCE)
+        stopped = flinkish.ok("stop", job, "-p", str(old / "savepoints"), "--json").json()
+        copied = flinkish.ok("savepoint", "copy", stopped["savepoint"]["path"], there, "--json")
+        copy = copied.json()["copy"]
+        assert copy["sent_files"] == copy["files"] > 10
+        again = flinkish.ok("savepoint", "copy", stopped["savepoint"]["path"], there, "--json")
+        assert again.json()["copy"]["sent_files"] == 0
+        assert flinkish.ok("savepoint", "verify", copy["path"]).code == 0
+
+        shutil.move(old / "in", new / "in")
+        shutil.move(old / "out", new / "out")
+        shutil.rmtree(old)
+        write_files(new / "in", 4, 6)
+        mapped = ("-s", copy["path"], "--map-path", f"{old}/in={new}/in")
+        program = (str(new / "in"), str(new / "out"))
+        checkpoints = ("-D", f"execution.checkpointing.dir={new}/checkpoints")
+        moved = flinkish.run("counts.py", *program, "--now", options=(*mapped, *checkpoints))
+        flinkish.ok("wait", moved, "--for", "ended", "--timeout", str(PATIENCE))
+        assert final_counts(new / "out") == expected_counts(6)
+        # What the job saves from now on goes to the cloud by itself.
+        later = flinkish.run(
+            "counts.py",
+            *program,
+            options=("-s", copy["path"], "--map-path", f"{old}/in={new}/in", *checkpoints),
+        )
+        flinkish.wait_for_batch(later, 4, PATIENCE)
+        saved = flinkish.ok("cancel", "-s", there, later, "--json").json()["savepoint"]
+        assert saved["path"].startswith(there.split(":")[0])
+        assert flinkish.ok("savepoint", "verify", saved["path"]).code == 0

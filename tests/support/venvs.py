@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,13 @@ _FOR_AIRFLOW = (
 )
 #: Beside NumPy and pyarrow, which the environments have.
 _FOR_THE_ENGINE = ("fastavro", "rocksdict", "cramjam", "zstandard", "xxhash", "crc32c")
+#: Processes are told apart by the name of their host, and no process of another host is looked at.
+_ANOTHER_MACHINE = """\
+import os
+
+_here = os.uname()
+os.uname = lambda: os.uname_result((_here[0], "another-machine", *_here[2:]))
+"""
 
 
 class Unavailable(Exception):
@@ -73,6 +81,20 @@ def airflow() -> str:
     """The Python of the environment with Airflow and its provider for Spark, which is made when
     missing. Raises Unavailable, saying what cannot be had."""
     return _environment("airflow", _SPARK_4.pythons, _FOR_AIRFLOW, _FOR_AIRFLOW)
+
+
+def core(directory: Path) -> Path:
+    """The ``flinkish`` of a new environment that has the wheel of this checkout, without extras,
+    and takes itself for another machine. Raises Unavailable."""
+    wheels, environment = directory / "wheels", directory / "core"
+    pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+    _run(sys.executable, *pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(CHECKOUT))
+    _run(sys.executable, "-m", "venv", str(environment))
+    python = str(environment / "bin" / "python")
+    _run(python, *pip, "install", *map(str, wheels.glob("*.whl")))
+    site = Path(_run(python, "-c", "import sysconfig as s; print(s.get_path('purelib'))").strip())
+    (site / "sitecustomize.py").write_text(_ANOTHER_MACHINE)
+    return environment / "bin" / "flinkish"
 
 
 def _environment(

@@ -71,8 +71,11 @@ def wait_until(
 class Flinkish:
     """Calls ``flinkish`` with its state below ``directory``; cancels what is left at the end."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, command: tuple[str, ...] = (sys.executable, "-m", "flinkish")
+    ) -> None:
         self.directory = directory
+        self.command = command
         self.environ = {
             **os.environ,
             "XDG_STATE_HOME": str(directory / "state"),
@@ -85,7 +88,7 @@ class Flinkish:
 
     def __call__(self, *args: str, timeout: float = PATIENCE, **environ: str) -> Result:
         done = subprocess.run(
-            [sys.executable, "-m", "flinkish", *args],
+            [*self.command, *args],
             env={**self.environ, **environ},
             cwd=self.directory,
             capture_output=True,
