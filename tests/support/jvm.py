@@ -6,8 +6,8 @@ only builds the driver's command line. The profile sets
 
 * the C1 compiler alone and the serial collector: a test ends before C2 pays off;
 * a dynamic class-data archive (JEP 350) of the classes that Spark loads for a streaming query,
-  made once for each installation of PySpark and Java and kept in ``.cache/jvm``. A JVM with another
-  class path ignores it;
+  made once for each installation of PySpark and Java, beside the first tests, and kept in
+  ``.cache/jvm``. A JVM whose class path begins otherwise ignores it;
 * children by ``vfork``, without the JVM's own helper in between, which doubles what each costs.
 
 A third variable, ``SPARK_DIST_CLASSPATH``, brings a jar with local files that start no processes
@@ -29,6 +29,8 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+
+from flinkish.launch import detached
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jvm"
 TRAINING = Path(__file__).with_name("jvm_training.py")
@@ -73,26 +75,50 @@ def use() -> None:
     options = list(FAST_START)
     installation = _installation()
     if installation is not None:
-        # Before the jar: an archive serves every class path that begins as the one of its making.
-        archive = _made(CACHE / f"spark-{installation}.jsa", _make_archive)
-        if archive is not None:
+        archive = _archive(installation)
+        if not archive.exists():
+            _make_beside()
+        if not archive.exists() or archive.stat().st_size:
             options.append(f"-XX:SharedArchiveFile={archive}")
         if "SPARK_DIST_CLASSPATH" not in os.environ:
-            jar = _made(CACHE / f"local-files-{installation}.jar", _make_local_files)
-            os.environ["SPARK_DIST_CLASSPATH"] = str(jar or "")
+            jar = CACHE / f"local-files-{installation}.jar"
+            _make(jar, _make_local_files)
+            os.environ["SPARK_DIST_CLASSPATH"] = str(jar) if jar.stat().st_size else ""
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(FAST_START))
 
 
-def _made(path: Path, make: Callable[[Path], None]) -> Path | None:
-    """Return a file that ``make`` writes when it is missing.
+def _archive(installation: str) -> Path:
+    return CACHE / f"spark-{installation}.jsa"
+
+
+def _make_beside() -> None:
+    """Make the archive in a process of its own, while tests run that need no JVM.
+
+    A JVM that starts before it is there takes its classes from the jars.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        cwd=CACHE.parents[1],
+        # Without the jar: an archive serves every class path that begins as the one of its making.
+        env={**os.environ, "SPARK_DIST_CLASSPATH": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    detached.leave(process)
+
+
+def _make(path: Path, make: Callable[[Path], None]) -> None:
+    """Let ``make`` write a file that is missing; only one process does.
 
     An empty file stands for an attempt that failed (no Java, a JVM that knows no archives), so that
-    it is not tried by every run: None then. Tests are slower, nothing else.
+    it is not tried by every run. Tests are slower then, nothing else.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker makes it, the others wait for it
+    with (CACHE / f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             new = path.with_suffix(".new")
             make(new)
@@ -100,7 +126,6 @@ def _made(path: Path, make: Callable[[Path], None]) -> Path | None:
                 new.rename(path)
             else:
                 path.touch()
-    return path if path.stat().st_size else None
 
 
 def _make_archive(path: Path) -> None:
@@ -172,3 +197,8 @@ def _installation() -> str | None:
         state = jar.stat()
         digest.update(f"{jar} {state.st_size} {state.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    if (installed := _installation()) is not None:
+        _make(_archive(installed), _make_archive)
