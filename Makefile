@@ -13,7 +13,9 @@ SPARK35_INSTALLED := $(SPARK35)/.installed
 SPARK35_TESTS := $(SPARK35)/for-tests
 # Where tests/support/venvs.py makes an environment for every line of Spark, unless told otherwise.
 MATRIX_VENVS := .venv-matrix
-# Processes that run tests at the same time; each has a Spark of its own in time (2 GiB).
+# Processes that run tests at the same time; each has a Spark of its own in time (2 GiB). The fast tier
+# has one more than a small machine has processors, because its tests wait now and then.
+FAST_WORKERS := $(or $(WORKERS),3)
 WORKERS ?= 2
 ARGS ?=
 
@@ -35,7 +37,7 @@ test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
 test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min)
 	@mkdir -p .cache/tiers
 	@$(MAKE) --no-print-directory lint > .cache/tiers/lint.log 2>&1 & lint=$$!; \
-	$(PYTHON) -m pytest -m "not deep and not matrix" --ignore=tests/test_imports.py -n $(WORKERS) --rooms=.cache/tiers/rooms.json $(ARGS); tests=$$?; \
+	$(PYTHON) -m pytest -m "not deep and not matrix" --ignore=tests/test_imports.py -n $(FAST_WORKERS) --rooms=.cache/tiers/rooms.json $(ARGS); tests=$$?; \
 	wait $$lint; lint=$$?; cat .cache/tiers/lint.log; \
 	$(PYTHON) -m tests.support.tiers status --workers $(WORKERS) && exit $$((tests | lint))
 

@@ -166,10 +166,7 @@ CASES = [
     ),
 ]
 #: Proven at every run; the other cases and ways to keep state are deep.
-FAST = {
-    ("a dedup removed below an aggregation", "hdfs"),
-    ("two dedups swapped", "rocksdb"),
-}
+FAST = {("two dedups swapped", "rocksdb")}
 UNNAMED_SWAPPED = one(
     "a dedup and an aggregation swapped, without uids",
     AMOUNTS_WINDOWS,

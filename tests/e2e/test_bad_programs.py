@@ -41,6 +41,7 @@ def test_run_says_why_a_program_died(
     assert words[0] in record["state_history"][-1]["reason"]
 
 
+@pytest.mark.deep
 def test_a_batch_program_finishes_and_has_nothing_to_savepoint(
     flinkish: Flinkish, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def goes_on(flinkish: Flinkish, out: Path) -> str:
     return job
 
 
+@pytest.mark.deep
 def test_in_place(flinkish: Flinkish, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

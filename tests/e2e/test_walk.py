@@ -1,4 +1,5 @@
-"""One job through all of its life, with as few drivers as that takes: three."""
+"""One job through all of its life, with as few drivers as that takes: three that run a version, and
+two that look at one."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.servers, pytest.mark.timeout(900)]
 PROGRAM = str(PROGRAMS / "dead.py")
 
 
-def test_a_job_is_run_saved_stopped_changed_rescaled_and_cancelled(
+def test_a_job_is_run_saved_stopped_changed_rescaled_upgraded_and_cancelled(
     flinkish: Flinkish, tmp_path: Path, moto_s3: S3Server
 ) -> None:
     """The second version has one more stateful operator and other partitions, and reads all rows
@@ -80,12 +81,27 @@ def test_a_job_is_run_saved_stopped_changed_rescaled_and_cancelled(
     assert {p.name for p in states.iterdir() if p.name.isdigit()} == {"0", "1", "2"}
     assert "state rewritten: 405 rows" in flinkish.ok("logs", second).out
 
-    ended = flinkish.ok("cancel", "-s", remote, second, "--json").json()
+    # Another version in place, with the arguments that the job has: checked, stopped, started.
+    (tmp_path / "third.py").write_text(Path(PROGRAM).read_text() + "\n# the third version\n")
+    options = ("--savepointPath", remote, "--health-batches", "0", "--json")
+    upgraded = flinkish.ok("upgrade", "in-place", second, "--to", "third.py", *options)
+    assert upgraded.json()["state"] == "UPGRADED"
+    third = upgraded.json()["new_job_id"]
+    write_files(source, 6, 7)
+    flinkish.wait_for_batch(third, 5)
+    assert final_counts(out) == expected_counts(7)
+
+    ended = flinkish.ok("cancel", "-s", remote, third, "--json").json()
     assert ended["savepoint"]["path"].startswith(remote)
     every = flinkish.ok("list", "-a", "--json").json()["jobs"]
-    assert {j["job_id"]: j["state"] for j in every} == {job: "FINISHED", second: "CANCELED"}
+    assert {j["job_id"]: j["state"] for j in every} == {
+        job: "FINISHED",
+        second: "FINISHED",
+        third: "CANCELED",
+    }
     rows = flinkish.ok("savepoint", "list", remote, "--json").json()["savepoints"]
-    assert {row["path"] for row in rows} == {saved, ended["savepoint"]["path"]}
+    assert {saved, ended["savepoint"]["path"]} < {row["path"] for row in rows}
+    assert len(rows) == 3
     kept = b"".join(p.read_bytes() for p in (tmp_path / "state").rglob("*") if p.is_file())
     for secret in (ACCESS_KEY, SECRET_KEY):
         assert secret.encode() not in kept

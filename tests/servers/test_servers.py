@@ -71,6 +71,7 @@ def test_environment_is_enough_for_a_child(moto_s3: S3Server) -> None:
         assert fsspec.filesystem("s3").ls("child") == ["child/x"]
 
 
+@pytest.mark.deep
 def test_slow_s3(moto_s3: S3Server, slow_s3: Callable[..., S3Server]) -> None:
     """Requests at once are late once; one after the other, each is late."""
     latency = 0.2
