@@ -65,17 +65,18 @@ def _patience(item: pytest.Item) -> float:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Plain tests first, then those that need a server, those of one session, those of many.
+    """Plain tests first, then those that need a server, those of many sessions, those of one.
 
-    Tests that start drivers of their own come last and one at a time, those that may take longest
-    first, so that workers end together.
+    Tests that start drivers of their own are taken one at a time, those that may take longest
+    first. The files of the warm session come last: they are many and short, so that workers end
+    together.
     """
 
     def cost(item: pytest.Item) -> int:
         if item.nodeid.startswith(plugin.INDEPENDENT):
-            return 3
+            return 2
         names = _names(item)
-        return 2 if names & _NEED_A_JVM else 1 if names & _NEED_A_SERVER else 0
+        return 3 if names & _NEED_A_JVM else 1 if names & _NEED_A_SERVER else 0
 
     # By file: with several workers a file is not taken apart.
     costs: dict[str, int] = {}
