@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"$ cd {directory}")
     try:
         same = run(directory, options.files_per_trigger)
-    except DemoError as error:
+    except (DemoError, ModuleNotFoundError) as error:  # its data are in a package of their own
         print(f"\nDemo failed: {error}", file=sys.stderr)
         return 1
     finally:
