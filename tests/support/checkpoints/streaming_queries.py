@@ -109,25 +109,31 @@ def write_inputs(directory: str, numbers: range, clock: int = 1_700_000_000) -> 
         os.rename(hidden, path)
 
 
+#: Trim and compact early: the cut has to find its way through what is left.
+SESSION = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.fileSource.log.compactInterval": "3",
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "1ms",
+    f"{STORE}minDeltasForSnapshot": "2",
+}
+
+
 def make_session(work: str) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("flinkish-tests")
         .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", f"{work}/warehouse")
-        .config("spark.sql.session.timeZone", "UTC")
-        # Trim and compact early: the cut has to find its way through what is left.
-        .config("spark.sql.streaming.minBatchesToRetain", "2")
-        .config(f"{STORE}minDeltasForSnapshot", "2")
         .config(f"{STORE}maintenanceInterval", "300ms")
-        .config("spark.sql.streaming.fileSource.log.compactInterval", "3")
-        .config("spark.sql.streaming.fileSource.log.cleanupDelay", "1ms")
-        .getOrCreate()
     )
+    for key, value in SESSION.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
 

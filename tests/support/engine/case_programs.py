@@ -2,14 +2,10 @@
 
 A program is a module with ``main(DIR, CASES, SESSION)``; it writes ``DIR/results.json``: case ->
 what came of it, or ``{"error": traceback}``, and "spark" -> the version.
-
-``python -m tests.support.engine.case_programs DIR PROGRAM=CASE,CASE...`` runs cases of several
-programs in one session, each program in ``DIR/<last part of its name>``.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -54,29 +50,6 @@ def in_parts(cases: Sequence[str], count: int) -> dict[str, tuple[str, ...]]:
 def part_and_case(parts: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
     """The parameters ``("part", "name")`` of a test of all cases of the parts."""
     return [(part, name) for part, names in parts.items() for name in names]
-
-
-def run_programs(
-    chosen: Mapping[str, Sequence[str]], directory: Path, timeout: float = 2900
-) -> dict[str, dict[str, Any]]:
-    """The results of some cases of several programs, all run in one JVM.
-
-    Args:
-        chosen: the full name of each program's module -> its cases.
-        directory: where they work: each in the subdirectory that is named as its module.
-        timeout: seconds for all of them.
-
-    Returns:
-        the results by the names of the modules.
-    """
-    words = [f"{module}={','.join(cases)}" for module, cases in chosen.items()]
-    said = _run(["tests.support.engine.case_programs", str(directory), *words], timeout=timeout)
-    return {module: _results(directory / short(module), said) for module in chosen}
-
-
-def short(module: str) -> str:
-    """The last part of a module's name."""
-    return module.rpartition(".")[2]
 
 
 def _run(words: Sequence[str], python: str = sys.executable, timeout: float = 2900) -> str:
@@ -136,7 +109,7 @@ def run_cases(
         chosen: the cases for a version of Spark.
         run_case: runs one: the session, its name, and a directory of its own, which is not there.
         prepare: is called before the first.
-        session: that of several programs; without one, one is made, and stopped at the end.
+        session: that of a test; without one, one is made, and stopped at the end.
     """
     spark = session or cases.make_session(work)
     results: dict[str, Any] = {"spark": spark.version}
@@ -155,18 +128,3 @@ def run_cases(
             json.dump(results, file)
     if session is None:
         spark.stop()
-
-
-def main(work: str, chosen: list[str]) -> None:
-    """Run the chosen cases of several programs in one session."""
-    spark = cases.make_session(work)
-    for words in chosen:
-        module, _, names = words.partition("=")
-        directory = f"{work}/{short(module)}"
-        os.makedirs(directory)
-        importlib.import_module(module).main(directory, names.split(","), spark)
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
