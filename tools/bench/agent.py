@@ -1,8 +1,8 @@
 """What the agent of ``flinkish.attach()`` costs a batch: one query, attached and let go in turn.
 
 The blocks of batches with and without the agent alternate in one JVM, so that its warmth and other
-load are the same for both. Beside the times of the batches stands what the agent did in its own:
-the calls to the JVM, which are exact also on a busy machine.
+load are the same for both. Beside the times of the batches stands what does not vary with other
+load: the agent's calls to the JVM, and the processor time of both processes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,19 @@ def measure(directory: Path, *, pairs: int, batches: int) -> dict[str, list[list
         statistics.median(b["batches"]) / statistics.median(a["batches"])
         for a, b in zip(without, attached, strict=True)
     )
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else float("nan")
     calls = sum(block["calls"] for block in attached) / len(times["attached"])
     print(
-        f"  medians of the pairs: {statistics.median(ratios):.4f} in the median, from "
-        f"{ratios[0]:.3f} to {ratios[-1]:.3f}; {calls:.2f} calls of the agent to the JVM a batch "
-        f"({machine()})"
+        f"  medians of the pairs: {statistics.mean(ratios):.4f} in the mean (standard error "
+        f"{error:.4f}), {statistics.median(ratios):.4f} in the median, from {ratios[0]:.3f} to "
+        f"{ratios[-1]:.3f}; {calls:.2f} calls of the agent to the JVM a batch ({machine()})"
     )
+    for process in ("python", "java"):
+        before, after = (
+            1000 * sum(block["seconds"][process] for block in blocks) / len(times[name])
+            for name, blocks in (("without", without), ("attached", attached))
+        )
+        print(f"  processor time of {process}: {before:.2f} ms a batch, attached {after:.2f} ms")
     return {
         "without": [block["batches"] for block in without],
         "attached": [block["batches"] for block in attached],

@@ -1,15 +1,18 @@
 """A program that is attached for a block of batches, then not, and so on.
 
 Usage: agent_program.py DIRECTORY PAIRS BATCHES. Prints a JSON object for each block: the
-milliseconds of its batches, and the agent's calls to the JVM meanwhile.
+milliseconds of its batches, the agent's calls to the JVM, and the seconds of processor time that
+Python and the JVM took meanwhile.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from py4j.clientserver import ClientServerConnection
@@ -44,13 +47,18 @@ def main(directory: str, pairs: str, batches: str) -> None:
         .option("checkpointLocation", f"{directory}/checkpoint")
         .start()
     )
+    gateway: Any = spark.sparkContext._gateway
+    jvm = gateway.proc.pid
     newest = wait_for(query, _WARM_UP)
-    for _ in range(int(pairs)):
-        for is_attached in (False, True):
+    for pair in range(int(pairs)):
+        # In turn, so that batches that grow slower with the checkpoint weigh on both.
+        for is_attached in (False, True) if pair % 2 == 0 else (True, False):
             job = flinkish.attach("bench") if is_attached else None
             newest = wait_for(query, newest + 1)  # the batch that ran meanwhile
             begun, first = _calls["agent"], newest + 1
+            python, java = time.process_time(), seconds_of(jvm)
             newest = wait_for(query, newest + int(batches))
+            python, java = time.process_time() - python, seconds_of(jvm) - java
             durations = [
                 progress["durationMs"]["triggerExecution"]
                 for progress in map(json.loads, (p.json for p in query.recentProgress))
@@ -60,6 +68,7 @@ def main(directory: str, pairs: str, batches: str) -> None:
                 "attached": is_attached,
                 "batches": durations,
                 "calls": _calls["agent"] - begun,
+                "seconds": {"python": python, "java": java},
             }
             print(json.dumps(block), flush=True)
             if job is not None:
@@ -74,7 +83,13 @@ def wait_for(query: Any, batch: int) -> int:
         progress = query.lastProgress
         if progress is not None and progress["batchId"] >= batch:
             return int(progress["batchId"])
-        time.sleep(0.1)
+        time.sleep(0.5)
+
+
+def seconds_of(process: int) -> float:
+    """Return the processor time that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def count_calls() -> None:
