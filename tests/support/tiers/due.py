@@ -109,21 +109,18 @@ class Judge:
         if then is None:
             commits = self._commits_since(self._repository.introduced(record.commit))
             return Standing(part, file, record, "its commit is not in this history", commits)
-        changed = [path for path in self._compared(part, file, then) if self._differs(path, then)]
-        if not changed:
-            return Standing(part, file, record)
-        first, commits = self._first_change(record.commit, changed)
-        return Standing(part, file, record, first, commits)
+        first = self._first_change(record.commit, then, self._compared(part, file, then))
+        return Standing(part, file, record, *first) if first else Standing(part, file, record)
 
-    def _compared(self, part: Part, file: str, then: Graph) -> list[str]:
+    def _compared(self, part: Part, file: str, then: Graph) -> set[str]:
         paths = {*then.dependencies(file), *self.now.dependencies(file), "pyproject.toml"}
         if part.tier == "matrix":
             paths = {path for path in paths if not path.startswith("flinkish/cli/")} | {"Makefile"}
-        return sorted(paths)
+        return paths
 
     def _differs(self, path: str, then: Graph) -> bool:
         before, after = then.tree.get(path), self.now.tree.get(path)
-        return before != after and self._digest(path, before) != self._digest(path, after)
+        return self._digest(path, before) != self._digest(path, after)
 
     def _digest(self, path: str, blob: str | None) -> str | None:
         if blob is None or not (path.endswith(".py") or path in _PINS):
@@ -134,17 +131,24 @@ class Judge:
             self._digests[path, blob] = pins(content) if pins else sources.digest(content)
         return self._digests[path, blob]
 
-    def _first_change(self, commit: str, changed: list[str]) -> tuple[str, int]:
-        """Return the path that changed first after a commit, and how many commits ago."""
-        end = self._position(commit)
-        for number in range(end - 1, -1, -1):
+    def _first_change(
+        self, commit: str, then: Graph, paths: Iterable[str]
+    ) -> tuple[str, int] | None:
+        """Return which path changed first after a commit, and how many commits ago.
+
+        None where all do now what they did then.
+        """
+        suspects = {path for path in paths if then.tree.get(path) != self.now.tree.get(path)}
+        for number in range(self._position(commit) - 1, -1, -1):
             changes = self._history[number][1]
-            for path in changed:
-                if path in changes:
-                    before, after = changes[path]
-                    if self._digest(path, before) != self._digest(path, after):
-                        return path, number + 1
-        return changed[0], 0
+            for path in sorted(suspects & changes.keys()):
+                before, after = changes[path]
+                if self._digest(path, before) == self._digest(path, after):
+                    continue
+                if self._differs(path, then):
+                    return path, number + 1
+                suspects.discard(path)
+        return next(((path, 0) for path in sorted(suspects) if self._differs(path, then)), None)
 
     def _position(self, commit: str) -> int:
         """Return how many commits were made since one; a merged one counts from where it began."""
