@@ -34,7 +34,7 @@ demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, r
 test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
 
 # Lint runs beside the tests, which wait now and then; it has the import rules, so that these do not.
-test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min)
+test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min; the first time 13)
 	@mkdir -p .cache/tiers
 	@$(MAKE) --no-print-directory lint > .cache/tiers/lint.log 2>&1 & lint=$$!; \
 	$(PYTHON) -m pytest -m "not deep and not matrix" --ignore=tests/test_imports.py -n $(FAST_WORKERS) --rooms=.cache/tiers/rooms.json $(ARGS); tests=$$?; \
