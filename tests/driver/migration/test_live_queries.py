@@ -6,7 +6,6 @@ Every case of each program runs in the deep tier: ``engine/test_resuming`` and
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from tests.engine import test_evolving, test_resuming
 from tests.support.checkpoints.streaming_queries import SESSION
 from tests.support.engine import evolution_oracle, resuming_program
-from tests.support.engine.case_programs import RESULTS
+from tests.support.engine.case_programs import results_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -40,5 +39,4 @@ def _results(program: Any, name: str, spark: Any, directory: Path) -> dict[str, 
     for key, value in SESSION.items():
         session.conf.set(key, value)
     program.main(str(directory), [name], session)
-    results: dict[str, Any] = json.loads((directory / RESULTS).read_text())
-    return results
+    return results_of(directory)

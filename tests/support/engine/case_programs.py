@@ -35,7 +35,7 @@ def run_program(
     ``cases``: none for all of them; ``timeout``: seconds for all that run.
     """
     said = _run([f"tests.support.engine.{module}", str(directory), *cases], python, timeout)
-    return _results(directory, said)
+    return results_of(directory, said)
 
 
 def in_parts(cases: Sequence[str], count: int) -> dict[str, tuple[str, ...]]:
@@ -73,7 +73,8 @@ def _run(words: Sequence[str], python: str = sys.executable, timeout: float = 29
     return done.stdout[-2000:] + done.stderr[-4000:]
 
 
-def _results(directory: Path, said: str) -> dict[str, Any]:
+def results_of(directory: Path, said: str = "") -> dict[str, Any]:
+    """What a program has written; ``said``: what its process printed, should that be nothing."""
     path = directory / RESULTS
     assert path.exists(), said
     results: dict[str, Any] = json.loads(path.read_text())

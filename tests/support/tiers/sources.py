@@ -160,18 +160,7 @@ def _executed(statement: ast.AST) -> Iterator[ast.AST]:
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
         else:
-            left += _children(node)
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    """As ``ast.iter_child_nodes``, in a third of its time: trees of 4000 sources are walked."""
-    children: list[ast.AST] = []
-    for value in node.__dict__.values():
-        if isinstance(value, list):
-            children += [each for each in value if isinstance(each, ast.AST)]
-        elif isinstance(value, ast.AST):
-            children.append(value)
-    return children
+            left += ast.iter_child_nodes(node)
 
 
 def _is_type_checking(test: ast.expr) -> bool:
