@@ -171,7 +171,7 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
 
     buffer = BytesIO()
     names = _distributions(schemes)
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
         _add_flinkish(target, names)
         target.writestr("flinkish/__init__.py", _main_source())
         document = {
