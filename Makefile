@@ -33,13 +33,14 @@ demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, r
 # do, each of these processes would compile flinkish anew: a third of what a command costs.
 test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
 
-# Lint runs beside the tests, which wait now and then; it has the import rules, so that these do not.
+# Lint and what is due run beside the tests, which wait now and then; lint has the import rules, so
+# that the tests do not.
 test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min; the first time 13)
 	@mkdir -p .cache/tiers
-	@$(MAKE) --no-print-directory lint > .cache/tiers/lint.log 2>&1 & lint=$$!; \
+	@{ $(MAKE) --no-print-directory lint; lint=$$?; \
+	  $(PYTHON) -m tests.support.tiers status --workers $(WORKERS) && exit $$lint; } > .cache/tiers/lint.log 2>&1 & beside=$$!; \
 	$(PYTHON) -m pytest -m "not deep and not matrix" --ignore=tests/test_imports.py -n $(FAST_WORKERS) --rooms=.cache/tiers/rooms.json $(ARGS); tests=$$?; \
-	wait $$lint; lint=$$?; cat .cache/tiers/lint.log; \
-	$(PYTHON) -m tests.support.tiers status --workers $(WORKERS) && exit $$((tests | lint))
+	wait $$beside; beside=$$?; cat .cache/tiers/lint.log; exit $$((tests | beside))
 
 test-deep: java $(INSTALLED) ## what is due of all backends, storages, pairs; MINUTES=20; ARGS=FILES; stop it when you like
 	$(PYTHON) -m tests.support.tiers run --workers $(WORKERS) $(if $(MINUTES),--minutes $(MINUTES)) deep $(ARGS)
@@ -79,7 +80,7 @@ bench-table: java $(INSTALLED) ## measure every row of docs/performance.md besid
 	$(PYTHON) -m tools.bench table $(ARGS)
 
 native: $(INSTALLED) ## build and install native/, with which the engine rewrites state faster; needs a C compiler
-	$(PYTHON) -m pip install --quiet ./native
+	@$(call install,./native)
 
 compat-matrix: java $(INSTALLED) ## measure which Spark can go on with whose savepoints (makes .venv-matrix; 40 min)
 	$(PYTHON) -m tools.compatmatrix $(ARGS)
@@ -103,7 +104,7 @@ docs: $(INSTALLED) ## write the tables of commands, exit codes and settings from
 	$(PYTHON) -m flinkish.cli.docs
 
 site: $(INSTALLED) ## build site/, to be served by any web server, from docs/, the commands and the docstrings
-	$(PYTHON) -m pip install --quiet --editable '.[site]'
+	@$(call install,--editable '.[site]')
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --clean
 
 docs-run: java $(INSTALLED) ## write the console blocks of the README and the guides from a run (5 min)
@@ -116,6 +117,13 @@ clean: ## remove what this Makefile made, the virtual environments included
 java:
 	@.ci/tools java
 
+# uv takes a third of pip's time for 120 packages, of which Spark is 450 MB; pip stands in where uv
+# cannot be had. $(1) is what is installed.
+define install
+{ $(PYTHON) -m pip install --quiet uv && $(PYTHON) -m uv pip install --quiet --python $(PYTHON) $(1); } || \
+  $(PYTHON) -m pip install --quiet $(1)
+endef
+
 # The stamp holds the checkout's path: an environment that was copied along with a checkout still
 # points to the old one, and is installed again.
 ifneq ($(shell cat $(INSTALLED) 2>/dev/null),$(CURDIR))
@@ -125,7 +133,7 @@ endif
 $(INSTALLED): pyproject.toml
 	@python=$$(.ci/tools python) && { $(PYTHON) -m pip --version >/dev/null 2>&1 || { \
 	  echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV); }; }
-	$(PYTHON) -m pip install --quiet --editable '.[dev]'
+	@$(call install,--editable '.[dev]')
 	@printf '%s\n' '$(CURDIR)' > $@
 
 # Spark 3.5 runs on Python 3.11 at most; the pins are what it was released against.
