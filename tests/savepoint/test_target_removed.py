@@ -166,7 +166,7 @@ def test_removed_by_another_at_any_moment(likeness: CheckpointLikeness, tmp_path
 
     cleaner = threading.Thread(target=clean)
     cleaner.start()
-    messages = []
+    messages: list[str] = []
     try:
         deadline = time.monotonic() + 60
         while len(messages) < 20 and time.monotonic() < deadline:
