@@ -140,7 +140,7 @@ def archive(job: JobRecord, launch: Launch, url: str, secret: Secrets, origin: s
     import json
 
     buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+    with _new_archive(buffer) as target:
         _add_flinkish(target, _distributions(_schemes(job, launch)))
         arguments = (
             secret_settings.arguments_of(launch) if secret.arguments is None else secret.arguments
@@ -171,7 +171,7 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
 
     buffer = BytesIO()
     names = _distributions(schemes)
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+    with _new_archive(buffer) as target:
         _add_flinkish(target, names)
         target.writestr("flinkish/__init__.py", _main_source())
         document = {
@@ -183,6 +183,11 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
         }
         target.writestr(PARAMETERS, json.dumps(document))
     return buffer.getvalue(), names
+
+
+def _new_archive(buffer: BytesIO) -> zipfile.ZipFile:
+    # A tenth larger than by zlib's default level, in half of the time.
+    return zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
 
 
 def _main_source() -> bytes:
