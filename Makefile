@@ -26,7 +26,7 @@ help: ## list the targets
 
 venv: $(INSTALLED) ## make .venv and install flinkish into it, with all that development needs
 
-demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, resume as v2, compare (2 min)
+demo: java $(INSTALLED) ## the main job on real flights: run, savepoint, stop, resume as v2, compare (3 to 4 min)
 	@$(PYTHON) -m flinkish.examples.flights.demo $(ARGS)
 
 # Tests start Python many hundred times. Where the environment forbids .pyc files, as container images
@@ -35,7 +35,7 @@ test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
 
 # Lint and what is due run beside the tests, which wait now and then; lint has the import rules, so
 # that the tests do not.
-test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min; the first time 13)
+test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min; the first time 15)
 	@mkdir -p .cache/tiers
 	@{ $(MAKE) --no-print-directory lint; lint=$$?; \
 	  $(PYTHON) -m tests.support.tiers status --workers $(WORKERS) && exit $$lint; } > .cache/tiers/lint.log 2>&1 & beside=$$!; \
@@ -117,8 +117,9 @@ clean: ## remove what this Makefile made, the virtual environments included
 java:
 	@.ci/tools java
 
-# uv takes a third of pip's time for 120 packages, of which Spark is 450 MB; pip stands in where uv
-# cannot be had. $(1) is what is installed.
+# uv takes a third of pip's time for 120 packages, of which Spark is 450 MB. pip stands in where uv
+# cannot be installed or fails: pip's configuration, such as another index, is unknown to uv. $(1) is
+# what to install.
 define install
 { $(PYTHON) -m pip install --quiet uv && $(PYTHON) -m uv pip install --quiet --python $(PYTHON) $(1); } || \
   $(PYTHON) -m pip install --quiet $(1)
