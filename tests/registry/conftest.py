@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pwd
 import shutil
@@ -25,6 +24,7 @@ import pytest
 from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry, new_job_id
 from flinkish.registry.jobs import JobRecord, JobState
+from tests.support.forkserver import fork_context
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "s3cret:p@ss"
@@ -234,7 +234,7 @@ def unprivileged() -> Callable[..., str]:
     """
 
     def run(function: Callable[..., object], *arguments: object) -> str:
-        context = multiprocessing.get_context("forkserver")
+        context = fork_context()
         ours, theirs = context.Pipe(duplex=False)
         child = context.Process(target=_give_up_root, args=(theirs, function, arguments))
         child.start()

@@ -22,7 +22,10 @@ from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.liveness import reconcile
 from tests.support.cli.documents import check_output
+from tests.support.cli.forked_command import can_fork, run_forked
 
+#: The command where it is not installed: it is forked then, unless Python's start matters.
+MODULE = (sys.executable, "-m", "flinkish")
 PROGRAMS = Path(__file__).parents[2] / "e2e" / "programs"
 #: Spark settings that make a driver light. Flags of its JVM come with SPARK_SUBMIT_OPTS, which
 #: drivers inherit from the tests' own environment.
@@ -71,9 +74,7 @@ def wait_until(
 class Flinkish:
     """Calls ``flinkish`` with its state below ``directory``; cancels what is left at the end."""
 
-    def __init__(
-        self, directory: Path, command: tuple[str, ...] = (sys.executable, "-m", "flinkish")
-    ) -> None:
+    def __init__(self, directory: Path, command: tuple[str, ...] = MODULE) -> None:
         self.directory = directory
         self.command = command
         self.environ = {
@@ -87,15 +88,19 @@ class Flinkish:
             del self.environ[name]
 
     def __call__(self, *args: str, timeout: float = PATIENCE, **environ: str) -> Result:
-        done = subprocess.run(
-            [*self.command, *args],
-            env={**self.environ, **environ},
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        complete = {**self.environ, **environ}
+        if self.command == MODULE and can_fork(complete):
+            done = run_forked(args, environ=complete, directory=self.directory, timeout=timeout)
+        else:
+            done = subprocess.run(
+                [*self.command, *args],
+                env=complete,
+                cwd=self.directory,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
         check_output(args, done.stdout, done.stderr)
         return Result(done.returncode, done.stdout, done.stderr)
 

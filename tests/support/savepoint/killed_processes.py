@@ -9,7 +9,6 @@ under way. Neither depends on how fast the machine is.
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -32,6 +31,7 @@ from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.manage.verify import verify
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
+from tests.support.forkserver import fork_context
 from tests.support.savepoint.small_savepoints import JOB_ID
 
 for _library in ("s3fs", "hdfs_native.fsspec"):
@@ -154,8 +154,7 @@ def count_changes(work: Work) -> int:
 def _run(work: Work) -> tuple[int, int]:
     """The exit code of a process that has done the work, or was killed; and what it told at its
     end: how many changes it made, or requests it sent, where it was to die at one."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context = fork_context()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(work, theirs))
     process.start()
