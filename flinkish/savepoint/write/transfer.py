@@ -15,7 +15,7 @@ from typing import Protocol
 from flinkish import storage
 from flinkish.savepoint.format import digests
 
-#: Number of local files per task of a thread.
+#: Number of local files that are linked together, or copied by one task of a thread.
 BATCH = 128
 _LOCAL_WORKERS = 4
 #: Maximum bytes of one batch that passes through this process: they are in memory together.
@@ -117,16 +117,17 @@ def _batches(
 
 
 def _locally(transfers: Iterator[storage.Placing]) -> Iterator[TransferOutcome]:
-    """Transfer local files: fewer than one batch in this thread, more in a pool of threads.
+    """Transfer local files: links in this thread, copies in a pool of threads.
 
-    A link takes microseconds, less than passing it to a thread, so threads get whole batches. A few
-    files are linked at once, because Spark may trim the files of a small state within milliseconds.
+    A link takes microseconds, and threads would only wait for each other: with four, 20,000 files
+    take 1.6 times as long. Whether the files can be linked is known from the first.
     """
-    first = list(islice(transfers, BATCH))
-    if len(first) < BATCH:
-        yield from transfer_all(first)
+    [first] = transfer_all(list(islice(transfers, 1)))
+    yield first
+    if first.linked:
+        while batch := list(islice(transfers, BATCH)):
+            yield from transfer_all(batch)
         return
-    transfers = chain(first, transfers)
     with ThreadPoolExecutor(_LOCAL_WORKERS, thread_name_prefix="flinkish-savepoint") as pool:
         waiting = []
         try:
