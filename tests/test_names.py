@@ -178,7 +178,6 @@ COVERED_BY = {
     "engine/tables/bootstrap_rows": "engine/tables/test_frames",
     "engine/tables/bootstrap_state": "engine/tables/test_frames",
     "engine/tables/spark_frames": "engine/tables/test_frames",
-    "engine/tables/table_files": "engine/tables/test_frames",
     "errors": "cli/test_usage",
     "examples/airflow_dag": "airflow/test_operators",
     "examples/flights/aircraft_v1": "e2e/test_typed_state",

@@ -161,7 +161,7 @@ class _WriteAvro:
 
     def __call__(self, partitions: Iterable[int]) -> Iterator[Any]:
         from flinkish.engine.errors import PERMANENT
-        from flinkish.engine.tables.table_files import write_table
+        from flinkish.engine.tables.frames import write_table
 
         for partition in partitions:
             path = f"{self.attempts}/{uuid.uuid4()}.avro"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.engine.avro.schemas import as_struct
-from flinkish.engine.rows.arrow_parts import list_parts, map_parts, null_mask
+from flinkish.engine.rows.arrow_parts import build, list_parts, map_parts, null_mask
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.types import (
     BOOLEAN,
@@ -58,6 +58,26 @@ def encode_records(parts: list[tuple[DataType, Any]], count: int) -> bytes:
     first, last = _offsets(joined)[[0, -1]].tolist()
     data = joined.buffers()[2]
     return data[first:last].to_pybytes() if data is not None else b""
+
+
+def array_of_batch(batch: Any, arrow: Any) -> Any:
+    """Return a batch as one array: a struct of its columns, or its only column for lists."""
+    fields = list(arrow) if pa.types.is_struct(arrow) else [pa.field("list", arrow)]
+    if len(fields) != batch.num_columns:
+        raise CannotEncode(f"{batch.num_columns} columns in place of {len(fields)}")
+    columns = []
+    for column, field in zip(batch.columns, fields, strict=True):
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowException as error:
+            reason = f"the column {field.name} is {column.type}, not {field.type}: {error}"
+            raise CannotEncode(reason) from error
+    none = np.zeros(batch.num_rows, bool)
+    if pa.types.is_struct(arrow):
+        return build(arrow, none, columns)
+    if columns[0].null_count:
+        raise CannotEncode("a list of values is null")
+    return columns[0]
 
 
 def _value(data_type: DataType, array: Any, present: Any, path: str) -> list[Segment]:

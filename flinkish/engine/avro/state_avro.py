@@ -2,9 +2,10 @@
 
 Each record is ``{key, value}``. The schema in the header is that of
 :func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool reads the rows. They are encoded
-whole columns at a time (:mod:`flinkish.engine.avro.encoder`), and decoded by fastavro. The
-container is written and read with :mod:`flinkish.avro.container`: so errors have the offset of the
-damaged block, and fastavro does not convert values to Python's types.
+whole columns at a time (:mod:`flinkish.engine.avro.encoder`), and decoded so
+(:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro. The container is
+written and read with :mod:`flinkish.avro.container`: so errors have the offset of the damaged
+block, and fastavro does not convert values to Python's types.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, to_parsing_canonical_form
@@ -42,12 +42,12 @@ from flinkish.avro.decoding import (
     takes_no_bytes,
 )
 from flinkish.checkpoint.format.text import parse_json
-from flinkish.engine.avro.encoder import encode_records
+from flinkish.engine.avro.decoder import RowDecoder
+from flinkish.engine.avro.encoder import array_of_batch, encode_records
 from flinkish.engine.avro.record_columns import Wire, compile_list, compile_wire
 from flinkish.engine.avro.schemas import avro_schema, spark_struct
 from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
-from flinkish.engine.rows.arrow_parts import build
 from flinkish.engine.rows.row_bytes import CannotEncode
 from flinkish.engine.rows.types import Array, Field, Struct, arrow_type
 from flinkish.engine.rows.unsafe_rows import UnknownType
@@ -259,6 +259,7 @@ class _Form:
     ``types`` are those of keys and values (absent for keys alone): structs, or arrays for lists of
     records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
     wire. ``schema`` is that of the record that is a block, as parsed by fastavro.
+    ``rows`` decodes rows without arrays and maps in place of fastavro; None for others.
     ``decode_bounded`` reads such a record in place of fastavro and counts elements that take no
     bytes; None if there are none.
     """
@@ -267,6 +268,7 @@ class _Form:
     parts: dict[str, Wire]
     arrows: dict[str, Any]
     schema: Any
+    rows: RowDecoder | None
     decode_bounded: Decode | None
 
     @classmethod
@@ -285,7 +287,8 @@ class _Form:
         block = {"type": "record", "name": "r0", "fields": [rows]}
         bounded = has_empty_items(block)
         decode_bounded = compile_schema(block, counted=takes_no_bytes) if bounded else None
-        return cls(tuple(types.values()), parts, arrows, parse_schema(block), decode_bounded)
+        every = tuple(types.values())
+        return cls(every, parts, arrows, parse_schema(block), RowDecoder.of(every), decode_bounded)
 
     def encode(self, keys: Any, values: Any) -> Iterator[tuple[int, bytes]]:
         """Yield the blocks of a pair of batches: the number of rows, and their bytes."""
@@ -293,7 +296,7 @@ class _Form:
         if len(batches) != len(self.parts) or len({b.num_rows for b in batches}) != 1:
             raise CannotEncode("keys and values are not as many rows, or not both given")
         count = keys.num_rows
-        arrays = [_array(b, a) for b, a in zip(batches, self.arrows.values(), strict=True)]
+        arrays = [array_of_batch(b, a) for b, a in zip(batches, self.arrows.values(), strict=True)]
         size = sum(array.nbytes for array in arrays)
         step = max(1, min(BLOCK_ROWS, BLOCK_BYTES * count // max(size, 1)))
         for at in range(0, count, step):
@@ -307,6 +310,8 @@ class _Form:
         Raises ValueError, TypeError, EOFError, LookupError, ArithmeticError or DamagedAvro if the
         bytes do not match the schema.
         """
+        if self.rows is not None:
+            return self._batches_of(self.rows.decode(data, count))
         whole = b"".join((encode_long(count), data, b"\0" if count else b""))
         # fastavro annotates a schemaless record as any JSON value; this one is always a dict.
         block: Any
@@ -320,31 +325,16 @@ class _Form:
         rows = block["rows"]
         if len(rows) != count or rest:
             raise ValueError(f"its bytes are not those of {count} rows")
+        return self._batches_of(
+            [wire.from_python([row[name] for row in rows]) for name, wire in self.parts.items()]
+        )
+
+    @staticmethod
+    def _batches_of(arrays: Sequence[Any]) -> tuple[Any, Any]:
         batches = []
-        for name, wire in self.parts.items():
-            array = wire.from_python([row[name] for row in rows])
+        for array in arrays:
             if pa.types.is_struct(array.type):
                 batches.append(pa.RecordBatch.from_struct_array(array))
             else:
                 batches.append(pa.RecordBatch.from_arrays([array], names=["list"]))
         return batches[0], batches[1] if len(batches) == 2 else None
-
-
-def _array(batch: Any, arrow: Any) -> Any:
-    """Return a batch as one array: a struct of its columns, or its only column for lists."""
-    fields = list(arrow) if pa.types.is_struct(arrow) else [pa.field("list", arrow)]
-    if len(fields) != batch.num_columns:
-        raise CannotEncode(f"{batch.num_columns} columns in place of {len(fields)}")
-    columns = []
-    for column, field in zip(batch.columns, fields, strict=True):
-        try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        except pa.ArrowException as error:
-            reason = f"the column {field.name} is {column.type}, not {field.type}: {error}"
-            raise CannotEncode(reason) from error
-    none = np.zeros(batch.num_rows, bool)
-    if pa.types.is_struct(arrow):
-        return build(arrow, none, columns)
-    if columns[0].null_count:
-        raise CannotEncode("a list of values is null")
-    return columns[0]

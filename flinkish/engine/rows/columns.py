@@ -121,10 +121,10 @@ def column(memory: Memory, data_type: DataType, slots: Slots) -> Any:
         return pa.nulls(len(slots.null))
     arrow = arrow_type(data_type)
     if data_type == Bytes(text=True) or data_type == Bytes(text=False):
-        return _bytes(memory, arrow, _pieces(memory, slots))
+        return binary_array(memory, arrow, _pieces(memory, slots))
     if isinstance(data_type, Decimal):
         words = _long_decimals(memory, slots) if data_type.is_long else _decimals(memory, slots)
-        return _array(arrow, slots.null, words)
+        return array_of(arrow, slots.null, words)
     if isinstance(data_type, CalendarInterval):
         return _intervals(memory, _pieces(memory, slots))
     if isinstance(data_type, Variant):
@@ -142,10 +142,11 @@ def column(memory: Memory, data_type: DataType, slots: Slots) -> Any:
     values = np.where(slots.null, values.dtype.type(0), values)
     if arrow == pa.bool_():
         values = np.packbits(values != 0, bitorder="little")
-    return _array(arrow, slots.null, values)
+    return array_of(arrow, slots.null, values)
 
 
-def _array(arrow: Any, null: Any, values: Any) -> Any:
+def array_of(arrow: Any, null: Any, values: Any) -> Any:
+    """Return an array of values of fixed width, given as a NumPy array or a matrix of bytes."""
     buffer = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(arrow, len(null), [_validity(null), buffer])
 
@@ -175,7 +176,7 @@ def _pieces(memory: Memory, slots: Slots) -> Pieces:
     return Pieces(start, size, slots.null)
 
 
-def _bytes(memory: Memory, arrow: Any, pieces: Pieces) -> Any:
+def binary_array(memory: Memory, arrow: Any, pieces: Pieces) -> Any:
     """Copy values of variable length into one array.
 
     An Arrow array over the block's own bytes has the values and the gaps between them as
@@ -214,16 +215,20 @@ def _long_decimals(memory: Memory, slots: Slots) -> Any:
 
 
 def _decimals(memory: Memory, slots: Slots) -> Any:
-    """Convert big-endian two's complement of 1 to 16 bytes to Arrow's 16 little-endian bytes."""
     pieces = _pieces(memory, slots)
     wrong = ~slots.null & ((pieces.size < 1) | (pieces.size > 16))
     memory.check(wrong, slots.base, "a decimal of more than 16 bytes, or of none")
+    return decimal_words(memory, pieces)
+
+
+def decimal_words(memory: Memory, pieces: Pieces) -> Any:
+    """Convert big-endian two's complement of 1 to 16 bytes to Arrow's 16 little-endian bytes."""
     order = np.arange(16)
     inside = order < pieces.size[:, None]
     places = np.where(inside, pieces.start[:, None] + pieces.size[:, None] - 1 - order, 0)
     digits = memory.bytes[places]
-    first = memory.bytes[np.where(slots.null, 0, pieces.start)]
-    sign = np.where((first & 0x80 != 0) & ~slots.null, 0xFF, 0).astype(np.uint8)
+    first = memory.bytes[np.where(pieces.null, 0, pieces.start)]
+    sign = np.where((first & 0x80 != 0) & ~pieces.null, 0xFF, 0).astype(np.uint8)
     return np.where(inside, digits, sign[:, None])
 
 
@@ -235,7 +240,7 @@ def _intervals(memory: Memory, pieces: Pieces) -> Any:
         width = field.type.bit_width // 8
         at = np.where(pieces.null, 0, start + place)
         words = memory.words(width, at)
-        children.append(_array(field.type, pieces.null, words))
+        children.append(array_of(field.type, pieces.null, words))
     return _nested(INTERVAL_ARROW, pieces.null, children)
 
 
@@ -249,7 +254,7 @@ def _variants(memory: Memory, pieces: Pieces) -> Any:
     memory.check((size < 0) | (size > rest), pieces.start, "a variant larger than its bytes")
     value = Pieces(pieces.start + 4, size, pieces.null)
     metadata = Pieces(pieces.start + 4 + size, rest - size, pieces.null)
-    children = [_bytes(memory, pa.binary(), part) for part in (value, metadata)]
+    children = [binary_array(memory, pa.binary(), part) for part in (value, metadata)]
     return _nested(VARIANT_ARROW, pieces.null, children)
 
 

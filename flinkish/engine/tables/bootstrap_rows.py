@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from flinkish.checkpoint.format.names import CANONICAL
 from flinkish.engine.errors import EngineError
@@ -27,7 +26,7 @@ from flinkish.engine.rows.types import Array, DataType
 from flinkish.engine.stores.files import StateTarget
 from flinkish.engine.stores.store_rows import RowBlock
 from flinkish.engine.tables.decoding import to_state
-from flinkish.engine.tables.frames import StateTable
+from flinkish.engine.tables.frames import StateTable, columns_of
 
 _BLOCK_ROWS: Final = 10_000
 
@@ -135,11 +134,3 @@ def encode_batch(
 
 def _columns(array: Any, struct: DataType) -> Any:
     return columns_of(to_state(array, struct))
-
-
-def columns_of(structs: Any) -> Any:
-    """Return the fields of a struct array without nulls as a batch, named by their positions."""
-    if not structs.type.num_fields:
-        return pa.RecordBatch.from_struct_array(structs)
-    names = [str(i) for i in range(structs.type.num_fields)]
-    return pa.RecordBatch.from_arrays(structs.flatten(), names=names)

@@ -16,15 +16,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
 
 from flinkish.checkpoint.format.names import DEFAULT_STORE, ROCKSDB
 from flinkish.checkpoint.format.schema_files import FamilySchemas
+from flinkish.engine.avro.state_avro import write_avro
 from flinkish.engine.errors import EngineError, StateFormatError
 from flinkish.engine.rows.arrow_parts import build
+from flinkish.engine.rows.binaries import Binaries
 from flinkish.engine.rows.encodings import BadEncoding, split_value
 from flinkish.engine.rows.row_codec import codec_of, compile_key
 from flinkish.engine.rows.types import Array, DataType, Struct, arrow_type
@@ -45,7 +47,6 @@ from flinkish.engine.tables.decoding import (
     to_frame,
 )
 
-_VERSION: Final = b"\x00"
 #: Lists too, in joins of state format 4: an empty row for each row of a time and key.
 _LISTS_TOO: Final = "-tsWithKey"
 #: The states of joins that hold the buffered rows, after ``left-`` and ``right-``.
@@ -230,10 +231,43 @@ def read_blocks(
         if table.lists:
             yield keys, _lists(value_codec, block, name)
             continue
-        if framed and not all(value[:1] == _VERSION for value in block.values):
+        if framed and not Binaries.of(block.values).all_start_with_zero():
             raise StateFormatError(name, None, f"a value of {table.name!r} is a list")
         skip = 1 if framed else 0
         yield keys, _as_struct(value_codec.decode(block.values, skip=skip, name=name))
+
+
+def write_table(file: BinaryIO, source: StateSource, table: StateTable, partition: int) -> int:
+    """Write a partition of a state as an Avro object container file; return its rows.
+
+    Any Avro tool reads it; see :mod:`~.state_avro`. Raises StateFormatError if a state file is
+    damaged, missing or unsupported; the output is then incomplete.
+    """
+    return write_avro(
+        file,
+        table.state_key,
+        table.state_value,
+        _batches(source, table, partition),
+        codec="deflate",  # every Avro tool supports it
+        metadata={"state": table.name, "partition": str(partition)},
+        lists=table.lists,
+    )
+
+
+def _batches(source: StateSource, table: StateTable, partition: int) -> Iterator[tuple[Any, Any]]:
+    for keys, values in read_blocks(source, table, partition):
+        if table.lists:
+            yield columns_of(keys), pa.RecordBatch.from_arrays([values], names=["list"])
+        else:
+            yield columns_of(keys), columns_of(values)
+
+
+def columns_of(structs: Any) -> Any:
+    """Return the fields of a struct array without nulls as a batch, named by their positions."""
+    if not structs.type.num_fields:
+        return pa.RecordBatch.from_struct_array(structs)
+    names = [str(i) for i in range(structs.type.num_fields)]
+    return pa.RecordBatch.from_arrays(structs.flatten(), names=names)
 
 
 def _as_struct(batch: Any) -> Any:

@@ -38,9 +38,9 @@ from flinkish.engine.tables.frames import (
     read_rows,
     read_table,
     state_tables,
+    write_table,
 )
 from flinkish.engine.tables.spark_frames import error_in
-from flinkish.engine.tables.table_files import write_table
 from tests.engine.migration.test_checkpoint_migration import WITH_FAMILIES, all_rows, rows_of
 from tests.engine.test_golden import GOLDEN, unhex
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
