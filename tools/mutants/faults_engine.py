@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "long-decimal-sign",
         "negative decimals of more than 18 digits are read as positive ones",
-        "engine.rows.columns:_decimals",
+        "engine.rows.columns:decimal_words",
         Replace("0xFF", "0"),
         _ROWS,
     ),
