@@ -17,7 +17,9 @@ from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.e2e.test_restarts import COMES_BACK, kill, states
 from tests.support.cli.command import LIGHT, PATIENCE, PROGRAMS, Flinkish, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+#: What they prove with real drivers, tests of the supervisor and of offline savepoints prove with
+#: recorded checkpoints in the fast tier.
+pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(600)]
 
 
 def resume(flinkish: Flinkish, savepoint: str, program: str, *args: str) -> str:
@@ -93,7 +95,6 @@ def test_a_killed_job_is_saved_and_resumed_by_uid(flinkish: Flinkish, tmp_path: 
     assert flinkish.job(resumed)["restored_from"] == path
 
 
-@pytest.mark.deep
 def test_a_plain_checkpoint_is_saved_and_resumed(flinkish: Flinkish, tmp_path: Path) -> None:
     source, out, checkpoints = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoints"
     write_files(source, 0, 2)
