@@ -97,9 +97,12 @@ def _looked_at(location: str, catalog: Catalog, gone: tuple[SavepointSummary, ..
     from flinkish.client.pruning import in_the_future
     from flinkish.savepoint.directory.catalog import find_damage
     from flinkish.savepoint.directory.places import is_future
+    from flinkish.savepoint.format.reader import QUICK
 
     now = time.time()
-    damage = {each.path: error for each in catalog.own if (error := find_damage(each)) is not None}
+    damage = {
+        each.path: error for each in catalog.own if (error := find_damage(each, QUICK)) is not None
+    }
     future = (each for each in catalog.own if is_future(each.header.created, now))
     return Listed(location, catalog, damage, gone, tuple(in_the_future(each) for each in future))
 

@@ -228,15 +228,15 @@ def _links(directory: str, entries: Sequence[CatalogEntry]) -> dict[str, tuple[s
     return {path: tuple(sorted(names)) for path, names in links.items() if path in own}
 
 
-def find_damage(entry: CatalogEntry) -> FlinkishError | None:
-    """Return what the sizes of all its files show to be wrong with a savepoint, or None.
+def find_damage(entry: CatalogEntry, level: str) -> FlinkishError | None:
+    """Return what is wrong with a savepoint, or None; ``level`` is that of :func:`check_files`.
 
     Also the error of a failed check: it is then unknown whether the savepoint is intact.
     """
     path = entry.path
 
     try:
-        check_files(entry.opened or open_savepoint(path))
+        check_files(entry.opened or open_savepoint(path), level)
     except FlinkishError as error:
         return error
     except (MemoryError, RecursionError, OSError) as error:

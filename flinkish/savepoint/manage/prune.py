@@ -33,6 +33,7 @@ from flinkish.savepoint.directory.dispose import (
 )
 from flinkish.savepoint.directory.places import is_future, place_keys
 from flinkish.savepoint.format.metadata import FILE_NAME
+from flinkish.savepoint.format.reader import LOGS
 from flinkish.savepoint.manage.candidates import Generation, Known, generations
 from flinkish.savepoint.manage.retention import Policy, plan_whole
 
@@ -204,7 +205,8 @@ def _decide(
 
     def damage(path: str) -> FlinkishError | None:
         if path not in looked:
-            looked[path] = find_damage(entries[path])
+            # As restores do by default: what is kept for its being whole can be restored.
+            looked[path] = find_damage(entries[path], LOGS)
         return looked[path]
 
     def damage_of_all(path: str) -> FlinkishError | None:

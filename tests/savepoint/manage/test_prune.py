@@ -107,19 +107,21 @@ def cut(path: str) -> None:
 
 
 def test_what_is_not_whole_keeps_nobody_from_being_kept(place: str) -> None:
-    old, whole, half, bare = (make_savepoint(place, n) for n in range(4))
+    old, whole, half, bare, other = (make_savepoint(place, n) for n in range(5))
     cut(half)
     shutil.rmtree(f"{bare}/0-counts")
+    Path(other, "0-counts/metadata").write_bytes(b"other text")
     done = prune(place, LAST, {})
     assert {each.path: each.error.message.partition(": ")[2] for each in done.damaged} == {
         half: "0-counts/metadata has 4 bytes instead of 10",
         bare: "0-counts/metadata is missing",
+        other: "0-counts/metadata does not have its recorded digest",
     }
     assert {each.savepoint.path: each.reasons for each in done.savepoints} == {
         whole: ("newest", "last 1"),
         old: (),
     }
-    assert left(place) == {whole, half, bare}, "what is not whole is left alone"
+    assert left(place) == {whole, half, bare, other}, "what is not whole is left alone"
     assert prune(place, LAST, {}).savepoints[0].reasons == ("newest", "last 1")
 
 
