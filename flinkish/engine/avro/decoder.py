@@ -69,7 +69,7 @@ class RowDecoder:
 
         Raises ValueError or IndexError if the bytes are not exactly ``count`` rows.
         """
-        # The longest value that is read at a place that may be the last one; whole words.
+        # Columns are read ahead by up to 8 bytes, also at the end, and Memory needs whole words.
         padded = data + bytes(16 + -len(data) % 8)
         starts = _starts(padded, len(data), self.steps, count)
         columns = _Columns(Memory(padded, starts), starts)
