@@ -56,8 +56,10 @@ def test_a_job_is_run_saved_stopped_changed_rescaled_upgraded_and_cancelled(
     assert stopped["savepoint"]["queries"][0]["batch_id"] == 1
     flinkish.ok("savepoint", "verify", "--level", "full", saved)
     assert flinkish.ok("list", "--json").json()["jobs"] == []
+    # Its supervisor records the driver's exit status after `stop` has returned.
+    ended = flinkish.wait(job, lambda each: each["exit_status"] is not None)
     record = flinkish.ok("status", job, "--json").json()["job"]
-    assert record == flinkish.job(job), "the tests' own look at a job is what `status` shows"
+    assert record == ended, "the tests' own look at a job is what `status` shows"
     assert record["state"] == "FINISHED"
     assert [s["path"] for s in record["savepoints"]] == [path.removeprefix("file:"), saved]
     shutil.rmtree(record["checkpoint_dir"])
