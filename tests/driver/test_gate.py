@@ -87,7 +87,7 @@ def test_a_failed_stop_leaves_the_job_running_and_the_program_waiting(
         "awaitTermination",
         *(
             pytest.param(how, marks=pytest.mark.deep)
-            for how in ("awaitAny", "isActive", "active", "timeout")
+            for how in ("awaitAny", "awaitAny later", "isActive", "active", "timeout")
         ),
     ],
 )
@@ -99,13 +99,15 @@ def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
     waiting: str,
 ) -> None:
     """The write itself fails (the target disappears under it): same query id, next batch."""
-    returned = threading.Event()
+    returned, resumed = threading.Event(), threading.Event()
 
     def program() -> None:
         query = start_counting(spark)
         if waiting == "awaitTermination":
             query.awaitTermination()
-        elif waiting == "awaitAny":
+        elif waiting.startswith("awaitAny"):
+            if waiting == "awaitAny later":
+                resumed.wait()
             spark.streams.awaitAnyTermination()
         elif waiting == "timeout":
             while not query.awaitTermination(1):
@@ -131,6 +133,7 @@ def test_a_savepoint_that_fails_after_the_quiesce_resumes_the_queries(
     after = job.runtime.queries()[0]
     assert after.query_id == query_id
     assert after.run_id != run_id
+    resumed.set()
     batch = job.batch()
     job.wait_until(lambda: job.batch() > batch + 1)
     assert not returned.is_set()

@@ -172,6 +172,7 @@ class Actions:
         active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
         draining = False
         self._runtime.hold_starts()
+        forget_ends = spark_jvm.forgetting_ends(query.session for query in active)
         for query in active:
             query.quiesced = True
         try:
@@ -196,7 +197,7 @@ class Actions:
             if draining:  # later rows are late for it
                 self._runtime.fail(_undrained(error))
             else:
-                self._runtime.resume(active)
+                self._runtime.resume(active, forget_ends)
             raise
 
     def _end_at_a_boundary(self, request: Request, active: Sequence[ManagedQuery]) -> None:

@@ -190,7 +190,7 @@ class Hook:
 
         @functools.wraps(original)
         def await_any_termination(manager: Any, timeout: int | None = None) -> Any:
-            return runtime.await_any(manager, lambda left: original(manager, left), timeout)
+            return runtime.await_any(lambda left: original(manager, left), timeout)
 
         return await_any_termination
 

@@ -147,15 +147,20 @@ class Runtime:
         with self._gate.enter():
             yield
 
-    def resume(self, queries: list[ManagedQuery]) -> None:
+    def resume(self, queries: list[ManagedQuery], forget_ends: Callable[[], None]) -> None:
         """Let quiesced queries continue as if nothing had happened.
 
-        A query that cannot be started again fails the job; the others continue. Raises nothing, as
+        ``forget_ends`` is from before they were quiesced (:func:`spark_jvm.forgetting_ends`). A
+        query that cannot be started again fails the job; the others continue. Raises nothing, as
         the caller reports the error that led here.
         """
-        for query in queries:
+        ended = [query for query in queries if _has_left(query)]
+        forget_ends()
+        for query in ended:
             try:
-                self._go_on(query)
+                with self._starts.session_settings(query):
+                    query.restart()
+                self._gate.restarted(query)
             except Exception as error:  # noqa: BLE001 - any refusal of Spark; it becomes the failure
                 traceback.print_exc()
                 self.fail(
@@ -164,20 +169,10 @@ class Runtime:
                         f"{type(error).__name__}: {error}"
                     )
                 )
+        for query in queries:
             query.quiesced = False
         self._gate.resumed()
         self._stop_pipeline()
-
-    def _go_on(self, query: ManagedQuery) -> None:
-        """Start ``query`` again, unless its run could be kept from ending."""
-        deadline = time.monotonic() + _LEAVING
-        while not spark_jvm.has_ended(query.jsq):
-            if time.monotonic() > deadline:
-                return
-            time.sleep(0.05)
-        with self._starts.session_settings(query):
-            query.restart()
-        self._gate.restarted(query)
 
     def run_once(self, query: ManagedQuery) -> None:
         """Start a quiesced query for the one batch that its log has planned; it ends after that.
@@ -303,12 +298,10 @@ class Runtime:
         self._program_waits()
         return self._gate.await_query(query, wait, timeout)
 
-    def await_any(
-        self, manager: Any, wait: Callable[[float], Any], timeout: float | None
-    ) -> bool | None:
+    def await_any(self, wait: Callable[[float], Any], timeout: float | None) -> bool | None:
         """Run ``StreamingQueryManager.awaitAnyTermination``, subject to the gate."""
         self._program_waits()
-        return self._gate.await_any(manager, wait, timeout)
+        return self._gate.await_any(wait, timeout)
 
     def appears_active(self, query: Any) -> bool:
         """Return whether ``query`` is quiesced by a request that has no result yet."""
@@ -340,3 +333,13 @@ class Runtime:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""
         if self.restorer is not None:
             self.restorer.settle_claim(committed)
+
+
+def _has_left(query: ManagedQuery) -> bool:
+    """Return whether the run of a quiesced query has ended, after the time that this may take."""
+    deadline = time.monotonic() + _LEAVING
+    while not spark_jvm.has_ended(query.jsq):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

@@ -110,9 +110,7 @@ class ProgramGate:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
-    def await_any(
-        self, manager: Any, wait: Callable[[float], Any], timeout: float | None
-    ) -> bool | None:
+    def await_any(self, wait: Callable[[float], Any], timeout: float | None) -> bool | None:
         """Run ``StreamingQueryManager.awaitAnyTermination`` as :meth:`await_query`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -123,8 +121,6 @@ class ProgramGate:
             finally:
                 self.settle()
             if self._resumes != resumes:
-                # Spark keeps the ended run in its list: without this the next wait returns at once.
-                manager.resetTerminated()
                 continue
             if ended:
                 return None if deadline is None else True

@@ -105,6 +105,7 @@ class Rehearsal:
         session = writer._spark
         target = storage.join(self._directory, directory_name(name))
         restored, properties = self._copy(name, writer, facts, session, target)
+        forget_end = spark_jvm.forgetting_ends([session])
         with (
             configured(session, session_settings(self.planner)),
             local_properties(session, properties),
@@ -115,6 +116,7 @@ class Rehearsal:
             return _watch(jsq, name, target, restored, limits, is_over)
         finally:
             jsq.stop()
+            forget_end()
 
     def close(self) -> None:
         """Remove all copies."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -78,6 +78,31 @@ def has_ended(jsq: Any) -> bool:
     state that the quiesce itself has set (``StreamExecution``, 3.5 to 4.3).
     """
     return not stream_execution(jsq).queryExecutionThread().isAlive()
+
+
+def forgetting_ends(sessions: Iterable[Any]) -> Callable[[], None]:
+    """Return what makes ``awaitAnyTermination`` wait again, though queries have ended since now.
+
+    Spark's ``StreamingQueryManager`` keeps that a query has ended until it is reset, and no later
+    wait waits (3.5 to 4.3). What ended before this call is kept.
+    """
+    managers = [session._jsparkSession.streams() for session in sessions]
+    without = [manager for manager in managers if not _has_ended_query(manager)]
+
+    def forget() -> None:
+        for manager in without:
+            manager.resetTerminated()
+
+    return forget
+
+
+def _has_ended_query(manager: Any) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return bool(manager.awaitAnyTermination(1))
+    except Py4JJavaError:  # that of a failed query
+        return True
 
 
 def waits_for_lock(jsq: Any) -> bool:

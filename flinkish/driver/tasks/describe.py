@@ -208,7 +208,7 @@ class PlanningRuntime:
         """Return at once, as no query runs."""
         return None if timeout is None else True
 
-    def await_any(self, manager: Any, wait: Callable[[float], Any], timeout: float | None) -> Any:
+    def await_any(self, wait: Callable[[float], Any], timeout: float | None) -> Any:
         """Return at once, as :meth:`await_query` does."""
         return None if timeout is None else True
 
