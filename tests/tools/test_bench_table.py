@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,22 @@ def test_a_comparison_that_fails_gives_its_rows_the_reason() -> None:
     rows = tables.measured(group, tables.QUICK)
     assert [row.reason for row in rows] == ["pkg.SomeException: the disk is full"] * 2
     assert [row.what for row in rows] == ["S3", "rescale"]
+
+
+def test_a_group_measured_alone_keeps_the_rows_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [
+        tables.Group(row.what, (replace(row, ratios=(), reason=""),), lambda *_: [(1.0,)])
+        for row in (FAST, SLOW, MISSING)
+    ]
+    monkeypatch.setattr(tables, "GROUPS", groups)
+    document = tmp_path / "bench.json"
+    tables.run(tables.QUICK, ["rescale", "S3"], document, quick=True)
+    table = tables.run(tables.QUICK, ["list & more"], document, quick=True)
+    assert [(row.what, row.ratios) for row in table.rows] == [
+        ("rescale", (1.0,)),
+        ("list & more", (1.0,)),
+        ("S3", (1.0,)),
+    ]
+    assert Table.from_json(document.read_text()) == table

@@ -54,7 +54,12 @@ def write_table(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench table")
     parser.add_argument("--quick", action="store_true", help="small sizes, to try it")
     parser.add_argument("--rows", type=int, help="of the engine's state")
-    parser.add_argument("--only", action="append", choices=[g.name for g in table.GROUPS])
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[group.name for group in table.GROUPS],
+        help="measure this group, and keep the others' rows of the output file (repeatable)",
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("bench.json"))
     options = parser.parse_args(words)
     sizes = table.QUICK if options.quick else table.Sizes()
@@ -130,7 +135,7 @@ def main() -> int:
                     after=after,
                 )
             elif what == "handover":
-                handover.measure(directory, options.switches)
+                handover.measure(directory, options.switches, handover.Job())
             elif what == "agent":
                 agent.measure(directory, pairs=options.pairs, batches=options.batches)
     return 0

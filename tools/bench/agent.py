@@ -19,11 +19,19 @@ from tools.bench.measure import ROOT, machine, output_of, show
 PROGRAM = Path(agent_program.__file__)
 
 
-def measure(directory: Path, *, pairs: int, batches: int) -> dict[str, list[list[float]]]:
-    """Time ``pairs`` of blocks of ``batches`` each; return the milliseconds, by block."""
+def measure(
+    directory: Path, *, pairs: int, batches: int, savepoints: bool = False
+) -> dict[str, list[list[float]]]:
+    """Time ``pairs`` of blocks of ``batches`` each; return the milliseconds, by block.
+
+    With ``savepoints`` one is taken in each block that is attached.
+    """
     print(f"{pairs} pairs of {batches} batches ({machine()})", flush=True)
+    words = [str(directory), str(pairs), str(batches)]
+    if savepoints:
+        words.append(str(directory / "savepoints"))
     output = output_of(
-        [sys.executable, str(PROGRAM), str(directory), str(pairs), str(batches)],
+        [sys.executable, str(PROGRAM), *words],
         {
             **{k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")},
             "FLINKISH_REGISTRY": f"sqlite:///{directory}/registry.db",

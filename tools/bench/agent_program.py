@@ -1,14 +1,16 @@
 """A program that is attached for a block of batches, then not, and so on.
 
-Usage: agent_program.py DIRECTORY PAIRS BATCHES. Prints a JSON object for each block: the
-milliseconds of its batches, the agent's calls to the JVM, and the seconds of processor time that
-Python and the JVM took meanwhile.
+Usage: agent_program.py DIRECTORY PAIRS BATCHES [SAVEPOINTS]. Prints a JSON object for each block:
+the milliseconds of its batches, the agent's calls to the JVM, and the seconds of processor time
+that Python and the JVM took meanwhile. With a directory for them, another process takes a savepoint
+in each attached block.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -29,7 +31,7 @@ _WARM_UP = 60
 _calls = {"agent": 0}
 
 
-def main(directory: str, pairs: str, batches: str) -> None:
+def main(directory: str, pairs: str, batches: str, savepoints: str | None = None) -> None:
     builder = SparkSession.builder.master("local[2]")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
@@ -57,7 +59,15 @@ def main(directory: str, pairs: str, batches: str) -> None:
             newest = wait_for(query, newest + 1)  # the batch that ran meanwhile
             begun, first = _calls["agent"], newest + 1
             python, java = time.process_time(), seconds_of(jvm)
+            command = ["flinkish", "savepoint", "-q", str(job and job.job_id), str(savepoints)]
+            taken = None
+            if is_attached and savepoints is not None:
+                taken = subprocess.Popen(
+                    [sys.executable, "-m", *command], stdout=subprocess.DEVNULL
+                )
             newest = wait_for(query, newest + int(batches))
+            if taken is not None and taken.wait() != 0:
+                raise SystemExit("the savepoint failed")
             python, java = time.process_time() - python, seconds_of(jvm) - java
             durations = [
                 progress["durationMs"]["triggerExecution"]

@@ -14,54 +14,64 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools.bench import handover_program
 from tools.bench.measure import machine, show
 
 PROGRAM = Path(handover_program.__file__)
-ROWS = 100_000
-_PATIENCE = 300.0
+PARTITIONS = int(handover_program.SETTINGS["spark.sql.shuffle.partitions"])
+_PATIENCE = 900.0
 
 
-def measure(directory: Path, runs: int, rows: int = ROWS) -> dict[str, list[float]]:
-    """Time the switch both ways, in turn, on a RocksDB state of ``rows`` rows."""
+@dataclass(frozen=True)
+class Job:
+    """What is switched; another number of ``partitions`` than before has its state rewritten."""
+
+    rows: int = 100_000
+    queries: int = 1
+    partitions: int = PARTITIONS
+
+
+def measure(directory: Path, runs: int, job: Job) -> dict[str, list[float]]:
+    """Time the switch both ways, in turn, on a RocksDB state of ``job.rows`` rows a query."""
     times: dict[str, list[float]] = {"stop and spark-submit": [], "upgrade --handover": []}
-    print(f"switch of a job with {rows:,} rows of state ({machine()})", flush=True)
+    print(f"switch of {job} ({machine()})", flush=True)
     for number in range(runs):
         for name, switch in zip(times, (_plain, _handover), strict=True):
             with tempfile.TemporaryDirectory(dir=directory) as place:
-                seconds = switch(Path(place), rows)
+                seconds = switch(Path(place), job)
             print(f"  {number + 1}. {name}: {seconds:.2f} s ({machine()})", flush=True)
             times[name].append(seconds)
     show("from the last batch before to the first after", times, "stop and spark-submit")
     return times
 
 
-def _plain(directory: Path, rows: int) -> float:
-    checkpoint = directory / "checkpoint"
-    with fed(directory, rows) as source:
-        old = submit(source, checkpoint)
+def _plain(directory: Path, job: Job) -> float:
+    checkpoints = directory / "checkpoints"
+    places = [checkpoints / name for name in handover_program.names(job.queries)]
+    with fed(directory, job.rows) as source:
+        old = submit(source, checkpoints, job.queries)
         try:
-            until_busy(checkpoint)
-            Path(f"{checkpoint}.stop").touch()
-            until(Path(f"{checkpoint}.stopped").exists)
-            last = commits(checkpoint)[-1]
-            Path(f"{checkpoint}.stop").unlink()
-            new = submit(source, checkpoint)
+            until_busy(places)
+            Path(f"{checkpoints}.stop").touch()
+            until(Path(f"{checkpoints}.stopped").exists)
+            last = [commits(place)[-1] for place in places]
+            before = _times(places, last)
+            Path(f"{checkpoints}.stop").unlink()
+            new = submit(source, checkpoints, job.queries)
             try:
-                until(lambda: commits(checkpoint)[-1] > last)
-                first = min(each for each in commits(checkpoint) if each > last)
-                return committed(checkpoint, first) - committed(checkpoint, last)
+                return _pause(places, last, before)
             finally:
                 end(new)
         finally:
             end(old)
 
 
-def _handover(directory: Path, rows: int) -> float:
+def _handover(directory: Path, job: Job) -> float:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}
     environment["XDG_STATE_HOME"] = str(directory / "state")
 
@@ -75,31 +85,45 @@ def _handover(directory: Path, rows: int) -> float:
             text=True,
         ).stdout
 
-    def checkpoint(job: str) -> Path:
-        return directory / "state" / "flinkish" / "checkpoints" / job / "counts"
+    def places(job_id: str) -> list[Path]:
+        root = directory / "state" / "flinkish" / "checkpoints" / job_id
+        return [root / name for name in handover_program.names(job.queries)]
 
-    with fed(directory, rows) as source:
+    with fed(directory, job.rows) as source:
         conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
-        words = ("--master", "local[2]")
-        old = flinkish("run", "-d", "-q", *words, *conf, str(PROGRAM), str(source)).strip()
+        words = ("--master", "local[2]", *conf, str(PROGRAM), str(source), str(job.queries))
+        old = flinkish("run", "-d", "-q", *words).strip()
         try:
-            before = checkpoint(old)
-            until_busy(before)
-            upgrade = ("upgrade", "in-place", old, "--handover", "--health-batches", "1", "-q")
+            until_busy(places(old))
+            upgrade = ["upgrade", "in-place", old, "--handover", "--health-batches", "1", "-q"]
+            if job.partitions != PARTITIONS:
+                upgrade += ["--parallelism", str(job.partitions)]
             new = flinkish(*upgrade, "--savepointPath", str(directory / "savepoints")).strip()
-            after, last = checkpoint(new), commits(before)[-1]
-            first = min(each for each in commits(after) if each > last)
-            return committed(after, first) - committed(before, last)
+            last = [commits(place)[-1] for place in places(old)]
+            return _pause(places(new), last, _times(places(old), last))
         finally:
-            for job in json.loads(flinkish("list", "--json"))["jobs"]:
-                flinkish("cancel", job["job_id"])
+            for each in json.loads(flinkish("list", "--json"))["jobs"]:
+                flinkish("cancel", each["job_id"])
 
 
-def submit(source: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
+def _pause(places: list[Path], last: list[int], before: list[float]) -> float:
+    """Wait for the first batch after ``last`` of each query, and return the longest pause."""
+    pairs = list(zip(places, last, strict=True))
+    until(lambda: all(commits(place)[-1] > batch for place, batch in pairs))
+    first = [min(each for each in commits(place) if each > batch) for place, batch in pairs]
+    return max(b - a for a, b in zip(before, _times(places, first), strict=True))
+
+
+def _times(places: list[Path], batches: list[int]) -> list[float]:
+    return [committed(place, batch) for place, batch in zip(places, batches, strict=True)]
+
+
+def submit(source: Path, checkpoints: Path, queries: int = 1) -> subprocess.Popen[bytes]:
     conf = [w for k, v in handover_program.SETTINGS.items() for w in ("--conf", f"{k}={v}")]
     submit = str(Path(sys.executable).with_name("spark-submit"))
+    words = [str(PROGRAM), str(source), str(queries), str(checkpoints)]
     return subprocess.Popen(
-        [submit, "--master", "local[2]", *conf, str(PROGRAM), str(source), str(checkpoint)],
+        [submit, "--master", "local[2]", *conf, *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
@@ -113,7 +137,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def fed(directory: Path, rows: int = ROWS) -> Iterator[Path]:
+def fed(directory: Path, rows: int) -> Iterator[Path]:
     """Give a directory that gets a file with ``rows`` keys, and then a small one every 100 ms."""
     source = directory / "input"
     source.mkdir()
@@ -140,9 +164,9 @@ def fed(directory: Path, rows: int = ROWS) -> Iterator[Path]:
         thread.join()
 
 
-def until_busy(checkpoint: Path) -> None:
-    """Wait until the job has committed some batches: its JVM is warm."""
-    until(lambda: commits(checkpoint)[-1] >= 8)
+def until_busy(checkpoints: Sequence[Path]) -> None:
+    """Wait until every query has committed some batches: its JVM is warm."""
+    until(lambda: all(commits(checkpoint)[-1] >= 8 for checkpoint in checkpoints))
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -1,7 +1,8 @@
-"""A program that counts keys: ``handover_program.py INPUT [CHECKPOINT]``.
+"""A program that counts keys: ``handover_program.py INPUT QUERIES [CHECKPOINTS]``.
 
-With a checkpoint it is a plain Spark program, which stops its query when ``CHECKPOINT.stop`` is
-there, as programs do that have no flinkish.
+It runs ``QUERIES`` equal queries. With a directory for their checkpoints it is a plain Spark
+program, which stops its queries when ``CHECKPOINTS.stop`` is there, as programs do that have no
+flinkish.
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ SETTINGS = {
 }
 
 
-def main(source: str, checkpoint: str | None = None) -> None:
+def names(queries: int) -> list[str]:
+    """Return the names of the queries, which are those of their checkpoints too."""
+    return [f"counts{number}" for number in range(queries)]
+
+
+def main(source: str, queries: str, checkpoints: str | None = None) -> None:
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     ranges = spark.readStream.schema("start long, end long").json(source)
-    writer = (
-        ranges.selectExpr("explode(sequence(start, end - 1)) key")
-        .groupBy("key")
-        .count()
-        .writeStream.queryName("counts")
-        .outputMode("update")
-        .format("noop")
-    )
-    if checkpoint is None:
-        writer.start().awaitTermination()
+    counts = ranges.selectExpr("explode(sequence(start, end - 1)) key").groupBy("key").count()
+    started = []
+    for name in names(int(queries)):
+        writer = counts.writeStream.queryName(name).outputMode("update").format("noop")
+        if checkpoints is not None:
+            writer = writer.option("checkpointLocation", f"{checkpoints}/{name}")
+        started.append(writer.start())
+    if checkpoints is None:
+        spark.streams.awaitAnyTermination()
         return
-    query = writer.option("checkpointLocation", checkpoint).start()
-    while query.isActive:
+    while all(query.isActive for query in started):
         time.sleep(0.02)
-        if Path(f"{checkpoint}.stop").exists():
-            query.stop()
-            Path(f"{checkpoint}.stopped").touch()
+        if Path(f"{checkpoints}.stop").exists():
+            for query in started:
+                query.stop()
+            Path(f"{checkpoints}.stopped").touch()
 
 
 if __name__ == "__main__":

@@ -14,28 +14,29 @@ from tools.bench import handover, handover_program
 
 def measure(directory: Path, runs: int) -> dict[str, list[float]]:
     """Time both in turn; each starts from a copy of one stopped checkpoint, with a new file."""
-    checkpoint = directory / "checkpoint"
-    with handover.fed(directory) as source:
-        driver = handover.submit(source, checkpoint)
+    checkpoints = directory / "checkpoints"
+    (query,) = handover_program.names(1)
+    with handover.fed(directory, handover.Job().rows) as source:
+        driver = handover.submit(source, checkpoints)
         try:
-            handover.until_busy(checkpoint)
-            Path(f"{checkpoint}.stop").touch()
-            handover.until(Path(f"{checkpoint}.stopped").exists)
+            handover.until_busy([checkpoints / query])
+            Path(f"{checkpoints}.stop").touch()
+            handover.until(Path(f"{checkpoints}.stopped").exists)
         finally:
             handover.end(driver)
-    last = handover.commits(checkpoint)[-1]
+    last = handover.commits(checkpoints / query)[-1]
     (source / "999999.json").write_text('{"start": 0, "end": 10}\n')
     times: dict[str, list[float]] = {"spark-submit": [], "run -s": []}
     for number in range(runs):
         copy = directory / f"plain-{number}"
-        shutil.copytree(checkpoint, copy)
+        shutil.copytree(checkpoints, copy)
         began = time.time()
         plain = handover.submit(source, copy)
         try:
-            times["spark-submit"].append(_first(copy, last) - began)
+            times["spark-submit"].append(_first(copy / query, last) - began)
         finally:
             handover.end(plain)
-        times["run -s"].append(_with_flinkish(directory, checkpoint, source, last))
+        times["run -s"].append(_with_flinkish(directory, checkpoints / query, source, last))
     return times
 
 
@@ -58,10 +59,10 @@ def _with_flinkish(directory: Path, checkpoint: Path, source: Path, last: int) -
     began = time.time()
     job = flinkish(
         *("run", "-d", "-q", "--master", "local[2]", *conf),
-        *("-s", str(checkpoint), program, str(source)),
+        *("-s", str(checkpoint), program, str(source), "1"),
     )
     try:
-        place = directory / "state" / "flinkish" / "checkpoints" / job / "counts"
+        place = directory / "state" / "flinkish" / "checkpoints" / job / checkpoint.name
         return _first(place, last) - began
     finally:
         flinkish("cancel", job)

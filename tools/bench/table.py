@@ -12,7 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 from tools.bench import (
@@ -115,8 +117,10 @@ def _s3(tool: str) -> Callable[[Path, Sizes], Ratios]:
     return measure
 
 
-def _agent(directory: Path, sizes: Sizes) -> Ratios:
-    blocks = agent.measure(directory, pairs=sizes.pairs, batches=sizes.batches)
+def _agent(directory: Path, sizes: Sizes, *, savepoints: bool = False) -> Ratios:
+    blocks = agent.measure(
+        directory, pairs=sizes.pairs, batches=sizes.batches, savepoints=savepoints
+    )
     pairs = list(zip(blocks["attached"], blocks["without"], strict=True))
 
     def each(of: Callable[[Sequence[float]], float]) -> tuple[float, ...]:
@@ -135,18 +139,12 @@ def _restored(directory: Path, sizes: Sizes) -> Ratios:
     return [ratios(less, times["spark-submit"], speed=False)]
 
 
-def _handover(directory: Path, sizes: Sizes) -> Ratios:
-    times = handover.measure(directory, sizes.runs)
-    return [ratios(times["upgrade --handover"], times["stop and spark-submit"], speed=False)]
+def _handover(job: Callable[[Sizes], handover.Job]) -> Callable[[Path, Sizes], Ratios]:
+    def measure(directory: Path, sizes: Sizes) -> Ratios:
+        times = handover.measure(directory, sizes.runs, job(sizes))
+        return [ratios(times["upgrade --handover"], times["stop and spark-submit"], speed=False)]
 
-
-def _large_handover(directory: Path, sizes: Sizes) -> Ratios:
-    times = handover.measure(directory, sizes.runs, sizes.rows)
-    return [ratios(times["upgrade --handover"], times["stop and spark-submit"], speed=False)]
-
-
-def _unbuilt(_directory: Path, _sizes: Sizes) -> Ratios:
-    raise Unavailable("no program measures it yet")
+    return measure
 
 
 _COMMANDS = ("flinkish list", "flinkish status", "flinkish --help", "savepoint list")
@@ -210,34 +208,38 @@ GROUPS = (
         )
         for tool in ("aws", "s5cmd")
     ),
-    Group(
-        "agent",
-        (
-            Row("idle agent: p50 of batches", _PLAIN, 1.03, False),
-            Row("idle agent: p99 of batches", _PLAIN, 1.03, False),
-            Row("idle agent: mean of batches", _PLAIN, 1.01, False),
-        ),
-        _agent,
+    *(
+        Group(
+            name,
+            (
+                Row(f"{when}: p50 of batches", _PLAIN, 1.03, False),
+                Row(f"{when}: p99 of batches", _PLAIN, 1.03, False),
+                Row(f"{when}: mean of batches", _PLAIN, 1.01, False),
+            ),
+            partial(_agent, savepoints=savepoints),
+        )
+        for name, when, savepoints in (
+            ("agent", "idle agent", False),
+            ("agent-savepoint", "agent during a savepoint", True),
+        )
     ),
     Group(
         "restored",
         (Row("run -s to first batch, less 1 s", "spark-submit, own checkpoint", 1.1, False),),
         _restored,
     ),
-    Group("handover", (Row("handover", "stop and spark-submit", 0.34, False),), _handover),
-    Group(
-        "handover-large",
-        (Row("handover, large state", "stop and spark-submit", 0.34, False),),
-        _large_handover,
-    ),
-    Group(
-        "unbuilt",
-        (
-            Row("agent during a savepoint: p99 of batches", _PLAIN, 1.03, False),
-            Row("handover, state rewritten", "stop and spark-submit", 0.34, False),
-            Row("handover, several queries", "stop and spark-submit", 0.34, False),
-        ),
-        _unbuilt,
+    *(
+        Group(name, (Row(what, "stop and spark-submit", 0.34, False),), _handover(job))
+        for name, what, job in (
+            ("handover", "handover", lambda _sizes: handover.Job()),
+            ("handover-large", "handover, large state", lambda sizes: handover.Job(sizes.rows)),
+            (
+                "handover-rewritten",
+                "handover, state rewritten",
+                lambda sizes: handover.Job(sizes.rows, partitions=2 * handover.PARTITIONS),
+            ),
+            ("handover-queries", "handover, three queries", lambda _sizes: handover.Job(queries=3)),
+        )
     ),
     Group(
         "startup",
@@ -299,15 +301,24 @@ def versions() -> dict[str, str]:
 
 
 def run(sizes: Sizes, only: Sequence[str], output: Path, *, quick: bool) -> Table:
-    """Measure the groups in turn, and write the document after each, so that none is lost."""
-    rows: list[Row] = []
+    """Measure the groups in turn, and write the document after each, so that none is lost.
+
+    The rows of groups that ``only`` leaves out are kept as the document has them.
+    """
+    before = Table.from_json(output.read_text()).rows if only and output.exists() else ()
+    rows = {group.name: _rows_of(group, before) for group in GROUPS}
     at = machine()
     for group in GROUPS:
         if only and group.name not in only:
             continue
         print(f"# {group.name}", flush=True)
-        rows += measured(group, sizes)
-        table = Table(tuple(rows), at, versions(), quick)
+        rows[group.name] = measured(group, sizes)
+        table = Table(tuple(chain.from_iterable(rows.values())), at, versions(), quick)
         output.write_text(table.to_json(), encoding="utf-8")
-    print(as_text(rows))
+    print(as_text(table.rows))
     return table
+
+
+def _rows_of(group: Group, rows: Sequence[Row]) -> list[Row]:
+    names = {(row.what, row.peer) for row in group.rows}
+    return [row for row in rows if (row.what, row.peer) in names]
