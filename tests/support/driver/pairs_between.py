@@ -11,6 +11,7 @@ import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,18 +42,21 @@ _TELLING: Final = ("exchanged", "session", "window key widened", "dedup column w
 
 
 def cases(direction: str) -> dict[str, Pair]:
-    """Return the pairs whose state evolves, by name: on both backends, and from a newer Spark to an
-    older one also from formats that this one does not read."""
+    """Return the pairs whose state evolves, by name: on one backend upwards and on the other
+    downwards, and downwards also from formats that the older Spark does not read."""
     evolving = [
         pair
         for pair in PAIRS
         if pair.verdict == "migrate" and not pair.plain and pair.since == "3.5"
         if pair not in (*FUNCTIONS, *PROCESSORS)
     ]
+    # In turn, so that each kind of operator is on both.
+    turns = cycle(sorted(BACKENDS, reverse=direction == "down"))
     found = {
-        f"{pair.name}, {backend}": replace(pair, conf={**_FORMATS, **conf, **pair.conf})
-        for pair in evolving
-        for backend, conf in BACKENDS.items()
+        f"{pair.name}, {backend}": replace(
+            pair, conf={**_FORMATS, **BACKENDS[backend], **pair.conf}
+        )
+        for pair, backend in zip(evolving, turns, strict=False)
     }
     if direction == "down":
         found |= {
