@@ -30,7 +30,7 @@ from flinkish.launch.restart_strategy import failed_state
 from flinkish.launch.tracebacks import without_plan
 from flinkish.messages.launch import Launch
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import ENDED_BEFORE_QUERIES, JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.storage import set_connections
 
@@ -155,7 +155,7 @@ def conclude(
             "the program ended without starting a query, and was to take over those of another job"
         )
     failed_query = runtime.session.failed_query() if runtime.ending is None else None
-    runtime.end_queries()
+    ended_first = runtime.end_queries()
     agent.close()
     runtime.report()
     hook.remove()
@@ -182,6 +182,8 @@ def conclude(
         _fail(registry, job_id, runtime.launch, error)
         return outcome.status or 1
     why = "program ended" if runtime.queries() else "program ended without starting a query"
+    if ended_first:
+        why = ENDED_BEFORE_QUERIES
     registry.transition(job_id, JobState.FINISHED, why)
     return 0
 

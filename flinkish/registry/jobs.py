@@ -114,6 +114,10 @@ class JobRecord:
         return self.name != self.launch.default_name
 
 
+#: The reason of a job's end if its program ended first: it did not wait for its queries.
+ENDED_BEFORE_QUERIES = "program ended while its queries ran"
+
+
 @dataclass(frozen=True)
 class JobStateChange:
     """One entry of a job's state history."""

@@ -21,6 +21,7 @@ from flinkish.errors import (
     FlinkishError,
     JobNotFound,
     Locked,
+    ProgramFailed,
     RegistryError,
     WaitTimeout,
     WrongState,
@@ -31,6 +32,7 @@ from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeState
 from flinkish.registry.job_registry import new_job_id
 from flinkish.registry.jobs import (
+    ENDED_BEFORE_QUERIES,
     JobRecord,
     JobState,
     ProcessRef,
@@ -136,6 +138,15 @@ class Execution:
         )
         if job.state in (JobState.CANCELED, JobState.CANCELLING):
             raise canceled(job)
+        lack = self._lacks(job)
+        last = self._registry.state_history(job.job_id)[-1]
+        # One that ends on its own has worked through its input, maybe in fewer batches.
+        if job.state.is_final and lack is not None and last.reason == ENDED_BEFORE_QUERIES:
+            ended = ProgramFailed(
+                f"its {ENDED_BEFORE_QUERIES}, and {lack}",
+                hint="let it wait for them, as with spark.streams.awaitAnyTermination()",
+            )
+            raise HealthCheckFailed(ended)
         self._done()
 
     def _lacks(self, job: JobRecord) -> str | None:

@@ -23,7 +23,7 @@ from flinkish.errors import (
     WrongState,
 )
 from flinkish.messages.requests import SavepointArguments
-from flinkish.registry.jobs import JobState, RequestKind, RequestState
+from flinkish.registry.jobs import ENDED_BEFORE_QUERIES, JobState, RequestKind, RequestState
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -403,6 +403,7 @@ def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
     go_on.set()
     assert job.wait().state is JobState.FINISHED
     assert job.registry.request(submitted).state is RequestState.COMPLETED
+    assert job.registry.state_history(job.job_id)[-1].reason == ENDED_BEFORE_QUERIES
     assert not spark.streams.active
 
 

@@ -104,12 +104,25 @@ def test_a_program_that_is_well(cli: Command, context: Context) -> None:
         rollback(context, ID)
 
 
+def test_a_program_that_ends_with_its_input_is_well(cli: Command, context: Context) -> None:
+    """Also if that took fewer batches than were asked for."""
+    done = begun(context, new(cli, context, "brief"), InPlaceUpgrade).run()
+    assert done.state is UpgradeState.UPGRADED
+    assert state(context, done.new_job_id) is JobState.FINISHED
+    assert alive(context) == []
+
+
 @pytest.mark.parametrize(
     ("mode", "timeout", "why"),
     [
         ("die", 60.0, "No module named 'nothing'"),
         ("broken", 60.0, "ValueError: broken"),
         ("stuck", 4.0, "has committed 0 of 3 batches"),
+        (
+            "hasty",
+            60.0,
+            "its program ended while its queries ran, and query 'counts' has committed",
+        ),
         pytest.param(
             *("silent", 0.5, "has not started its queries in 0.5 s"), marks=pytest.mark.deep
         ),

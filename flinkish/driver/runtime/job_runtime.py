@@ -321,13 +321,17 @@ class Runtime:
         """Wait until no request is in flight."""
         self._gate.settle()
 
-    def end_queries(self) -> None:
-        """End the queries of an ended program, at a batch boundary if one comes in time."""
+    def end_queries(self) -> bool:
+        """End the queries of an ended program, at a batch boundary if one comes in time.
+
+        Returns whether any still ran.
+        """
         for query in self.queries():
             query.quiesced = False
-        if not self.session.is_stopped:
-            self.restore_gate.close()
-            self.session.end_queries()
+        if self.session.is_stopped:
+            return False
+        self.restore_gate.close()
+        return self.session.end_queries()
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""

@@ -65,17 +65,21 @@ class JobSession:
                 return query.name, error
         return None
 
-    def end_queries(self) -> None:
-        """End the queries that still run, at a batch boundary if one comes in time."""
+    def end_queries(self) -> bool:
+        """End the queries that still run, at a batch boundary if one comes in time.
+
+        Returns whether there were any.
+        """
         running = [q for q in self._queries() if not spark_jvm.has_ended(q.jsq)]
         if not running:
-            return
+            return False
         names = ", ".join(f"'{q.name}'" for q in running)
         log(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
         except GivenUp:
             stop_hard([q.jsq for q in running])
+        return True
 
     def before_stop(self) -> None:
         """Note that the program stops Spark: what it knows of the queries is lost then."""

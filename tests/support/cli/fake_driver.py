@@ -15,7 +15,7 @@ from flinkish.errors import ConsentNeeded, Locked, NotSavepointable, ProgramFail
 from flinkish.messages.queries import OperatorStatus, QueryStatus
 from flinkish.messages.requests import RequestResult, SavedQuery, SavepointSummary
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, Request, RequestKind
+from flinkish.registry.jobs import ENDED_BEFORE_QUERIES, JobState, Request, RequestKind
 from flinkish.registry.liveness import process_ref
 
 BATCH = 7
@@ -64,7 +64,7 @@ def main() -> int:
         query_id=job_id if mode == "saving" else QUERY_ID,  # so that such jobs are unrelated
         run_id="r",
         checkpoint_dir=f"{registry.job(job_id).checkpoint_dir}/counts",
-        batch_id=None if mode == "stuck" else BATCH,
+        batch_id=None if mode in ("stuck", "hasty", "brief") else BATCH,
         state_rows=3,
         waits_for_input=True,
         operators=(OperatorStatus(ordinal=0, kind="stateStoreSave", rows=3),),
@@ -75,7 +75,10 @@ def main() -> int:
         broken = ProgramFailed("ValueError: broken", tail=["ValueError: broken"])
         registry.transition(job_id, JobState.FAILED, broken.message, failure=broken.to_record())
         return 1
-    if mode == "bounded":
+    if mode == "hasty":  # it does not wait for its queries
+        registry.transition(job_id, JobState.FINISHED, ENDED_BEFORE_QUERIES)
+        return 0
+    if mode in ("bounded", "brief"):
         time.sleep(0.5)
         print("26/11/23 10:00:00 INFO SparkContext: SparkContext is stopping", flush=True)
         print("the last line", flush=True)
