@@ -76,7 +76,7 @@ bench: $(INSTALLED) ## measure what users wait for: the start-up of `list` and `
 bench-engine: java $(INSTALLED) ## measure the engine against Spark's own repartition, 5 million rows (10 min)
 	@$(PYTHON) -m tools.bench engine $(ARGS)
 
-bench-table: java $(INSTALLED) ## measure every row of docs/performance.md beside its peer; ARGS=--quick to try it
+bench-table: java $(INSTALLED) ## measure every row of docs/performance.md beside its peer; ARGS="--quick -o bench.json" to try it
 	$(PYTHON) -m tools.bench table $(ARGS)
 
 native: $(INSTALLED) ## build and install native/, with which the engine rewrites state faster; needs a C compiler

@@ -56,6 +56,8 @@ def test_the_page_shows_every_row_and_the_chart(tmp_path: Path) -> None:
     assert "(performance.svg)" in page
     assert "| rescale | Spark's repartition | 3.50x (2.00 to 4.00) | ≥ 3x | met |" in page
     assert "not measured: needs s5cmd" in page
+    _, short = page.split("## Rows that are short\n")
+    assert short.strip() == "- **list & more** (python -c pass): not profiled yet."
     root = ET.parse(tmp_path / "performance.svg").getroot()
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["rescale", "3.50x", "list & more", "5.00x", "S3", "not measured"]

@@ -36,6 +36,8 @@ NAMES = (
     *("startup", "savepoint", "check", "s3", "memory", "increment", "engine", "handover"),
     "agent",
 )
+#: The newest table, of which docs/performance.md is made.
+DOCUMENT = Path(__file__).with_name("table.json")
 #: Files of a checkpoint where the command line does not say.
 FILES = {"savepoint": 20_000, "s3": 20_000, "memory": 1_000_000}
 
@@ -60,7 +62,7 @@ def write_table(words: list[str]) -> int:
         choices=[group.name for group in table.GROUPS],
         help="measure this group, and keep the others' rows of the output file (repeatable)",
     )
-    parser.add_argument("-o", "--output", type=Path, default=Path("bench.json"))
+    parser.add_argument("-o", "--output", type=Path, default=DOCUMENT)
     options = parser.parse_args(words)
     sizes = table.QUICK if options.quick else table.Sizes()
     if options.rows is not None:
@@ -72,7 +74,7 @@ def write_table(words: list[str]) -> int:
 def write_chart(words: list[str]) -> int:
     """Write the page of a measured table."""
     parser = argparse.ArgumentParser(prog="python -m tools.bench chart")
-    parser.add_argument("document", type=Path)
+    parser.add_argument("document", type=Path, nargs="?", default=DOCUMENT)
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/performance.md"))
     options = parser.parse_args(words)
     chart.write(Table.from_json(options.document.read_text(encoding="utf-8")), options.output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from tools.bench.profiles import PROFILES
 from tools.bench.row import Row, Table, cells
 
 _LINE, _LABEL, _BARS = 26, 330, 300
@@ -52,6 +53,7 @@ def markdown(table: Table, picture: str) -> str:
         "| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |"
         for row in table.rows
     )
+    short = [row for row in table.rows if row.met is False]
     return "\n".join(
         [
             "# Performance",
@@ -68,8 +70,14 @@ def markdown(table: Table, picture: str) -> str:
             "| --- | --- | --- | --- | --- |",
             *rows,
             "",
+            *(["## Rows that are short", "", *map(explained, short), ""] if short else []),
         ]
     )
+
+
+def explained(row: Row) -> str:
+    """Why a row is short, by its profile."""
+    return f"- **{row.what}** ({row.peer}): {PROFILES.get(row.what, 'not profiled yet')}."
 
 
 def write(table: Table, path: Path) -> None:

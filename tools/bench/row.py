@@ -25,7 +25,6 @@ class Row:
     at_least: bool
     ratios: tuple[float, ...] = ()
     reason: str = ""
-    detail: str = ""
     load: float = 0.0
 
     @property
@@ -94,8 +93,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     if row.figure is None:
         return row.what, row.peer, "-", needed, f"not measured: {row.reason}"
     figure = f"{row.figure:.2f}x ({min(row.ratios):.2f} to {max(row.ratios):.2f})"
-    verdict = "met" if row.met else "short"
-    return row.what, row.peer, figure, needed, f"{verdict}; {row.detail}".removesuffix("; ")
+    return row.what, row.peer, figure, needed, "met" if row.met else "short"
 
 
 def as_text(rows: Iterable[Row]) -> str:

@@ -30,11 +30,11 @@ def files(directory: Path, count: int, runs: int) -> tuple[float, ...]:
 
 
 def jobs(directory: Path, runs: int) -> tuple[float, ...]:
-    """``list`` with 2,000 jobs beside ``list`` with 200."""
+    """``list`` of 20 jobs with 2,000 ended ones beside ``list`` with 200."""
     return _of_command(
         "flinkish list",
         lambda size: startup.startup(
-            _new(directory, f"jobs-{size}"), runs, jobs=20 * size, savepoints=1
+            _new(directory, f"jobs-{size}"), runs, jobs=20, ended=20 * size, savepoints=1
         ),
     )
 

@@ -27,12 +27,20 @@ SAVEPOINTS = 1000
 
 
 def startup(
-    directory: Path, runs: int, *, jobs: int = JOBS, savepoints: int = SAVEPOINTS
+    directory: Path,
+    runs: int,
+    *,
+    jobs: int = JOBS,
+    ended: int = 0,
+    savepoints: int = SAVEPOINTS,
 ) -> dict[str, list[float]]:
-    """Wall time of commands beside that of Python itself, with jobs in the registry."""
+    """Wall time of commands beside that of Python itself, with jobs in the registry.
+
+    ``jobs`` of them run, and ``ended`` are finished.
+    """
     url = f"sqlite:///{directory}/state/flinkish/registry.db"
     with Registry.open(url) as registry:
-        for number in range(jobs):
+        for number in range(jobs + ended):
             job_id = new_job_id()
             launch = Launch(application="/app.py")
             registry.add_job(
@@ -41,6 +49,8 @@ def startup(
             registry.transition(job_id, JobState.CREATED)
             registry.transition(job_id, JobState.RUNNING)
             registry.update_job(job_id, driver=process_ref(os.getpid()))
+            if number >= jobs:
+                registry.transition(job_id, JobState.FINISHED, "program ended")
     listed = _many_savepoints(directory, savepoints)
     script = str(Path(sys.executable).with_name("flinkish"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FLINKISH_")}

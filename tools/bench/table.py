@@ -254,7 +254,7 @@ GROUPS = (
         (
             # A tenth above linear is the noise of single runs.
             Row("files x10: savepoint", "itself", 11, False),
-            Row("jobs x10: list", "itself", 1.1, False),
+            Row("ended jobs x10: list", "itself", 1.1, False),
             Row("state x10: rescale", "itself", 11, False),
             Row("savepoints x10: savepoint list", "itself", 11, False),
         ),
@@ -282,10 +282,9 @@ def measured(group: Group, sizes: Sizes) -> list[Row]:
         print(error, file=sys.stderr, flush=True)
         reason = short(error)
         return [replace(row, reason=reason, load=load) for row in group.rows]
-    taken = f"{time.monotonic() - began:.0f} s for the group"
+    print(f"# {group.name}: {time.monotonic() - began:.0f} s", flush=True)
     return [
-        replace(row, ratios=each, detail=taken, load=load)
-        for row, each in zip(group.rows, found, strict=True)
+        replace(row, ratios=each, load=load) for row, each in zip(group.rows, found, strict=True)
     ]
 
 
