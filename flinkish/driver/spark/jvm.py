@@ -97,11 +97,11 @@ def forgetting_ends(sessions: Iterable[Any]) -> Callable[[], None]:
 
 
 def _has_ended_query(manager: Any) -> bool:
-    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import StreamingQueryException
 
     try:
         return bool(manager.awaitAnyTermination(1))
-    except Py4JJavaError:  # that of a failed query
+    except StreamingQueryException:  # that of a failed query
         return True
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from flinkish.driver.script import reason
 from flinkish.driver.spark import jvm
@@ -27,3 +29,26 @@ def test_the_error_of_a_query_that_writes_files_has_its_root_cause(
     error = jvm.error_of(query._jsq)
     assert error is not None
     assert "7 is too much" in reason(error)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_an_ended_query_of_the_program_is_kept(spark: Any, tmp_path: Path, fails: bool) -> None:
+    def run(name: str, value: str) -> None:
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        writer = rows.selectExpr(value).writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / name)).start()
+        while query.isActive:
+            time.sleep(0.01)
+
+    spark.streams.resetTerminated()
+    forget = jvm.forgetting_ends([spark])
+    run("first", "raise_error('broken') as a" if fails else "1 as a")
+    kept = jvm.forgetting_ends([spark])
+    kept()
+    if fails:
+        with pytest.raises(StreamingQueryException):
+            spark.streams.awaitAnyTermination(1)
+    else:
+        assert spark.streams.awaitAnyTermination(1)
+    forget()
+    assert not spark.streams.awaitAnyTermination(1)
