@@ -171,8 +171,8 @@ class Actions:
         self._await_first_commits(request, savepointable)
         active = [q for q in savepointable if not spark_jvm.has_ended(q.jsq)]
         draining = False
-        self._runtime.hold_starts()
         forget_ends = spark_jvm.forgetting_ends(query.session for query in active)
+        self._runtime.hold_starts()
         for query in active:
             query.quiesced = True
         try:
