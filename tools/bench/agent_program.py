@@ -59,9 +59,9 @@ def main(directory: str, pairs: str, batches: str, savepoints: str | None = None
             newest = wait_for(query, newest + 1)  # the batch that ran meanwhile
             begun, first = _calls["agent"], newest + 1
             python, java = time.process_time(), seconds_of(jvm)
-            command = ["flinkish", "savepoint", "-q", str(job and job.job_id), str(savepoints)]
             taken = None
-            if is_attached and savepoints is not None:
+            if job is not None and savepoints is not None:
+                command = ["flinkish", "savepoint", "-q", str(job.job_id), savepoints]
                 taken = subprocess.Popen(
                     [sys.executable, "-m", *command], stdout=subprocess.DEVNULL
                 )
