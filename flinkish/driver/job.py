@@ -155,7 +155,7 @@ def conclude(
             "the program ended without starting a query, and was to take over those of another job"
         )
     failed_query = runtime.session.failed_query() if runtime.ending is None else None
-    ended_first = runtime.end_queries()
+    runtime.end_queries()
     agent.close()
     runtime.report()
     hook.remove()
@@ -182,7 +182,7 @@ def conclude(
         _fail(registry, job_id, runtime.launch, error)
         return outcome.status or 1
     why = "program ended" if runtime.queries() else "program ended without starting a query"
-    if ended_first:
+    if runtime.session.ended_before_queries:
         why = ENDED_BEFORE_QUERIES
     registry.transition(job_id, JobState.FINISHED, why)
     return 0

@@ -407,6 +407,33 @@ def test_the_end_of_the_script_waits_for_the_savepoint_in_flight(
     assert not spark.streams.active
 
 
+def test_spark_is_stopped_while_a_query_runs(
+    spark: Any, new_job: NewJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch that runs is committed first, and the job's end says that the query still ran."""
+    from pyspark import SparkContext
+
+    at_stop = []
+    # The session is that of all tests: nobody may really stop it.
+    monkeypatch.setattr(SparkContext, "stop", lambda _: at_stop.append(spark.streams.active))
+
+    def program() -> None:
+        query = start_counting(spark)
+        while not query.recentProgress:
+            time.sleep(0.05)
+        spark.sparkContext.stop()
+        spark.sparkContext.stop()
+
+    job = new_job().start(program)
+    final = job.wait()
+    assert (final.state, final.failure) == (JobState.FINISHED, None)
+    assert job.registry.state_history(job.job_id)[-1].reason == ENDED_BEFORE_QUERIES
+    assert at_stop == [[], []]
+    (query,) = job.registry.queries(job.job_id)
+    assert (query.active, query.error) == (False, None)
+    assert query.batch_id == job.batch() >= 0
+
+
 @pytest.mark.deep
 def test_two_sessions_have_no_query_of_one_name(spark: Any, new_job: NewJob) -> None:
     """Spark lets them: only one of the two would be in a savepoint, and be stopped."""

@@ -4,9 +4,10 @@ They only record the program's calls and leave the decisions to the :class:`Runt
 
 * ``DataStreamWriter``: the builder calls are recorded; ``start`` and ``toTable`` go through the
   runtime (name, checkpoint location, restore).
-* ``StreamingQuery.awaitTermination`` and ``isActive``, ``SparkSession.stop`` and
+* ``StreamingQuery.awaitTermination`` and ``isActive``, ``SparkContext.stop`` and
   ``StreamingQueryManager.awaitAnyTermination``: they do not let the program continue while a
-  request that has quiesced its queries still has no result.
+  request that has quiesced its queries still has no result. Queries that run when Spark is stopped
+  are ended first.
 * ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse a Spark Connect server that is
   not in this process.
 * Of a server in this process: the same classes of the client, and
@@ -46,6 +47,7 @@ class Hook:
 
     def install(self) -> None:
         """Wrap PySpark's classes (imports pyspark)."""
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
         from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
         from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -55,7 +57,7 @@ class Hook:
         self._wrap_query(StreamingQuery)
         self._replace(StreamingQueryManager, "awaitAnyTermination", self._await_any)
         self._replace(StreamingQueryManager, "active", self._active)
-        self._replace(SparkSession, "stop", self._session_stop)
+        self._replace(SparkContext, "stop", self._spark_stop)  # SparkSession.stop calls it
         self._replace(SparkSession.Builder, "remote", self._remote)
         self._replace(SparkSession.Builder, "config", self._config)
         self._replace(SparkSession.Builder, "getOrCreate", self._session)
@@ -205,13 +207,13 @@ class Hook:
 
     # --- SparkSession -----------------------------------------------------------------------
 
-    def _session_stop(self, original: Any) -> Any:
+    def _spark_stop(self, original: Any) -> Any:
         runtime = self._runtime
 
         @functools.wraps(original)
-        def stop(session: Any) -> None:
+        def stop(spark: Any) -> None:
             runtime.before_session_stop()
-            original(session)
+            original(spark)
 
         return stop
 
@@ -266,7 +268,7 @@ class Hook:
         if any(cls is SparkConnectClient for cls, _, _ in self._originals):
             return
         self._replace(SparkConnectClient, "execute_command_as_iterator", self._commands)
-        self._replace(SparkSession, "stop", self._session_stop)
+        self._replace(SparkSession, "stop", self._spark_stop)
         self._replace(DataStreamWriter, "_start_internal", self._client_start)
         self._wrap_query(StreamingQuery, is_served)
         self._replace(StreamingQueryManager, "awaitAnyTermination", self._await_any)

@@ -309,9 +309,13 @@ class Runtime:
         return self._gate.appears_active(query)
 
     def before_session_stop(self) -> None:
-        """Let the request in flight finish before the program stops Spark."""
+        """Let the request in flight finish, and end the queries, before the program stops Spark.
+
+        Spark would interrupt them in the middle of a batch.
+        """
         self.program_ended()
         self._gate.settle()
+        self.end_queries()
         self.report()
         self.session.before_stop()
 
@@ -321,17 +325,14 @@ class Runtime:
         """Wait until no request is in flight."""
         self._gate.settle()
 
-    def end_queries(self) -> bool:
-        """End the queries of an ended program, at a batch boundary if one comes in time.
-
-        Returns whether any still ran.
-        """
+    def end_queries(self) -> None:
+        """End the queries of an ended program, at a batch boundary if one comes in time."""
         for query in self.queries():
             query.quiesced = False
         if self.session.is_stopped:
-            return False
+            return
         self.restore_gate.close()
-        return self.session.end_queries()
+        self.session.end_queries()
 
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Settle the claimed savepoint: see :meth:`Restorer.settle_claim`."""

@@ -32,10 +32,11 @@ class JobSession:
         self._is_recorded = False
         self._failed_before_stop: tuple[str, str] | None = None
         self.is_stopped = False
+        self.ended_before_queries = False  # the program ended, or stopped Spark, while they ran
 
     def created(self, session: Any) -> None:
         """Record the session, and once its Spark version and application id."""
-        self._session, self.is_stopped = session, False
+        self._session, self.is_stopped, self.ended_before_queries = session, False, False
         if not self._is_recorded:
             self._is_recorded = True
             context = session.sparkContext
@@ -65,21 +66,18 @@ class JobSession:
                 return query.name, error
         return None
 
-    def end_queries(self) -> bool:
-        """End the queries that still run, at a batch boundary if one comes in time.
-
-        Returns whether there were any.
-        """
+    def end_queries(self) -> None:
+        """End the queries that still run, at a batch boundary if one comes in time."""
         running = [q for q in self._queries() if not spark_jvm.has_ended(q.jsq)]
         if not running:
-            return False
+            return
+        self.ended_before_queries = True
         names = ", ".join(f"'{q.name}'" for q in running)
         log(f"the program ended while {names} ran: ending them (did it miss awaitTermination?)")
         try:
             quiesce(running[0].gateway_jvm, [q.jsq for q in running], _END_GRACE)
         except GivenUp:
             stop_hard([q.jsq for q in running])
-        return True
 
     def before_stop(self) -> None:
         """Note that the program stops Spark: what it knows of the queries is lost then."""

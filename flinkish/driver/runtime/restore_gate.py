@@ -62,6 +62,7 @@ class RestoreGate:
         self._let_go = let_go
         self._watches: list[FirstBatch] = []
         self._held_since: float | None = None
+        self._ended_held = False
         self._lock = threading.Lock()
         self._starting = 0
         self._settled = False
@@ -191,7 +192,7 @@ class RestoreGate:
         try:
             self._noted(self._restorer.check(more_to_come=False))
         except UsageError as error:
-            if not self.closed:
+            if not self.closed and not self._ended_held:
                 error.message += "; the queries that were started have run without it"
             raise
 
@@ -224,6 +225,7 @@ class RestoreGate:
         """End held queries, so that they process nothing when they are released."""
         if not self.closed:
             return
+        self._ended_held = True
         for watch in self._watches:
             if watch.is_at_start and not watch.is_released:
                 watch.end()
