@@ -6,8 +6,7 @@ They only record the program's calls and leave the decisions to the :class:`Runt
   runtime (name, checkpoint location, restore).
 * ``StreamingQuery.awaitTermination`` and ``isActive``, ``SparkContext.stop`` and
   ``StreamingQueryManager.awaitAnyTermination``: they do not let the program continue while a
-  request that has quiesced its queries still has no result. Queries that run when Spark is stopped
-  are ended first.
+  request that has quiesced its queries still has no result. ``stop`` ends the queries first.
 * ``SparkSession.Builder.getOrCreate`` and ``create``: they refuse a Spark Connect server that is
   not in this process.
 * Of a server in this process: the same classes of the client, and
