@@ -18,7 +18,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "flinkish"
 RECORD = {
-    "modules": 560,
+    "modules": 561,
     "modules above 350 lines": 34,
     "modules above 500 lines": 0,
     "docstrings, lines in a thousand": 183,

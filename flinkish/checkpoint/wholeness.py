@@ -20,6 +20,7 @@ from flinkish.checkpoint.cut import (
     read_cut,
 )
 from flinkish.checkpoint.errors import HINT_WHOLE, FilesVanished, missing
+from flinkish.checkpoint.fileset import ListedFile
 from flinkish.checkpoint.format.file_ends import (
     TAIL,
     blocks_of,
@@ -57,7 +58,7 @@ class DamagedFile:
 
 def damaged_files(
     root: str,
-    files: Iterable[tuple[str, int]],
+    files: Iterable[ListedFile],
     pins: Mapping[str, str],
     offsets: Sequence[str],
     *,
@@ -66,20 +67,23 @@ def damaged_files(
     """Yield the damaged files of a checkpoint, in the order of ``files``; logs are skipped.
 
     ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
-    if elsewhere: the checksum files are there. ``files`` are paths in the checkpoint and sizes in
-    bytes, ``offsets`` those of all sources. Raises FileNotFoundError if a file has vanished.
+    if elsewhere: the checksum files are there, and from a local disk the ends of files that still
+    have their stamps are read, which saves a request for each. ``offsets`` are those of all
+    sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)
     only_files = all(log_offset(offset) is not None for offset in offsets)
     has_sidecars = storage.is_local(beside)
+    was_uploaded = has_sidecars and not storage.is_local(root)
 
-    def look(file: tuple[str, int]) -> DamagedFile | None:
-        path, size = file
+    def look(file: ListedFile) -> DamagedFile | None:
+        path, size = file.path, file.size
         location = f"{root}/{path}"
         reason = None
         if is_state_data(path):
-            tail = storage.read_tail(location, size, TAIL) if has_end(path) else b""
+            original = (f"{beside}/{path}", file.stamp) if was_uploaded else None
+            tail = storage.read_tail(location, size, TAIL, original) if has_end(path) else b""
             reason = end_fault(path, size, tail, codec)
             if (
                 reason is None
@@ -148,9 +152,8 @@ def read_whole_cut(root: str, batch_id: int | None = None) -> Cut:
     Raises the errors of :func:`~flinkish.checkpoint.cut.read_cut`, and Corrupt for damaged files.
     """
     cut = read_cut(root, batch_id)
-    files = ((file.path, file.size) for file in cut.files.entries())
     try:
-        damaged = list(damaged_files(cut.root, files, cut.pins, cut.offsets))
+        damaged = list(damaged_files(cut.root, cut.files.entries(), cut.pins, cut.offsets))
     except FileNotFoundError as error:
         lost = str(error.filename)
         raise missing(cut.root, cut.batch_id, lost, newest_committed_batch) from error
@@ -168,7 +171,7 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
     if cut.planned_batch is None or cut.checkpoint_format != 1:
         return ()
     in_cut = {file.path for file in cut.files.entries()}
-    files: dict[str, int] = {}
+    files: dict[str, ListedFile] = {}
     try:
         for operator in cut.operators:
             planned = read_operator(
@@ -180,13 +183,13 @@ def planned_state(cut: Cut) -> tuple[str, ...]:
             )
             if planned is None or planned[0].partitions != operator.partitions:
                 return ()
-            files |= {file.path: file.size for file in planned[1].entries()}
-        new = [(path, size) for path, size in files.items() if path not in in_cut]
+            files |= {file.path: file for file in planned[1].entries()}
+        new = [file for path, file in files.items() if path not in in_cut]
         if any(damaged_files(cut.root, new, cut.pins, cut.offsets)):
             return ()
     except (FileNotFoundError, FlinkishError):
         return ()
-    return tuple(path for path, _ in new)
+    return tuple(file.path for file in new)
 
 
 @dataclass(frozen=True)

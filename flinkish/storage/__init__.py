@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from flinkish.errors import UsageError
@@ -196,9 +197,18 @@ def read_head(location: str, count: int) -> bytes:
     return _store(location).read_head(location, count)
 
 
-def read_tail(location: str, size: int, count: int) -> bytes:
-    """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError."""
+def read_tail(
+    location: str, size: int, count: int, original: tuple[str, str] | None = None
+) -> bytes:
+    """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError.
+
+    ``original`` is the location and the stamp of a local file of which the file is a copy: it is
+    read instead if it still has that stamp.
+    """
     start = max(size - count, 0)
+    if original is not None:
+        with suppress(FileNotFoundError, Replaced):
+            return local.read_range(original[0], start, size, original[1])
     if is_local(location):
         return local.read_range(location, start, size)
     return _store(location).read_range(location, start, size)

@@ -144,15 +144,20 @@ def open_file(path: str) -> BinaryIO:
         raise storage_error("read", path, error) from error
 
 
-def read_range(path: str, start: int, end: int) -> bytes:
-    """Read the bytes from ``start`` up to ``end``; raise the errors of :func:`open_file`."""
+def read_range(path: str, start: int, end: int, stamp: str | None = None) -> bytes:
+    """Read the bytes from ``start`` up to ``end``; raise the errors of :func:`open_file`.
+
+    Raises Replaced if the file does not have ``stamp`` (None: any file is accepted).
+    """
     try:
         descriptor = _open_regular(path)
         try:
-            return os.pread(descriptor, end - start, start)
+            data = os.pread(descriptor, end - start, start)
+            _check_stamp(path, os.fstat(descriptor), stamp)
+            return data
         finally:
             os.close(descriptor)
-    except FileNotFoundError:
+    except (FileNotFoundError, Replaced):
         raise
     except OSError as error:
         raise storage_error("read", path, error) from error

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import flinkish
 from flinkish.storage.errors import Replaced
+from flinkish.storage.plain_requests import PlainRequests
 
 #: Maximum number of objects that one request can delete.
 DELETE_BATCH = 1000
@@ -46,6 +47,7 @@ class S3Calls:
 
     def __init__(self, fs: Any) -> None:
         self._fs = fs
+        self._plain = PlainRequests(fs)
         #: Some stores refuse requests for a checksum: it is requested once only.
         self._checksums = True
 
@@ -66,8 +68,15 @@ class S3Calls:
 
         Returns None or the error for each.
         """
-        put = self._gather([self._fs._pipe_file(path, data) for path, data in files])
+        put = self._gather([self._plain.put(path, data) for path, data in files])
         return [error if isinstance(error, BaseException) else None for error in put]
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Read the bytes from ``start`` up to ``end`` of an object, given as ``bucket/key``."""
+        (data,) = self._gather([self._plain.read(path, start, end)])
+        if isinstance(data, BaseException):
+            raise data
+        return cast(bytes, data)
 
     def _gather(self, calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Run calls to the asynchronous client with one thread switch; return results or errors."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.cut import read_cut
 from flinkish.checkpoint.discovery import find_checkpoints, query_id_of
-from flinkish.checkpoint.wholeness import newest_whole_batch, read_whole_cut
+from flinkish.checkpoint.wholeness import damaged_files, newest_whole_batch, read_whole_cut
 from flinkish.errors import Corrupt
 from tests.support.checkpoints.recorded import change_one_digit, unpack
 
@@ -245,3 +246,23 @@ def test_the_entry_before_the_newest_is_read_too(tmp_path: Path) -> None:
     cut = read_whole_cut(str(root))
     assert (cut.batch_id, cut.planned_batch) == (batch, batch + 1)
     assert f"offsets/{batch - 1}" not in cut.files
+
+
+@pytest.mark.parametrize("original", ["as it was", "trimmed", "written again"])
+def test_an_uploaded_file_is_read_where_its_bytes_still_are(original: str, tmp_path: Path) -> None:
+    """From the local original, which costs no request; from the copy once that is another file."""
+    root, copy = unpack("spark43-hdfs-agg", tmp_path), f"memory://{tmp_path.name}/{original}"
+    cut, file = read_cut(str(root)), newest(root, ".delta")
+    for path in cut.files:
+        storage.write_bytes(f"{copy}/{path}", (root / path).read_bytes())
+    name = str(file.relative_to(root))
+    storage.write_bytes(f"{copy}/{name}", file.read_bytes()[:-13] + b"not its end..")
+    if original == "trimmed":
+        file.unlink()
+    elif original == "written again":
+        new = file.with_name("new")
+        new.write_bytes(file.read_bytes())
+        new.rename(file)
+    entries = cut.files.entries()
+    damaged = list(damaged_files(copy, entries, cut.pins, cut.offsets, written=cut.root))
+    assert [each.path for each in damaged] == ([] if original == "as it was" else [name])

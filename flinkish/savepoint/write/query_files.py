@@ -273,7 +273,11 @@ class QueryFiles:
         holds were checked when that was taken.
         """
         cut = attempt.cut
-        own = ((f.path, f.size) for f in self._ledger.files(attempt.index) if f.held is None)
+        own = (
+            ListedFile(f.path, f.size, f.stamp or "")
+            for f in self._ledger.files(attempt.index)
+            if f.held is None
+        )
         try:
             damaged = list(
                 damaged_files(attempt.target, own, cut.pins, cut.offsets, written=cut.root)

@@ -63,19 +63,23 @@ class S3Server:
         """Point this process's fsspec at the server for the time of the context.
 
         fsspec keeps file systems by their arguments, which are the same for every server: the
-        ones that were made are forgotten on both sides.
+        ones that were made are forgotten on both sides, and so are flinkish's stores.
         """
         from s3fs import S3FileSystem
+
+        from flinkish.storage.stores import forget_stores
 
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment().items():
                 patch.setenv(name, value)
             patch.delenv("AWS_PROFILE", raising=False)
             S3FileSystem.clear_instance_cache()
+            forget_stores()
             try:
                 yield
             finally:
                 S3FileSystem.clear_instance_cache()
+                forget_stores()
 
     @contextmanager
     def configured_for(self, bucket: str) -> Iterator[str]:
