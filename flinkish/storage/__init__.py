@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -61,6 +61,7 @@ __all__ = [
     "batch_size",
     "exists",
     "for_spark",
+    "has_sizes",
     "in_flight",
     "is_directory",
     "is_flat",
@@ -151,6 +152,14 @@ def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry
         yield prefix + name, listing.files[name]
     for name in sorted(listing.directories):
         yield from walk_files(join(location, name), f"{prefix}{name}/")
+
+
+def has_sizes(location: str, sizes: Mapping[str, int]) -> bool:
+    """Return whether a directory is cheaply found to have files of these sizes in bytes, by name.
+
+    False means nothing: then :func:`list_directory` tells.
+    """
+    return not is_local(location) and _store(location).has_sizes(location, sizes)
 
 
 def exists(location: str) -> bool:

@@ -1,7 +1,8 @@
 """PutObject and GetObject to S3 through obstore, a compiled client, where that is installed.
 
 botocore builds, signs and reads a request in a millisecond of Python, obstore in a tenth of that. A
-savepoint makes these two requests by the thousand. botocore remains the authority:
+savepoint makes these two requests by the thousand, and lists what it has put. botocore remains the
+authority:
 
 * its own first request of a kind to a bucket tells where and how such requests are sent. If that
   has an unusual header (encryption, a payer ...), signature or identity, all requests of that kind
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta, timezone
 from types import ModuleType
@@ -70,7 +70,7 @@ class PlainRequests:
 
     def __init__(self, fs: Any) -> None:
         self._fs = fs
-        self._obstore = _import_obstore()
+        self._obstore: Any = _import_obstore()
         self._process = os.getpid()
         #: By operation and bucket: obstore's store; None if botocore makes these requests.
         self._stores: dict[tuple[str, str], Any] = {}
@@ -81,7 +81,7 @@ class PlainRequests:
         """Put one object, given as ``bucket/key``."""
 
         async def compiled(store: Any, key: str) -> None:
-            await self._used.put_async(store, key, data, use_multipart=False)
+            await self._obstore.put_async(store, key, data, use_multipart=False)
 
         await self._request("PutObject", path, compiled, lambda: self._fs._pipe_file(path, data))
 
@@ -89,17 +89,28 @@ class PlainRequests:
         """Read the bytes from ``start`` up to ``end`` of an object, given as ``bucket/key``."""
 
         async def compiled(store: Any, key: str) -> bytes:
-            return bytes(await self._used.get_range_async(store, key, start=start, end=end))
+            return bytes(await self._obstore.get_range_async(store, key, start=start, end=end))
 
         data = await self._request(
             "GetObject", path, compiled, lambda: self._fs._cat_file(path, start=start, end=end)
         )
         return bytes(data)
 
-    @property
-    def _used(self) -> Any:
-        assert self._obstore is not None
-        return self._obstore
+    async def sizes(self, path: str) -> dict[str, int] | None:
+        """Return the names and sizes of the objects in a directory, given as ``bucket/prefix``.
+
+        None if obstore cannot tell, or has neither put objects in the bucket nor read any.
+        """
+        bucket, prefix, _ = self._fs.split_path(path)
+        stores = (self._stores.get((each, bucket)) for each in ("PutObject", "GetObject"))
+        store = next(filter(None, stores), None)
+        if store is None or os.getpid() != self._process or not _PLAIN_KEY.fullmatch(prefix):
+            return None
+        try:
+            listed = await self._obstore.list_with_delimiter_async(store, f"{prefix}/")
+        except (self._obstore.exceptions.BaseError, OSError):
+            return None
+        return {each["path"].rpartition("/")[2]: each["size"] for each in listed["objects"]}
 
     async def _request(
         self,
@@ -155,7 +166,7 @@ class PlainRequests:
         """Return obstore's store of a bucket; None if it cannot send as botocore does."""
         if route is None or (await self._credentials())["access_key_id"] != route.access_key:
             return None
-        return self._used.store.S3Store(
+        return self._obstore.store.S3Store(
             bucket,
             endpoint=route.endpoint,
             region=route.region,
@@ -179,13 +190,9 @@ class PlainRequests:
             if credentials is None:  # the client has its own
                 return {"access_key_id": None}
             key, secret, token = (await credentials.get_frozen_credentials())[:3]
-        now = datetime.fromtimestamp(time.time(), timezone.utc)
-        return {
-            "access_key_id": key,
-            "secret_access_key": secret,
-            "token": token,
-            "expires_at": now + _CREDENTIALS_LAST,
-        }
+        expiry = datetime.now(timezone.utc) + _CREDENTIALS_LAST
+        names = ("access_key_id", "secret_access_key", "token", "expires_at")
+        return dict(zip(names, (key, secret, token, expiry), strict=True))
 
 
 def _route_of(headers: Any, endpoint: str, in_host: bool) -> _Route | None:

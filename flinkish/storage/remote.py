@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
 
@@ -410,6 +410,13 @@ class RemoteStore:
             except FileNotFoundError:
                 return
         yield from self._walk(path, name, info["type"] == "directory")
+
+    def has_sizes(self, location: str, sizes: Mapping[str, int]) -> bool:
+        """Return whether a compiled client finds files of these sizes, by name, in a directory."""
+        if self._s3 is None:
+            return False
+        there = self._s3.sizes(self._path(location))
+        return there is not None and sizes.items() <= there.items()
 
     def all_names(self, location: str) -> list[str] | None:
         """Return all names in a directory, also hidden ones; None if there is no such directory."""

@@ -78,6 +78,13 @@ class S3Calls:
             raise data
         return cast(bytes, data)
 
+    def sizes(self, path: str) -> dict[str, int] | None:
+        """Return :meth:`.PlainRequests.sizes`."""
+        (sizes,) = self._gather([self._plain.sizes(path)])
+        if isinstance(sizes, BaseException):
+            raise sizes
+        return cast("dict[str, int] | None", sizes)
+
     def _gather(self, calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Run calls to the asynchronous client with one thread switch; return results or errors."""
         from fsspec.asyn import sync

@@ -8,7 +8,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -154,6 +154,30 @@ def test_a_file_that_goes_after_it_was_listed_is_not_as_it_was_written(
 
     monkeypatch.setattr(storage, "list_directory", list_then_remove)
     assert first_wrong_size(str(path.parent.parent), iter(files)) == f"commits/{path.name}"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_a_compiled_client_does_not_find_is_listed(
+    is_told: bool, lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [(f"state/{number}/1.delta", 10 * number) for number in range(5)]
+    there = dict(files)
+    for path, size in files:
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(bytes(size))
+    if lost:
+        (tmp_path / files[3][0]).unlink()
+        del there[files[3][0]]
+
+    def has_sizes(location: str, sizes: Mapping[str, int]) -> bool:
+        directory = os.path.relpath(location, tmp_path)
+        return is_told and all(there.get(f"{directory}/{k}") == v for k, v in sizes.items())
+
+    monkeypatch.setattr(storage, "has_sizes", has_sizes)
+    if is_told and not lost:
+        monkeypatch.setattr(storage, "list_directory", None)
+    assert first_wrong_size(str(tmp_path), iter(files)) == (files[3][0] if lost else None)
 
 
 def test_removed_by_another_at_any_moment(likeness: CheckpointLikeness, tmp_path: Path) -> None:

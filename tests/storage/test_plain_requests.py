@@ -135,6 +135,20 @@ def test_many_at_once_learn_from_one(new_plain: NewPlain) -> None:
     assert plain.by_botocore == []
 
 
+def test_a_directory_that_was_put_is_listed(new_plain: NewPlain) -> None:
+    plain = new_plain()
+    keys = [f"all/0/{number:04}" for number in range(1001)]
+    assert plain.call(plain.requests.sizes, f"{BUCKET}/all/0") is None, "the way is not known"
+    plain.put("all/01/x", "all/0/below/x", *keys)
+    plain.by_botocore.clear()
+    sizes = {key[6:]: len(f"content of {key}") for key in keys}
+    assert plain.call(plain.requests.sizes, f"{BUCKET}/all/0") == sizes
+    assert plain.call(plain.requests.sizes, f"{BUCKET}/none") == {}
+    assert plain.by_botocore == []
+    plain.fs.rm(BUCKET, recursive=True)
+    assert plain.call(plain.requests.sizes, f"{BUCKET}/all/0") is None
+
+
 SIGNED = "AWS4-HMAC-SHA256 Credential=AKID/20261127/eu-west-1/{}/aws4_request, SignedHeaders=host"
 
 

@@ -151,7 +151,10 @@ def first_wrong_size(root: str, files: Iterator[tuple[str, int]]) -> str | None:
 
     def check(group: tuple[str, list[tuple[str, int]]]) -> str | None:
         directory, members = group
-        listing = storage.list_directory(storage.join(root, directory) if directory else root)
+        location = storage.join(root, directory) if directory else root
+        if storage.has_sizes(location, dict(members)):
+            return None
+        listing = storage.list_directory(location)
         for name, size in members:
             if listing.size_if_there(name) != size:
                 return f"{directory}/{name}" if directory else name
