@@ -45,6 +45,12 @@ def svg(table: Table) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
+def _days(table: Table) -> str:
+    """When the rows were measured: groups of them can be measured anew alone."""
+    days = sorted({row.date for row in table.rows if row.date})
+    return " to ".join(dict.fromkeys(days[:1] + days[-1:])) or "at an unknown date"
+
+
 def markdown(table: Table, picture: str) -> str:
     """The page, which shows the chart of the file ``picture`` beside it."""
     versions = ", ".join(f"{name} {version}" for name, version in table.versions.items())
@@ -60,7 +66,7 @@ def markdown(table: Table, picture: str) -> str:
             "",
             "Each figure is a ratio to the named peer, measured in the same run, in turn with it.",
             "`≥` marks a speed, `≤` a cost. In parentheses: the lowest and highest of the runs.",
-            f"Measured by `make bench-table` on {table.machine}; {versions}.{size}",
+            f"Measured by `make bench-table` on {table.machine}, {_days(table)}; {versions}.{size}",
             "",
             f"![Each figure as a part of what is needed]({picture})",
             "",

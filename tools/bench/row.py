@@ -16,7 +16,8 @@ VERSION = 1
 class Row:
     """One comparison; ``ratios`` has one for each run, and is empty where ``reason`` says why.
 
-    With ``at_least`` the ratio is a speed, of which more is better; without, a cost.
+    With ``at_least`` the ratio is a speed, of which more is better; without, a cost. ``date`` is
+    when it was measured, ISO 8601.
     """
 
     what: str
@@ -26,6 +27,7 @@ class Row:
     ratios: tuple[float, ...] = ()
     reason: str = ""
     load: float = 0.0
+    date: str = ""
 
     @property
     def figure(self) -> float | None:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 from importlib import metadata
 from itertools import chain
@@ -272,8 +273,9 @@ def short(error: BaseException) -> str:
 
 def measured(group: Group, sizes: Sizes) -> list[Row]:
     """The group's rows with their ratios, or with the reason why there are none."""
-    load = os.getloadavg()[0]
     began = time.monotonic()
+    today, load = date.today().isoformat(), os.getloadavg()[0]
+    rows = [replace(row, load=load, date=today) for row in group.rows]
     try:
         with tempfile.TemporaryDirectory(prefix="flinkish-bench-") as directory:
             found = group.measure(Path(directory), sizes)
@@ -281,11 +283,9 @@ def measured(group: Group, sizes: Sizes) -> list[Row]:
     except (Exception, SystemExit) as error:  # noqa: BLE001
         print(error, file=sys.stderr, flush=True)
         reason = short(error)
-        return [replace(row, reason=reason, load=load) for row in group.rows]
+        return [replace(row, reason=reason) for row in rows]
     print(f"# {group.name}: {time.monotonic() - began:.0f} s", flush=True)
-    return [
-        replace(row, ratios=each, load=load) for row, each in zip(group.rows, found, strict=True)
-    ]
+    return [replace(row, ratios=each) for row, each in zip(rows, found, strict=True)]
 
 
 def versions() -> dict[str, str]:
