@@ -23,8 +23,8 @@ from tests.support.forkserver import fork_context
 for _module in iter_modules(flinkish.cli.commands.__path__, "flinkish.cli.commands."):
     import_module(_module.name)
 
-#: Beginnings of variables that Python reads at its start.
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
+#: Beginnings of variables that Python reads at its start, and fsspec when it is imported.
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "FSSPEC_")
 
 
 def can_fork(environ: Mapping[str, str]) -> bool:
