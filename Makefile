@@ -35,7 +35,7 @@ test test-deep test-matrix: export PYTHONDONTWRITEBYTECODE =
 
 # Lint and what is due run beside the tests, which wait now and then; lint has the import rules, so
 # that the tests do not.
-test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (10 min; the first time 15)
+test: java $(INSTALLED) ## lint and the fast tier: every promise once, plain tests first (7 to 10 min; the first time up to 12)
 	@mkdir -p .cache/tiers
 	@{ $(MAKE) --no-print-directory lint; lint=$$?; \
 	  $(PYTHON) -m tests.support.tiers status --workers $(WORKERS) && exit $$lint; } > .cache/tiers/lint.log 2>&1 & beside=$$!; \
