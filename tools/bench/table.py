@@ -17,6 +17,7 @@ from functools import partial
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tools.bench import (
     agent,
@@ -76,6 +77,11 @@ def _other(directory: Path) -> Path:
     return other
 
 
+def _repeated(directory: Path, runs: int, once: Callable[[Path], Any]) -> list[Any]:
+    """What each run returns; each has a directory of its own."""
+    return [once(Path(tempfile.mkdtemp(dir=directory))) for _ in range(runs)]
+
+
 def _engine(before: int, after: int) -> Callable[[Path, Sizes], Ratios]:
     def measure(directory: Path, sizes: Sizes) -> Ratios:
         times = engine.measure(
@@ -105,8 +111,10 @@ def _copies(directory: Path, sizes: Sizes) -> Ratios:
 
 
 def _second(directory: Path, sizes: Sizes) -> Ratios:
-    moved, seconds = copies.second(directory, _other(directory), sizes.bytes)
-    return [(moved,), (seconds,)]
+    def once(place: Path) -> tuple[float, float]:
+        return copies.second(place, _other(place), sizes.bytes)
+
+    return list(zip(*_repeated(directory, sizes.runs, once), strict=True))
 
 
 def _s3(tool: str) -> Callable[[Path, Sizes], Ratios]:
@@ -159,9 +167,14 @@ def _startup(directory: Path, sizes: Sizes) -> Ratios:
 def _scaling(directory: Path, sizes: Sizes) -> Ratios:
     return [
         scaling.files(directory, sizes.files, sizes.runs),
-        scaling.jobs(directory, sizes.starts),
-        scaling.state(directory, sizes.rows),
-        scaling.history(directory, sizes.savepoints, sizes.starts),
+        *(
+            tuple(chain.from_iterable(_repeated(directory, sizes.runs, once)))
+            for once in (
+                partial(scaling.jobs, runs=sizes.starts),
+                partial(scaling.state, rows=sizes.rows),
+                partial(scaling.history, savepoints=sizes.savepoints, runs=sizes.starts),
+            )
+        ),
     ]
 
 
