@@ -124,10 +124,12 @@ class PlainRequests:
         # Threads of obstore do not survive a fork.
         if self._obstore is None or version or os.getpid() != self._process:
             return await ordinary()
-        if self._stores.get(kind, self) is None or not _PLAIN_KEY.fullmatch(key):
+        if not _PLAIN_KEY.fullmatch(key):
             return await ordinary()
-        store = self._stores.get(kind)
-        if store is not None:
+        if kind in self._stores:
+            store = self._stores[kind]
+            if store is None:
+                return await ordinary()
             try:
                 return await compiled(store, key)
             except (self._obstore.exceptions.BaseError, OSError):

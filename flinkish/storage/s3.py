@@ -73,17 +73,15 @@ class S3Calls:
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Read the bytes from ``start`` up to ``end`` of an object, given as ``bucket/key``."""
-        (data,) = self._gather([self._plain.read(path, start, end)])
-        if isinstance(data, BaseException):
-            raise data
-        return cast(bytes, data)
+        from fsspec.asyn import sync
+
+        return cast(bytes, sync(self._fs.loop, self._plain.read, path, start, end))
 
     def sizes(self, path: str) -> dict[str, int] | None:
         """Return :meth:`.PlainRequests.sizes`."""
-        (sizes,) = self._gather([self._plain.sizes(path)])
-        if isinstance(sizes, BaseException):
-            raise sizes
-        return cast("dict[str, int] | None", sizes)
+        from fsspec.asyn import sync
+
+        return cast("dict[str, int] | None", sync(self._fs.loop, self._plain.sizes, path))
 
     def _gather(self, calls: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         """Run calls to the asynchronous client with one thread switch; return results or errors."""
