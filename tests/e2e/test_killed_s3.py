@@ -23,7 +23,6 @@ import pytest
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import Request, RequestState
 from flinkish.savepoint.manage.prune import collect_garbage
-from flinkish.storage.stores import forget_stores
 from tests.e2e.test_killed import processes_of
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import PATIENCE, Flinkish, wait_until
@@ -152,10 +151,8 @@ class World:
 def world(flinkish: Flinkish, moto_s3: S3Server, tmp_path: Path) -> Iterator[World]:
     flinkish.environ.update(moto_s3.environment())
     with moto_s3.configured():
-        forget_stores()
         yield World(flinkish, f"{moto_s3.create_bucket('killed')}/{uuid.uuid4().hex}", tmp_path)
         flinkish.clean_up()
-    forget_stores()
 
 
 def kill_driver(job: str) -> None:

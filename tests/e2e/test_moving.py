@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.storage.stores import forget_stores
 from tests.e2e.test_lifecycle import expected_counts, final_counts, write_files
 from tests.support.cli.command import PATIENCE, Flinkish
 from tests.support.savepoint.places import place, put_tree
@@ -40,7 +39,6 @@ def test_from_one_s3_to_another(
     files, out = tmp_path / "files", str(tmp_path / "out")
     write_files(files, 0, 4)
     with moto_s3.configured(), second_s3.configured_for(new) as there:
-        forget_stores()
         here = moto_s3.create_bucket(old)
         put_tree(files, f"{here}/in")
         options = (
@@ -83,7 +81,6 @@ def test_from_one_s3_to_another(
         flinkish.ok("wait", moved, "--for", "ended", "--timeout", str(PATIENCE))
         assert final_counts(tmp_path / "out") == expected_counts(6)
         assert storage.list_names(here) == []
-    forget_stores()
 
 
 @pytest.mark.parametrize("server", ["gcs_server", "azure_server"])

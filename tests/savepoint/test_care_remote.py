@@ -20,7 +20,6 @@ from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.manage.verify import verify
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.storage.stores import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.small_savepoints import JOB_ID
 from tests.support.servers.s3 import S3Server
@@ -31,9 +30,7 @@ pytestmark = pytest.mark.servers
 @pytest.fixture
 def place(moto_s3: S3Server) -> Iterator[str]:
     with moto_s3.configured():
-        forget_stores()
         yield f"{moto_s3.create_bucket('care')}/{uuid.uuid4().hex}"
-    forget_stores()
 
 
 def test_from_list_to_prune(place: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.state.state_directories import scratch_directory
 from flinkish.storage import deletion
 from flinkish.storage.directory import StorageDirectory
-from flinkish.storage.stores import forget_stores, store_of
+from flinkish.storage.stores import store_of
 from tests.support.savepoint.bait import PRECIOUS, put_bait, snapshot, untouched
 from tests.support.savepoint.killed_processes import all_objects
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
@@ -394,7 +394,6 @@ def test_a_target_of_rewritten_state_stays_below_its_root(place: Path, path: str
 @pytest.mark.servers
 def test_keys_outside_of_the_prefix(moto_s3: S3Server) -> None:
     with moto_s3.configured():
-        forget_stores()
         bucket = moto_s3.create_bucket("hostile")
         root = f"{bucket}/{uuid.uuid4().hex}"
         place = f"{root}/savepoints"
@@ -427,4 +426,3 @@ def test_keys_outside_of_the_prefix(moto_s3: S3Server) -> None:
         assert [storage.read_bytes(each) for each in bait] == [PRECIOUS] * len(bait)
         for path in (user, orphan):
             check_files(open_savepoint(path), FULL)
-    forget_stores()

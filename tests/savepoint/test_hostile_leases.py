@@ -23,7 +23,6 @@ from flinkish.savepoint.manage.prune import collect_garbage, prune
 from flinkish.savepoint.manage.retention import Policy
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write.writer import write_savepoint
-from flinkish.storage.stores import forget_stores
 from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.savepoint.bait import put_bait, snapshot, untouched
 from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
@@ -313,7 +312,6 @@ def test_leases_behind_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.servers
 def test_leases_on_s3(moto_s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
     with moto_s3.configured():
-        forget_stores()
         bucket = moto_s3.create_bucket("hostile")
         root = f"{bucket}/{uuid.uuid4().hex}"
         place, victim = f"{root}/savepoints", f"{root}/outside/victim"
@@ -332,4 +330,3 @@ def test_leases_on_s3(moto_s3: S3Server, capsys: pytest.CaptureFixture[str]) -> 
         [found] = find_leases(place)
         assert not found.is_stale(time.time())
         assert found.is_stale(time.time() + OLD)
-    forget_stores()

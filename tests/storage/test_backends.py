@@ -42,9 +42,7 @@ class _S3(StorageContract):
     @pytest.fixture
     def root(self, server: S3Server) -> Iterator[str]:
         with server.configured():
-            forget_stores()
             yield f"{server.create_bucket('contract')}/{uuid.uuid4().hex}"
-        forget_stores()
 
 
 @pytest.mark.servers
@@ -75,9 +73,7 @@ class TestGcs(StorageContract):
     @pytest.fixture
     def root(self, gcs_server: GcsServer) -> Iterator[str]:
         with gcs_server.configured():
-            forget_stores()
             yield f"{gcs_server.create_bucket('contract')}/{uuid.uuid4().hex}"
-        forget_stores()
 
 
 @_LARGE
@@ -89,9 +85,7 @@ class TestAzure(StorageContract):
     @pytest.fixture
     def root(self, azure_server: AzureServer) -> Iterator[str]:
         with azure_server.configured():
-            forget_stores()
             yield f"{azure_server.create_container('contract')}/{uuid.uuid4().hex}"
-        forget_stores()
 
 
 @pytest.mark.servers

@@ -15,7 +15,7 @@ import flinkish
 from flinkish import storage
 from flinkish.errors import Corrupt, StorageError, UnsafePath
 from flinkish.storage import below, deletion
-from flinkish.storage.stores import forget_stores, store_of
+from flinkish.storage.stores import store_of
 from tests.support.savepoint.bait import put_bait, snapshot, untouched
 from tests.support.servers.s3 import S3Server
 
@@ -263,7 +263,6 @@ def test_walks_do_not_go_into_links(world: Path) -> None:
 @pytest.mark.servers
 def test_only_keys_below_the_prefix_go(moto_s3: S3Server) -> None:
     with moto_s3.configured():
-        forget_stores()
         bucket = moto_s3.create_bucket(f"deletion{uuid.uuid4().hex[:8]}")
         name = bucket.removeprefix("s3://")
         files = store_of(bucket)._fs
@@ -289,7 +288,6 @@ def test_only_keys_below_the_prefix_go(moto_s3: S3Server) -> None:
         storage.remove_files(f"{bucket}/p", ["sp2/x", "never"])
         storage.remove_file(f"{bucket}/p", "sp.x")
         assert keys() == {*stay} - {"p/sp2/x", "p/sp.x"}
-    forget_stores()
 
 
 # Nothing else deletes.

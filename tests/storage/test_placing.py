@@ -15,7 +15,6 @@ from flinkish import storage
 from flinkish.errors import StorageError
 from flinkish.storage.concurrency import Room, in_flight
 from flinkish.storage.placing import PlacedFile, Placing
-from flinkish.storage.stores import forget_stores
 from tests.support.servers.s3 import S3Server
 
 NAMES = [f"{number}.delta" for number in range(6)]
@@ -24,9 +23,7 @@ NAMES = [f"{number}.delta" for number in range(6)]
 @pytest.fixture
 def bucket(moto_s3: S3Server) -> Iterator[str]:
     with moto_s3.configured():
-        forget_stores()
         yield f"{moto_s3.create_bucket('placing')}/{uuid.uuid4().hex}"
-        forget_stores()
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -70,7 +70,6 @@ def test_a_log_without_files_is_told(
 @pytest.mark.servers
 def test_a_file_sink_on_s3(moto_s3: S3Server) -> None:
     with moto_s3.configured():
-        forget_stores()
         place = f"{moto_s3.create_bucket('sinks')}/{uuid.uuid4().hex}"
         for name in ("9.compact", "10"):
             storage.write_bytes(f"{place}/_spark_metadata/{name}", b"v1")
@@ -81,7 +80,6 @@ def test_a_file_sink_on_s3(moto_s3: S3Server) -> None:
         empty = position("parquet", f"{place}/nothing")
         assert empty is not None
         assert (empty.newest_batch, empty.unreadable) == (None, None)
-        forget_stores()
 
 
 @pytest.mark.servers

@@ -13,7 +13,6 @@ from flinkish.errors import Corrupt
 from flinkish.restore.check.source_files import SourceFileCheck, missing_files
 from flinkish.restore.materialize.source_logs import ReadFile, compacted_until, read_files
 from flinkish.restore.recipe import OriginCheckpoint
-from flinkish.storage.stores import forget_stores
 from tests.support.restore.query_builders import source
 from tests.support.servers.s3 import S3Server
 
@@ -84,7 +83,6 @@ def test_files_of_the_planned_batch_are_severe_and_others_a_note(saved: Saved) -
 def test_files_on_s3(saved: Saved, moto_s3: S3Server) -> None:
     """The directory of a planned file is listed, also for those that were read before."""
     with moto_s3.configured():
-        forget_stores()
         place = f"{moto_s3.create_bucket('inputs')}/{uuid.uuid4().hex}"
         for number in (1, 4):
             storage.write_bytes(f"{place}/in put/{number}.json", b"{}")
@@ -96,7 +94,6 @@ def test_files_on_s3(saved: Saved, moto_s3: S3Server) -> None:
         saved.offsets(3, at(3))
         saved.offsets(4, at(4))
         (check,) = missing_files(saved.origin())
-        forget_stores()
     gone = (f"{place}/in put/5.json",)
     assert check == SourceFileCheck(0, "0", gone, planned=2, read=4, read_gone=3, elsewhere=1)
 

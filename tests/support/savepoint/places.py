@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.storage.stores import forget_stores
 
 KINDS = ("local", "moto_s3", "second_s3", "hdfs", "gcs_server", "azure_server")
 
@@ -34,8 +33,6 @@ def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
             return
         stack.enter_context(server.configured())
         make = server.create_container if kind == "azure_server" else server.create_bucket
-        forget_stores()
-        stack.callback(forget_stores)
         yield f"{make('savepoints')}/{uuid.uuid4().hex}"
 
 

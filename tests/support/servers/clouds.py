@@ -85,15 +85,19 @@ class GcsServer:
         from fsspec.config import conf
         from gcsfs import GCSFileSystem
 
+        from flinkish.storage.stores import forget_stores
+
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment().items():
                 patch.setenv(name, value)
             patch.setitem(conf, "gs", {"token": "anon"})  # fsspec has read the environment before
             GCSFileSystem.clear_instance_cache()
+            forget_stores()
             try:
                 yield
             finally:
                 GCSFileSystem.clear_instance_cache()
+                forget_stores()
 
     def create_bucket(self, bucket: str) -> str:
         """Make a bucket, which may exist, and return its ``gs://`` URL."""
@@ -156,14 +160,18 @@ class AzureServer:
         """Point this process's adlfs at the server for the time of the context."""
         from adlfs import AzureBlobFileSystem
 
+        from flinkish.storage.stores import forget_stores
+
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment().items():
                 patch.setenv(name, value)
             AzureBlobFileSystem.clear_instance_cache()
+            forget_stores()
             try:
                 yield
             finally:
                 AzureBlobFileSystem.clear_instance_cache()
+                forget_stores()
 
     def create_container(self, container: str) -> str:
         """Make a container, which may exist, and return its URL in Hadoop's form."""
