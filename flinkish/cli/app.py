@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,8 +20,10 @@ from flinkish.cli.base import HELP_NAMES, HELP_WIDTH, did_you_mean, scan
 from flinkish.cli.output.printer import Output, report
 from flinkish.cli.output.streams import READER_GONE, Stream, StreamLost
 from flinkish.cli.output.text import SCHEMA_VERSION
-from flinkish.client.context import Interrupted
 from flinkish.errors import ResultNotWritten, UsageError
+
+if TYPE_CHECKING:
+    from flinkish.client.context import Interrupted
 
 COMPLETE = "_FLINKISH_COMPLETE"
 _COMMON_FLAGS = frozenset({"--json", "-q", "--quiet", "--debug"})
@@ -127,14 +129,16 @@ def run(argv: Sequence[str]) -> int:
     try:
         with _sigterm_raises():
             return _invoke(argv)
-    except Interrupted as stop:
-        return _interrupted(stop, out)
     except StreamLost as lost:
         is_gone = isinstance(lost.failure, BrokenPipeError)
         return READER_GONE if is_gone else ResultNotWritten.code
     except click.ClickException as error:
         return report(_usage_error(error), out)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the boundary: all is reported
+    except KeyboardInterrupt as stop:
+        from flinkish.client.context import Interrupted
+
+        return _interrupted(stop, out) if isinstance(stop, Interrupted) else report(stop, out)
+    except Exception as error:  # noqa: BLE001 - the boundary: all is reported
         return report(error, out)
 
 
@@ -241,6 +245,8 @@ def _sigterm_raises() -> Iterator[None]:
         return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
+        from flinkish.client.context import Interrupted
+
         raise Interrupted(143, "terminated (SIGTERM)")
 
     before = signal.signal(signal.SIGTERM, stop)

@@ -1,21 +1,20 @@
-"""The base of all commands: options, Flink's option spelling, exit codes, and the session."""
+"""The base of all commands: options, Flink's option spelling and exit codes."""
 
 from __future__ import annotations
 
 import functools
-import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flinkish.cli.output.printer import Output
-from flinkish.cli.output.progress import OutputReporter
-from flinkish.client.context import Context
-from flinkish.config import Config, environment_warnings
 from flinkish.errors import UsageError, error_classes
+
+if TYPE_CHECKING:
+    from flinkish.cli.session import Session
 
 HELP_NAMES = ["-h", "--help"]
 #: The help is as wide as the terminal, but no line is too long to read.
@@ -167,6 +166,9 @@ class Call:
 
     def session(self, flags: Mapping[str, str | None] | None = None) -> Session:
         """Return a session; ``flags`` are configuration keys set by the command's own options."""
+        # The registry's object model takes a third of the start-up time; no help needs it.
+        from flinkish.cli.session import Session
+
         return Session(self.out, dynamic=self.dynamic, flags=flags)
 
 
@@ -302,44 +304,3 @@ def _well_spelt(command: click.Command, word: str) -> bool:
         return is_number and word[2:].isascii() and word[2:].isdigit()
     letters = [options.get("-" + letter) for letter in word[1:]]
     return all(option is not None and option.is_flag for option in letters)
-
-
-class Session(Context):
-    """One call of a command: the context for the use cases of :mod:`flinkish.client`.
-
-    ``out``: receives results, notices and progress. ``dynamic``: the ``-D`` options in order.
-    ``flags``: configuration keys set by the command's own options.
-    """
-
-    def __init__(
-        self,
-        out: Output,
-        *,
-        dynamic: Sequence[str] = (),
-        flags: Mapping[str, str | None] | None = None,
-    ) -> None:
-        self.out = out
-        config = Config.load(flags=flags or {}, dynamic=dynamic)
-        for line in (*config.warnings(), *environment_warnings(os.environ)):
-            out.warning(line)
-        super().__init__(config)
-        self.reporter: OutputReporter = OutputReporter(out)
-
-    def warn_of_absent_registry(self) -> None:
-        """Warn, also with ``-q``, when there was nothing to do because there is no registry.
-
-        A crontab without HOME, or with another one, looks for the jobs in another place.
-        """
-        if self.absent_registry is not None:
-            self.out.warning(
-                f"there is no registry at {self.absent_registry}: no job was run with it "
-                "(HOME, XDG_STATE_HOME and registry.url determine its location)"
-            )
-
-    def document(self, fields: Mapping[str, Any]) -> None:
-        """Write a JSON document, which says so when there is no registry."""
-        absent = self.absent_registry
-        self.out.document(fields if absent is None else {**fields, "absent_registry": absent})
-
-    def __enter__(self) -> Session:
-        return self

@@ -18,7 +18,7 @@ from flinkish.cli.options.program import (
 from flinkish.cli.output.graph_svg import graph_svg
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
-from flinkish.cli.output.schema_text import columns_text
+from flinkish.cli.output.text import columns_text
 from flinkish.client.dryrun import describe, dot_graph
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Program

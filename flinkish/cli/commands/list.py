@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.documents.jobs import ListDocument
 from flinkish.cli.options.arguments import since_option, words_of
 from flinkish.cli.output.jobs_text import absent_notice, failed_notice, notice, show
@@ -18,6 +18,7 @@ from flinkish.cli.output.live import Draw, redrawn
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.streams import flush
 from flinkish.cli.output.text import folded, terminal_width
+from flinkish.cli.session import Session
 from flinkish.client.listing import JobFilter, find_jobs
 from flinkish.errors import PartialFailure, UsageError
 from flinkish.registry.job_registry import Registry

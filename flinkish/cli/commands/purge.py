@@ -7,12 +7,13 @@ from functools import partial
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.documents.jobs import PurgedJob, PurgedLeftover, PurgeDocument
 from flinkish.cli.documents.parts import error_record
 from flinkish.cli.options.arguments import dry_run_option, parse_age
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time, known_time, local_time
+from flinkish.cli.session import Session
 from flinkish.client.purge import PurgeOutcome, PurgeResult, purge_jobs
 from flinkish.client.purge_files import Leftover
 from flinkish.errors import FlinkishError

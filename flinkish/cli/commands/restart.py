@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.commands.run import show_submitted
 from flinkish.cli.commands.savepoint_all import complain
 from flinkish.cli.documents.jobs import RestartAllDocument, RestartDryRunDocument, RunDocument
@@ -24,6 +24,7 @@ from flinkish.cli.options.arguments import (
 from flinkish.cli.options.program import secret_args_option, spark_options
 from flinkish.cli.options.restore import consent_options
 from flinkish.cli.output.printer import Output
+from flinkish.cli.session import Session
 from flinkish.client import restarts
 from flinkish.client.program import absolute
 from flinkish.client.restart_plan import Restart

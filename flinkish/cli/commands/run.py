@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.documents.jobs import RunDocument, RunDryRunDocument
 from flinkish.cli.options.arguments import dry_run_option, words_of
 from flinkish.cli.options.program import (
@@ -22,6 +22,7 @@ from flinkish.cli.options.program import (
 from flinkish.cli.options.restore import restore_options
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output, copy_log
+from flinkish.cli.session import Session
 from flinkish.client import requests, submission
 from flinkish.client.context import Interrupted
 from flinkish.client.submission import RunRequest, Submitted

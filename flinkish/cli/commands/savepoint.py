@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.commands import request_result
 from flinkish.cli.documents.requests import ALL_JOBS, ONE_JOB
 from flinkish.cli.documents.savepoints import DisposeDocument
@@ -22,6 +22,7 @@ from flinkish.cli.options.arguments import (
 )
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.progress import driver_output
+from flinkish.cli.session import Session
 from flinkish.client import lifecycle
 from flinkish.client.context import accept
 from flinkish.client.pruning import not_pruned

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
-from flinkish.cli.base import Session
 from flinkish.cli.commands.request_result import summary_document
 from flinkish.cli.documents.parts import JobName, error_record
 from flinkish.cli.documents.requests import AllDryRunDocument, AllSavedDocument, NewestSaved
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time
+from flinkish.cli.session import Session
 from flinkish.client import all_jobs
 from flinkish.client.all_jobs import AllJobs, AllSaved, JobOutcome, NewestSavepoint
 from flinkish.client.pruning import not_pruned

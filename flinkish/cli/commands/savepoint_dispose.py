@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flinkish.cli.base import Session
 from flinkish.cli.documents.savepoints import DisposeDocument
+from flinkish.cli.session import Session
 from flinkish.client.context import accept
 from flinkish.client.savepoints import dispose_savepoint
 from flinkish.units import size_text

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.documents.parts import error_record
 from flinkish.cli.documents.savepoints import Garbage, PruneDocument, PrunedSavepoint
 from flinkish.cli.options.arguments import dry_run_option
 from flinkish.cli.options.retention import keep_options
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.text import iso_time, known_time, utc_time
+from flinkish.cli.session import Session
 from flinkish.client.pruning import PruneResult, prune_savepoints
 from flinkish.units import counted, size_text, table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flinkish.cli.base import Call, Session, command
+from flinkish.cli.base import Call, command
 from flinkish.cli.commands import request_result, savepoint_all
 from flinkish.cli.documents.requests import ALL_JOBS, ONE_JOB
 from flinkish.cli.options.arguments import (
@@ -17,6 +17,7 @@ from flinkish.cli.options.arguments import (
     savepoint_path_option,
     timeout_option,
 )
+from flinkish.cli.session import Session
 from flinkish.client import all_jobs, lifecycle
 from flinkish.errors import UsageError
 

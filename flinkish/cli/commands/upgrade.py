@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from flinkish.cli.base import HELP_NAMES, Call, Session, command
+from flinkish.cli.base import HELP_NAMES, Call, command
 from flinkish.cli.commands.rehearse import show_rehearsal
 from flinkish.cli.commands.status import upgrade_document
 from flinkish.cli.documents.parts import error_record
@@ -24,6 +24,7 @@ from flinkish.cli.options.restore import sink_ahead_option
 from flinkish.cli.output.plan_table import show_plan
 from flinkish.cli.output.printer import Output
 from flinkish.cli.output.progress import driver_output
+from flinkish.cli.session import Session
 from flinkish.client.checking import Plan
 from flinkish.client.rehearsal import RehearsalResult
 from flinkish.errors import RolledBack, UsageError

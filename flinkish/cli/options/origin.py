@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Command, Session, first_argument
+from flinkish.cli.base import Command, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
 from flinkish.cli.options.program import named_by
+from flinkish.cli.session import Session
 from flinkish.config import Config
 from flinkish.errors import UsageError
 from flinkish.launch.restoring import RECOVERY_PATH, settings

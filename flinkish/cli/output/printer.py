@@ -16,7 +16,6 @@ from typing import Any, TextIO
 
 from flinkish.cli.output.streams import flush
 from flinkish.cli.output.text import SCHEMA_VERSION, json_document, without_commands
-from flinkish.config import mask_secrets, working_directory
 from flinkish.errors import ConsentNeeded, FlinkishError, UsageError
 from flinkish.units import visible, visible_lines
 
@@ -140,7 +139,7 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str] | None = None) -> boo
 def masked(value: Any) -> Any:
     """Return plain data with the passwords in its texts masked."""
     if isinstance(value, str):
-        return mask_secrets(value)
+        return _without_secrets(value)
     if isinstance(value, Mapping):
         return {key: masked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -152,12 +151,18 @@ def masked(value: Any) -> Any:
     return value
 
 
+def _without_secrets(text: str) -> str:
+    from flinkish.config import mask_secrets  # a tenth of the time of --help, which needs none
+
+    return mask_secrets(text)
+
+
 def _joined(text: str) -> str:
-    return mask_secrets(" ".join(text.split("\n")).strip())
+    return _without_secrets(" ".join(text.split("\n")).strip())
 
 
 def _one_line(text: str) -> str:
-    line = visible(mask_secrets(" ".join(text.rstrip("\n").split("\n"))))
+    line = visible(_without_secrets(" ".join(text.rstrip("\n").split("\n"))))
     return without_commands(line)
 
 
@@ -177,6 +182,8 @@ def report(error: BaseException, out: Output) -> int:
             hint="names and paths must be UTF-8",
         )
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd
+        from flinkish.config import working_directory
+
         try:
             working_directory()
         except UsageError as gone:

@@ -14,8 +14,7 @@ from flinkish import __version__
 from flinkish.cli.output.charts import line_chart, lineage_svg
 from flinkish.cli.output.markup import Content, Markup, element, joined
 from flinkish.cli.output.report_style import STYLE
-from flinkish.cli.output.schema_text import columns_text
-from flinkish.cli.output.text import utc_time
+from flinkish.cli.output.text import columns_text, utc_time
 from flinkish.client.catalog import state_of
 from flinkish.client.report import Growth, Point, Report, Reported, SparkAnswer
 from flinkish.compat.model import CompatVerdict

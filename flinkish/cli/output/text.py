@@ -1,4 +1,4 @@
-"""Plain text for terminals: times, sizes, aligned tables. It imports very little, see entry.py."""
+"""Plain text for terminals: times, sizes, tables, schemas. It imports very little, see entry.py."""
 
 from __future__ import annotations
 
@@ -121,3 +121,22 @@ def folded(text: str, width: int | None, indent: str = "") -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def columns_text(schema: Mapping[str, Any] | None) -> str:
+    """Return the columns of a schema in Spark's JSON as ``k int, ts timestamp``."""
+    fields = (schema or {}).get("fields", ())
+    return ", ".join(f"{field['name']} {_type_text(field['type'])}" for field in fields)
+
+
+def _type_text(type_: Any) -> str:
+    if not isinstance(type_, dict):
+        return str(type_)
+    kind = type_.get("type")
+    if kind == "struct":
+        return f"struct<{columns_text(type_)}>"
+    if kind == "array":
+        return f"array<{_type_text(type_['elementType'])}>"
+    if kind == "map":
+        return f"map<{_type_text(type_['keyType'])}, {_type_text(type_['valueType'])}>"
+    return str(kind)
