@@ -55,5 +55,4 @@ def start(name, rows, mode):
 start("new", rows().dropDuplicates(["id"]).transform(uid("seen")), "append")
 counts = rows().groupBy("k").agg(F.count("*").alias("n"), F.sum("id").alias("ids"))
 start("counts", counts.transform(uid("counts")), "update")
-for query in spark.streams.active:
-    query.awaitTermination()
+spark.streams.awaitAnyTermination()  # a failure of either fails the job
