@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.tiers import due, records, rooms, sources
 from tests.support.tiers.due import Judge, Standing
-from tests.support.tiers.graph import Graph, module_of
+from tests.support.tiers.graph import COMMAND_INDEX, Graph, module_of
 from tests.support.tiers.parts import PARTS, outcomes
 from tests.support.tiers.plugin import unit
 from tests.support.tiers.records import Failure, FileRecord, Records
@@ -144,6 +144,8 @@ PACKAGE = {
     "flinkish/worker/__init__.py": "",
     "flinkish/worker/__main__.py": "from . import work",
     "flinkish/worker/work.py": "",
+    "flinkish/numbers/__init__.py": "",
+    "flinkish/numbers/advice.py": "TEXT = 'flinkish.uid()'; NAMES = ('flinkish', '__main__.py')",
     "flinkish/numbers/data/numbers.json": "{}",
     "tests/__init__.py": "",
     "tests/conftest.py": "",
@@ -182,15 +184,20 @@ PACKAGE = {
         ("join('worker', '__main__.py')", "WORKER"),
         ("run('counts.py')", "COUNTS"),
         ("P = HERE / 'programs'", ""),
-        ("P = HERE / 'e2e' / 'programs'", "COUNTS"),
+        ("P = HERE / 'e2e' / 'programs'", ""),
         ("P = HERE / 'data/checkpoints'", "CHECKPOINTS"),
         ("P = HERE / f'golden-{version}.gz'", "tests/data/golden-1.gz"),
-        ("P = 'flinkish.numbers'; Q = 'data'", "flinkish/__init__.py NUMBERS"),
+        (
+            "P = 'flinkish.numbers'; Q = 'data'",
+            "flinkish/__init__.py flinkish/numbers/__init__.py NUMBERS",
+        ),
         ("P = f'{HERE}/numbers.json'", "NUMBERS"),
         ("print('see README.md')", ""),
         ("print('README.md')", "README.md"),
         ("run('flinkish', 'list')", "CLI flinkish/cli/commands/list.py"),
         ("run('flinkish', 'stop')", "CLI flinkish/cli/commands/stop.py"),
+        ("options.get('flinkish', 'stop')", ""),
+        ("from flinkish.numbers import advice", "flinkish/__init__.py NUMBER_MODULES"),
         (
             "'x'\nrun('flinkish stop all')",
             "CLI flinkish/cli/commands/stop.py flinkish/cli/commands/stop_all.py",
@@ -206,6 +213,7 @@ def test_what_a_file_depends_on(source: str, expected: str) -> None:
         "COUNTS": "tests/e2e/programs/counts.py flinkish/__init__.py flinkish/tagging.py",
         "CHECKPOINTS": "tests/data/checkpoints/agg.tar",
         "NUMBERS": "flinkish/numbers/data/numbers.json",
+        "NUMBER_MODULES": "flinkish/numbers/__init__.py flinkish/numbers/advice.py",
         "CLI": "flinkish/__init__.py flinkish/__main__.py flinkish/cli/__init__.py "
         "flinkish/cli/command_index.py COMMANDS",
         "COMMANDS": "flinkish/cli/commands/__init__.py",
@@ -230,14 +238,26 @@ def test_the_files_of_a_tier_are_found_by_marks_and_by_what_sets_them() -> None:
     assert found.files_of("matrix") == []
 
 
-def test_somebody_reads_each_file_of_data() -> None:
+@pytest.fixture
+def now() -> Graph:
+    """The graph of this checkout."""
     repository = Repository()
     if not repository.is_whole():
         pytest.skip("only a clone of the repository tells its files")
-    now = Judge(repository, Records(), rooms.KEPT / "sources.pickle").now
+    return Judge(repository, Records(), rooms.KEPT / "sources.pickle").now
+
+
+def test_somebody_reads_each_file_of_data(now: Graph) -> None:
     read = set[str]().union(*(now.edges(path) for path in now.sources))
     data = {path for path in now.tree.keys() - now.sources.keys() if path[:5] in ("flink", "tests")}
     assert data - read - {"flinkish/py.typed"} == set()
+
+
+def test_not_every_file_depends_on_the_commands(now: Graph) -> None:
+    """If the suite's conftest.py did, each change of the product would make all files due."""
+    for file in ("tests/conftest.py", "tests/driver/test_uid.py", "tests/engine/test_resuming.py"):
+        assert COMMAND_INDEX not in now.dependencies(file), file
+    assert COMMAND_INDEX in now.dependencies("tests/e2e/test_killed.py")
 
 
 def test_spark_35_runs_the_tests_of_the_driver() -> None:

@@ -25,12 +25,13 @@ from pathlib import PurePosixPath
 from tests.support.tiers.sources import Source
 
 COMMANDS = "flinkish/cli/commands/"
+COMMAND_LINE = "flinkish/__main__.py"
 #: Names all commands, and imports the one that is called.
 COMMAND_INDEX = "flinkish/cli/command_index.py"
 #: What a test reads though no string of it says so: it installs the whole checkout.
 ALSO = {"tests/test_typing.py": ("flinkish/", "pyproject.toml")}
-#: Where each file is read by its own name, as `data` says too little.
-SAID_BY_NAME = ("tests/data",)
+#: Where each file is read by its own name, as that of the directory says too little.
+SAID_BY_NAME = ("tests/data", "tests/e2e/programs")
 _LEFT_OUT = ("tests/support/tiers/", "tests/tier_records.json", "tests/fast_record.json")
 _WITHOUT_NAME = {"__init__.py", "__main__.py", "conftest.py"}
 
@@ -152,10 +153,12 @@ class Graph:
                     found |= self._packages(f"{module}.{name}.__main__")
                 found |= self._files(path, source)
                 if "__main__.py" in source.files:
-                    mains = (p for p in self.sources if p.endswith("/__main__.py"))
+                    mains = {p for p in self.sources if p.endswith("/__main__.py")}
+                    if not _may_call(path):
+                        mains.discard(COMMAND_LINE)
                     found |= {p for p in mains if PurePosixPath(p).parent.name in source.files}
                 if source.calls and _may_call(path):
-                    found |= self._packages("flinkish.__main__")
+                    found |= self._packages(module_of(COMMAND_LINE))
             self._reached[path] = frozenset(found - {path})
         return self._reached[path]
 

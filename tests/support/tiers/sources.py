@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 #: Names of modules inside strings.
 _MODULE = re.compile(r"\b(?:flinkish|tests|tools)(?:\.\w+)+")
+#: The same in the product's own texts, which advise users: "call flinkish.attach()" calls nothing.
+_OWN_MODULE = re.compile(_MODULE.pattern + r"(?!\w*\()")
 _FROM = re.compile(r"from ((?:flinkish|tests|tools)[\w.]*) import (\w+)")
 #: What may be (the beginning of) a command line: its first words, options apart.
 _LINE = re.compile(r"(?:^|flinkish )((?:[a-z-]+\s?)+)")
@@ -99,19 +101,29 @@ def _read_node(
     elif isinstance(node, ast.Attribute) and node.attr in ("deep", "matrix"):
         if isinstance(node.value, ast.Attribute) and node.value.attr == "mark":
             source.marks.setdefault(node.attr, set()).update(names or {""})
-    elif isinstance(node, (ast.Compare, ast.Subscript)):
+    elif isinstance(node, (ast.Compare, ast.Subscript)) or _is_lookup(node):
         for child in ast.iter_child_nodes(node):
             child.__dict__["compared"] = True
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
         source.words.update(word for line in _LINE.findall(text) for word in line.split())
         source.said.update(_FROM.findall(text))
-        source.said.update(_split(module) for module in _MODULE.findall(text))
+        modules = _OWN_MODULE if package.split(".")[0] == "flinkish" else _MODULE
+        source.said.update(_split(module) for module in modules.findall(text))
         source.calls |= bool(_CALL.search(text)) and not hasattr(node, "compared")
         if text and not re.search(r"\s", text):
             source.files.update(part for part in text.split("/") if part)
             if re.fullmatch(r"(\.\w+)+", text):
                 found.add(_split(package + text))
+
+
+def _is_lookup(node: ast.AST) -> bool:
+    """Return whether a node calls a method that looks up its argument: ``conf.get("flinkish")``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("get", "index", "setitem")
+    )
 
 
 def _split(name: str) -> tuple[str, str]:
