@@ -28,13 +28,15 @@ def processes_of(job: str) -> dict[str, int]:
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             environ = (entry / "environ").read_bytes().decode(errors="replace")
+            is_leader = os.getpgid(int(entry.name)) == int(entry.name)
         except OSError:
             continue
         if "flinkish.launch.supervisor" in command and job in command:
             found["supervisor"] = int(entry.name)
         elif f"FLINKISH_JOB_ID={job}" in environ:
             if "org.apache.spark.deploy.SparkSubmit" in command and "java" in command:
-                found["jvm"] = int(entry.name)
+                if is_leader:  # not a child of it that is about to become `chmod`
+                    found["jvm"] = int(entry.name)
             elif "driver/__main__.py" in command and "java" not in command:
                 found["driver"] = int(entry.name)
     return found
