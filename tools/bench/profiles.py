@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-_IMPORTS = (
-    "half the time is the import of the library for options and help, the rest that of the types "
-    "of messages and of the registry"
-)
-
 #: By the name of the row, without a full stop.
 PROFILES = {
     "canonical savepoint": (
@@ -31,8 +26,11 @@ PROFILES = {
         "reads and puts objects at a tenth of that, can neither copy under the condition of an "
         "ETag nor tell the copy's checksum"
     ),
-    "status": f"{_IMPORTS}; `list` does without both",
-    "--help": f"{_IMPORTS}; a text written beforehand would do for terminals of 80 columns",
+    "status": (
+        "half the time is the import of the library for options and help, the rest that of the "
+        "types of messages and of the registry; `list` does without both, `--help` without the "
+        "latter"
+    ),
     "savepoint list": (
         "a millisecond for each savepoint: half of it compares the sizes of its files, a quarter "
         "opens and hashes its `_metadata`, a quarter reads its beginning for the list. Reading it "
