@@ -221,9 +221,7 @@ def cancel_frozen(command: Flinkish, place: Place) -> None:
         options=(*place.options, CLUSTER, "-D", "execution.cancel.grace=5s"),
     )
     command.wait_for_batch(job, 0)
-    files = [path for path in command.directory.rglob("*") if path.is_file()]
-    others = [path for path in files if path.stat().st_mode & 0o077]
-    assert not [path for path in others if holds(path, PASSWORD)]
+    assert not [path for path in command.directory.rglob("*") if shows(path, PASSWORD)]
     driver = command.job(job)["driver"]["pid"]
     os.kill(driver, signal.SIGSTOP)
     try:
@@ -233,6 +231,13 @@ def cancel_frozen(command: Flinkish, place: Place) -> None:
             os.kill(driver, signal.SIGCONT)
     assert cancelled.code == 0, cancelled.err
     assert command.job(job)["state"] == "CANCELED"
+
+
+def shows(path: Path, text: str) -> bool:
+    """Whether others may read a file that has the text; one that vanishes meanwhile is none."""
+    with suppress(FileNotFoundError):
+        return path.is_file() and bool(path.stat().st_mode & 0o077) and holds(path, text)
+    return False
 
 
 def holds(path: Path, text: str) -> bool:
