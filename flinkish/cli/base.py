@@ -166,7 +166,7 @@ class Call:
 
     def session(self, flags: Mapping[str, str | None] | None = None) -> Session:
         """Return a session; ``flags`` are configuration keys set by the command's own options."""
-        # The registry's object model takes a third of the start-up time; no help needs it.
+        # The registry's object model takes a third of the start-up time; the overview needs none.
         from flinkish.cli.session import Session
 
         return Session(self.out, dynamic=self.dynamic, flags=flags)
