@@ -54,6 +54,15 @@ def test_what_is_not_stuck(changes: dict[str, Any]) -> None:
     assert stuck(**changes) == []
 
 
+def test_a_query_that_has_failed_while_its_job_runs_on() -> None:
+    """The program does not wait for it: nobody else tells."""
+    failed: dict[str, Any] = {"active": False, "error": "boom", "waits_for_input": None}
+    (found,) = stuck(**failed)
+    assert found == Stuck("q", 1200.0, failed=True)
+    assert found.describe() == "query 'q' has failed, and has committed nothing for 20 min"
+    assert stuck(**failed, last_batch_end="2025-12-31T23:50:01.000Z") == []
+
+
 def test_a_driver_that_runs_and_is_silent() -> None:
     silent = replace(JOB, heartbeat=NOW - 3_601)
     waits = replace(QUERY, waits_for_input=True)
