@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,12 +13,12 @@ from flinkish.client.context import Context
 from flinkish.config import Config
 from flinkish.errors import UsageError
 from flinkish.messages.upgrades import FleetOutcome
-from flinkish.registry.jobs import ProcessRef
-from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code
+from flinkish.registry.jobs import JobState, ProcessRef
+from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code, run_at_once
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
-from tests.upgrade.test_takeover import GONE, ID, new
+from tests.upgrade.test_takeover import GONE, ID, Killed, Mortal, begun, new
 
 
 @pytest.fixture
@@ -71,6 +73,8 @@ def test_a_pattern_that_means_no_job_is_a_failure(cli: Command, context: Context
     found = carry_out(context, entries(cli, "nobody", "a"), keep_going=True)
     assert outcomes(found) == {"nobody": FleetOutcome.FAILED, "a": FleetOutcome.UP_TO_DATE}
     assert exit_code(found) == 3
+    later = carry_out(context, entries(cli, "a", "nobody"), keep_going=True)
+    assert [each.name for each in later] == ["a", "nobody"], "in the order of the entries"
 
 
 def test_two_entries_for_one_job_are_a_mistake(cli: Command, context: Context) -> None:
@@ -91,6 +95,35 @@ def test_an_interrupted_upgrade_is_finished(cli: Command, context: Context, told
     assert found.upgrade is not None
     assert found.job_id == found.upgrade.new_job_id
     assert any(note.startswith("rides: stopping job") for note in told.notes)
+
+
+def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Context) -> None:
+    """It was interrupted when no job of that name ran."""
+    upgrade = new(cli, context, "serve")
+    mortal = begun(context, replace(upgrade, upgrade_id=ID), Mortal)
+    assert isinstance(mortal, Mortal)
+    mortal.save, mortal.before = 2, True
+    with pytest.raises(Killed):
+        mortal.run()
+    assert context.registry.job(upgrade.job_id).state is JobState.FINISHED
+    (ready,) = carry_out(context, entries(cli, "rides"), dry_run=True)
+    assert ready.outcome is FleetOutcome.READY
+    (found,) = carry_out(context, entries(cli, "rides"))
+    assert found.outcome is FleetOutcome.UPGRADED
+    (again,) = carry_out(context, entries(cli, "rides"))
+    assert again.job_id == found.job_id
+
+
+def test_an_interrupt_does_not_wait_for_upgrades_in_progress() -> None:
+    forever = threading.Event()
+
+    def upgrade(_: object) -> FleetResult:
+        signal.raise_signal(signal.SIGINT)
+        forever.wait()
+        raise AssertionError
+
+    with pytest.raises(KeyboardInterrupt):
+        run_at_once(upgrade, ["a", "b"], 2)
 
 
 def test_one_that_another_process_carries_out_is_left_to_it(cli: Command, context: Context) -> None:

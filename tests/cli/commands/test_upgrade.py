@@ -74,8 +74,8 @@ def test_a_fleet_that_is_up_to_date(cli: Command) -> None:
     partly = cli("upgrade", "fleet", str(file), "--keep-going")
     assert partly.code == 3
     assert partly.out.splitlines()[1:] == [
-        "nobody  failed      -",
         f"rides   up to date  {job}",
+        "nobody  failed      -",
     ]
     file.write_text('[[upgrade]]\njob = "rides"\n')
     assert cli.ok("upgrade", "fleet", str(file), "-q").out == ""
