@@ -45,15 +45,7 @@ class ShadowUpgrade(Execution):
 
         Raises WrongState if the shadow is not SHADOWING, or no longer runs.
         """
-        shadow = self._shadow()
-        if self.upgrade.state is not UpgradeState.SHADOWING or shadow.state is not JobState.RUNNING:
-            raise WrongState(
-                f"the shadow of job {self.upgrade.name} cannot be promoted: it is "
-                f"{shadow.state.value}, its upgrade {self.upgrade.state.value}",
-                hint=f"see: flinkish status {shadow.job_id}",
-                job_id=shadow.job_id,
-                state=shadow.state.value,
-            )
+        _check_promotable(self._context, self.upgrade)
         # Without the request of an earlier promotion, which has failed.
         self._save(state=UpgradeState.PROMOTING, failure=None, request_id=None)
 
@@ -94,10 +86,7 @@ class ShadowUpgrade(Execution):
         self._done()
 
     def _shadow(self) -> JobRecord:
-        """Return the current record of the new program's job; raise if it has failed."""
-        assert self.upgrade.new_job_id is not None
-        job = look(self._context, self._registry.job(self.upgrade.new_job_id))
-        return not_failed(self._context, job)
+        return _shadow_job(self._context, self.upgrade)
 
     def _launch(self, old: JobRecord, launch: Launch, job_id: str) -> JobRecord:
         return launch_in_place_of(
@@ -106,6 +95,32 @@ class ShadowUpgrade(Execution):
             launch,
             unique_name=True,
             job_id=job_id,
+        )
+
+
+def _shadow_job(context: Context, upgrade: Upgrade) -> JobRecord:
+    """Return the current record of a shadow's job; raise if it has failed."""
+    assert upgrade.new_job_id is not None
+    job = look(context, context.registry.job(upgrade.new_job_id))
+    return not_failed(context, job)
+
+
+def _check_promotable(context: Context, upgrade: Upgrade) -> None:
+    if upgrade.kind is not UpgradeKind.SHADOW:
+        raise WrongState(f"upgrade {upgrade.upgrade_id} has no shadow", hint="")
+    shadow = None if upgrade.new_job_id is None else _shadow_job(context, upgrade)
+    if (
+        shadow is None
+        or upgrade.state is not UpgradeState.SHADOWING
+        or shadow.state is not JobState.RUNNING
+    ):
+        what = "not started yet" if shadow is None else shadow.state.value
+        raise WrongState(
+            f"the shadow of job {upgrade.name} cannot be promoted: it is {what}, its upgrade "
+            f"{upgrade.state.value}",
+            hint=f"see: flinkish status {upgrade.new_job_id or upgrade.job_id}",
+            job_id=upgrade.new_job_id or upgrade.job_id,
+            state=upgrade.state.value if shadow is None else shadow.state.value,
         )
 
 
@@ -266,9 +281,10 @@ def promote(
 
     Raises WrongState if it has not caught up yet, no longer runs, or the upgrade is not a shadow.
     """
+    upgrade, _ = context.registry.upgrade(reference)
+    _check_promotable(context, upgrade)  # before it belongs to this process
     execution = _taken_over(context, reference, secrets, force=force, back=False)
-    if not isinstance(execution, ShadowUpgrade):
-        raise WrongState(f"upgrade {execution.upgrade.upgrade_id} has no shadow", hint="")
+    assert isinstance(execution, ShadowUpgrade)
     execution.promote()
     return execution
 

@@ -87,6 +87,7 @@ def test_a_shadow_that_is_gone_is_not_promoted(cli: Command, context: Context) -
     cli.ok("cancel", str(done.new_job_id))
     with pytest.raises(FlinkishError, match="CANCELED"):
         promote(context, ID)
+    assert context.registry.upgrade(ID)[1] == GONE, "whoever wants to may undo it"
     assert alive(context) == [done.job_id]
 
 
