@@ -13,7 +13,7 @@ from flinkish.messages.upgrades import Upgrade
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord, JobState, JobStateChange, Request
 from flinkish.registry.liveness import reconcile
-from flinkish.registry.statements import name_matches
+from flinkish.registry.statements import ambiguous, name_matches
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
         jobs = unacknowledged(context)
     else:
         # Select by state before checking the processes, and filter after: a dead job is not
-        # running, it has failed.
+        # running, it has failed, or its supervisor restarts it.
         registry, states = context.registry, wanted.states
-        if states is not None and JobState.FAILED in states:
+        if states is not None and (JobState.FAILED in states or JobState.FAILING in states):
             states = ACTIVE_STATES.union(states)
         jobs = reconcile(registry, registry.jobs(states=states))
     return [job for job in jobs if wanted.takes(job)]
@@ -111,14 +111,17 @@ def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed
-    news = set(context.registry.acknowledge(job.job_id for job in jobs))
-    return [job for job in jobs if job.job_id in news]
+    by_id = {job.job_id: job for job in jobs}
+    news = set(context.registry.acknowledge(by_id))
+    return [job for job_id, job in by_id.items() if job_id in news]
 
 
 def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> JobRecord:
     # A name means the failed job of that name, also while its successor runs.
     named = [job for job in failed if job.name == reference]
-    job = named[0] if len(named) == 1 else context.find_job(reference, include_final=True)
+    if len(named) > 1:
+        raise ambiguous(reference, named)
+    job = named[0] if named else context.find_job(reference, include_final=True)
     if job.state is not JobState.FAILED:
         raise WrongState(
             f"job {job.name} ({job.job_id}) has not failed: it is {job.state.value}",

@@ -56,7 +56,7 @@ def choose(
     if len(candidates) == 1:
         return next(iter(candidates.values()))
     if candidates:
-        raise _ambiguous(reference, sorted(candidates.values(), key=lambda job: job.start_time))
+        raise ambiguous(reference, sorted(candidates.values(), key=lambda job: job.start_time))
     raise _nothing(reference, by_name)
 
 
@@ -92,7 +92,8 @@ def without_superseded(
     return [job for job in jobs if not any(goes_on(later, job) for later in jobs)]
 
 
-def _ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
+def ambiguous(reference: str, jobs: Sequence[JobRecord]) -> AmbiguousJob:
+    """Return the error for a reference that means several jobs."""
     lines = ", ".join(f"{job.job_id} {job.name} ({job.state.value})" for job in jobs[:5])
     more = f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
     return AmbiguousJob(

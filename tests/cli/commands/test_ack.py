@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.client.listing import unacknowledged
+from flinkish.client.listing import acknowledge, unacknowledged
 from flinkish.client.reporter import SilentReporter
 from flinkish.config import Config
+from flinkish.errors import AmbiguousJob
 from flinkish.messages.launch import Launch
 from flinkish.registry.jobs import JobRecord, JobState
 from tests.cli.conftest import Command
@@ -62,6 +63,19 @@ def test_those_that_ran_and_failed_are_listed(cli: Command, failed: Sequence[str
     assert [job["state"] for job in listed] == ["FAILED", "FAILED"]
     assert "2 jobs failed: job-a" in cli.ok("list").err
     assert cli.ok("list", "-q").err == ""
+
+
+def test_a_name_of_two_failed_jobs_means_neither(cli: Command, failed: Sequence[str]) -> None:
+    """Also while a third one of that name runs."""
+    add(cli, "e", "job-a", *RAN, JobState.FAILED)
+    with Context(Config.load(), SilentReporter()) as context:
+        context.writable_registry.add_job(
+            JobRecord("f" * 32, "job-a", JobState.CREATED, 1.0, Launch("/app.py"))
+        )
+        with pytest.raises(AmbiguousJob, match="'job-a' means 2 jobs"):
+            acknowledge(context, ["job-a"])
+        (job,) = acknowledge(context, [failed[0], failed[0][:8]])
+    assert job.job_id == failed[0]
 
 
 def test_one_is_acknowledged(cli: Command, failed: Sequence[str]) -> None:
