@@ -8,6 +8,7 @@ it, and a program that was not written for that should not be repeated unasked.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,19 +111,30 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
             value = float(text(key))
         except ValueError:
             value = float("nan")
-        if not value >= least or (most is not None and value > most):
+        if not least <= value <= (sys.float_info.max if most is None else most):
             upper = "" if most is None else f" and at most {most:g}"
             raise InvalidConfiguration(
                 f"{key} is {text(key)!r}: a number of at least {least:g}{upper} is expected"
             )
         return value
 
+    def count(key: str, least: int) -> int:
+        try:
+            value = int(text(key))
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise InvalidConfiguration(
+                f"{key} is {text(key)!r}: a whole number of at least {least} is expected"
+            )
+        return value
+
     kind = name_of(options)
     if kind == "fixed-delay":
-        return FixedDelay(int(number(_FIXED + "attempts", 0)), seconds(_FIXED + "delay"))
+        return FixedDelay(count(_FIXED + "attempts", 0), seconds(_FIXED + "delay"))
     if kind == "failure-rate":
         return FailureRate(
-            int(number(_RATE + "max-failures-per-interval", 1)),
+            count(_RATE + "max-failures-per-interval", 1),
             seconds(_RATE + "failure-rate-interval"),
             seconds(_RATE + "delay"),
         )
@@ -135,7 +147,7 @@ def strategy_of(options: Mapping[str, str]) -> Strategy | None:
             multiplier=number(_EXPONENTIAL + "backoff-multiplier", 1),
             reset=seconds(_EXPONENTIAL + "reset-backoff-threshold"),
             jitter=number(_EXPONENTIAL + "jitter-factor", 0, 1),
-            attempts=None if text(attempts) == INFINITE else int(number(attempts, 1)),
+            attempts=None if text(attempts) == INFINITE else count(attempts, 1),
         )
     if kind == "none":
         return None
