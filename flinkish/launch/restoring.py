@@ -206,6 +206,9 @@ def not_a_pair(value: str) -> UsageError:
     )
 
 
+_WHERE = "earliest, latest, timestamp:TIME, moved, offsets as JSON, or a file with them"
+
+
 def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of source and target of a restore, checked, with their files read.
 
@@ -249,7 +252,7 @@ def no_offset_pair(value: str) -> UsageError:
     """Return the error for what is not SOURCE=WHERE."""
     return UsageError(
         f"{value!r} is not SOURCE=WHERE",
-        hint="write --set-offsets SOURCE=earliest, =latest, =timestamp:TIME, =moved or =FILE",
+        hint="write --set-offsets SOURCE=WHERE, where WHERE is " + _WHERE,
     )
 
 
@@ -262,7 +265,7 @@ def _offsets_text(where: str) -> str:
     except FileNotFoundError:
         raise UsageError(
             f"no file with offsets at {where}",
-            hint="--set-offsets takes earliest, latest, timestamp:TIME, JSON or a file with it",
+            hint="--set-offsets takes " + _WHERE,
         ) from None
     except PermissionError as error:
         from flinkish.storage import storage_error
@@ -293,8 +296,8 @@ _CHOICES = {"sink_ahead": SINK_MODES, "verify": VERIFY_LEVELS, "claim_mode": ("n
 def options_from(texts: Mapping[str, str]) -> RestoreOptions:
     """Return the options of a restore from text, by their names with dashes: ``sink-ahead``.
 
-    Several values are separated by commas, or a JSON list; pairs are ``OLD=NEW``. Raises UsageError
-    for an unknown option or a wrong value.
+    Several values are a JSON list, or separated by commas outside braces; pairs are ``OLD=NEW``
+    or ``SOURCE=WHERE``. Raises UsageError for an unknown option or a wrong value.
     """
     hints = get_type_hints(RestoreOptions)
     values: dict[str, Any] = {}
@@ -325,7 +328,14 @@ def _words(text: str) -> tuple[str, ...]:
             return tuple(str(word) for word in json.loads(text))
         except ValueError as error:
             raise UsageError(f"{text!r} is not a JSON list: {error}") from error
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    words, depth = [""], 0
+    for char in text:
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth <= 0:
+            words.append("")
+        else:
+            words[-1] += char
+    return tuple(word.strip() for word in words if word.strip())
 
 
 def uid_pair(value: str) -> tuple[str, str]:
