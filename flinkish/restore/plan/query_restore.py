@@ -17,7 +17,7 @@ from flinkish.operators.hasher import HasherVersion
 from flinkish.restore.origin.spark_compat import SparkFit
 from flinkish.restore.plan.decisions import QueryPlan
 from flinkish.restore.plan.history import HistoryPlan
-from flinkish.restore.plan.judging import OperatorJudgement
+from flinkish.restore.plan.judging import OperatorJudgement, is_rescaled
 from flinkish.restore.plan.pins import asked_provider, formats_for
 from flinkish.restore.plan.query_id import QueryIdentity
 from flinkish.restore.plan.sinks import SinkPlan
@@ -157,6 +157,4 @@ def rewrite_of(
 
 
 def _rescales(plan: OperatorJudgement, partitions: int | None) -> bool:
-    # One partition is never the user's choice: see judge_operator.
-    saved = plan.taken.state.partitions if plan.taken is not None else 1
-    return partitions is not None and saved not in (1, partitions)
+    return partitions is not None and plan.taken is not None and is_rescaled(plan.taken, partitions)

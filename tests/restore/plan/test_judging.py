@@ -19,7 +19,15 @@ from flinkish.restore.plan.judging import (
     refuse,
 )
 from tests.restore.plan.test_schema_compatibility import columns, struct
-from tests.support.restore.query_builders import AGG, DEDUP, changed, new, old, saved_query
+from tests.support.restore.query_builders import (
+    AGG,
+    DEDUP,
+    Operator,
+    changed,
+    new,
+    old,
+    saved_query,
+)
 
 
 def _stores(value: str) -> tuple[StoreInfo, ...]:
@@ -39,6 +47,16 @@ def saved(value: str = "a long", *sums: str, ordinal: int = 0, query: str = "q")
 def starting(value: str = "a long", *sums: str, ordinal: int = 0) -> NewOperator:
     operator = new("agg", ordinal, AGG)
     return changed(operator, stores=_stores(value), meaning=_meaning(*(sums or ("sum(v)",))))
+
+
+def without_keys(operator: Operator) -> Operator:
+    """Global limits have a void key, session windows without other keys only their start."""
+    stores = (
+        StoreInfo("default", struct(""), struct("a long")),
+        StoreInfo("limit", struct("key void"), struct("count long")),
+        StoreInfo("session", struct("sessionStartTime timestamp"), struct("a long")),
+    )
+    return changed(operator, stores=stores)
 
 
 ALWAYS_NULLABLE = "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
@@ -76,9 +94,16 @@ CASES: dict[
     ),
     "as many partitions": (starting(), saved(), BASE, 2, "as-is same-state"),
     "more partitions": (starting(), saved(), BASE, 4, "rescale partitions-changed"),
-    "one partition is nobody's choice": (
+    "one partition of keys": (
         starting(),
         changed(saved(), partitions=1),
+        BASE,
+        4,
+        "rescale partitions-changed",
+    ),
+    "one partition without keys is nobody's choice": (
+        without_keys(starting()),
+        without_keys(changed(saved(), partitions=1)),
         BASE,
         4,
         "as-is same-state",
