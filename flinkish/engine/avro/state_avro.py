@@ -124,7 +124,7 @@ def write_avro(
     of ``value``; see :func:`list_column`.
 
     Raises CannotEncode if a batch does not match its schema, has a null where the schema allows
-    none, or has rows too large for a block (2 GiB).
+    none, or has rows too large for a block (1 GiB).
     """
     if codec not in COMPRESS:
         raise ValueError(f"unsupported Avro codec {codec} (supported: {', '.join(COMPRESS)})")
@@ -148,6 +148,8 @@ def write_avro(
     rows = 0
     for keys, values in batches:
         for count, data in form.encode(keys, values):
+            if len(data) > _MAX_BLOCK:
+                raise CannotEncode(f"{count} rows cannot be one block: they take {len(data)} bytes")
             packed = COMPRESS[codec](data)
             file.write(b"".join((encode_long(count), encode_long(len(packed)), packed, sync)))
             rows += count
