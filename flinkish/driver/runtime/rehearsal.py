@@ -48,6 +48,8 @@ _POLL = 0.05
 _NO_INPUT = 2.0
 #: Seconds in which Spark reports a batch that is committed.
 _REPORTED = 2.0
+#: Seconds in which the tasks of a stopped query end.
+_REMOVED = 10.0
 #: Attempts to copy the state of a job that trims its checkpoint meanwhile.
 _ATTEMPTS = 3
 #: The maximum number of characters of Spark's error that are shown.
@@ -120,8 +122,13 @@ class Rehearsal:
 
     def close(self) -> None:
         """Remove all copies."""
-        if storage.is_directory(self._directory):
-            storage.remove_tree(*storage.split(self._directory))
+        deadline = time.monotonic() + _REMOVED
+        # A query stops before its tasks have ended: they may still add files.
+        while storage.is_directory(self._directory):
+            removed = storage.remove_tree(*storage.split(self._directory))
+            if removed or time.monotonic() > deadline:
+                return
+            time.sleep(_POLL)
 
     def _copy(
         self, name: str, writer: Any, facts: WriterFacts, session: Any, target: str
