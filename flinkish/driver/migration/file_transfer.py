@@ -71,16 +71,15 @@ class SparkTransferer:
             target=first.target,
             size=total_bytes,
         )
-        if distributed:
-            ship_package(self._context)
         while distributed and (wave := list(islice(iterator, WAVE))):
             try:
+                ship_package(self._context)
                 outcomes = self._on_executors(wave)
             except Exception as error:
                 # Py4J's and Spark's errors have no common base class. The wave is repeated below.
                 if self._mode == "true":
                     raise _refused(error) from error
-                log(f"the executors could not copy the savepoint's files, the driver does: {error}")
+                log(f"the driver copies the savepoint's files, as the executors failed: {error}")
                 iterator = chain(wave, iterator)
                 distributed = False
                 break
