@@ -91,10 +91,7 @@ def save_dead_job(
     for query in queries:
         check_owner(registry, query.query_id, query.checkpoint_dir)
     reporter = context.reporter
-    reporter.warning(
-        f"job {job.name} ({job.job_id}) is {job.state.value}: saving its checkpoint at "
-        "the newest committed batch"
-    )
+    reporter.warning(f"job {job.name} ({job.job_id}) is {job.state.value}: saving its checkpoints")
     for name in sorted({query.name for query in queries} - facts.keys()):
         reporter.warning(
             f"query '{name}' ended before its driver recorded its operator ids: only the same "

@@ -23,6 +23,7 @@ _COLOURS = {
     "dropped": "yellow",
     "rebase": "yellow",
     "accept": "yellow",
+    "rollback": "yellow",
     "unreadable": "yellow",
     "migrate": "magenta",
     "rescale": "magenta",
