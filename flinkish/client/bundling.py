@@ -24,13 +24,13 @@ def bundle_program(
     cwd: str | None = None,
     dry_run: bool = False,
 ) -> Bundle:
-    """Write a program, flinkish's agent and what that needs into one file.
+    """Write a program, flinkish's agent and the packages that the agent needs into one file.
 
     Parameters
     ----------
     program : Program
-        Its file or module, and its first arguments; without any the launcher's first argument names
-        the program.
+        Its file or module, and its first arguments. Without a file or module, the launcher's first
+        argument names the program.
     path : str
         The file to write; one that exists is replaced. ``spark-submit`` takes one that ends in
         ``.py`` as the program, and one that ends in ``.zip`` with ``--py-files``.
@@ -44,7 +44,7 @@ def bundle_program(
     Raises
     ------
     UsageError
-        There is no such program, the name has another ending, or a scheme is unknown.
+        There is no such program, ``path`` has another ending, or a scheme is unknown.
     StorageError
         The file cannot be written.
     """

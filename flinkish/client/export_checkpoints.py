@@ -42,7 +42,7 @@ from flinkish.restore.plan.sinks import SinkMode, SinkPlan, SinkStatus
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """A query whose checkpoint is built in ``directory``, a name.
+    """A query whose checkpoint is built in the directory named ``directory``.
 
     ``file_sink`` is where it writes files, if their log is known to be there.
     """
@@ -178,8 +178,8 @@ def _sink_status(
 ) -> SinkStatus | None:
     """Return the newest batch of the sink that the query had, if it is known without Spark.
 
-    Anybody may have written a savepoint: what it names is listed only where a job of the registry
-    has written, or at a place that the user has named (``paths``).
+    A savepoint is untrusted: a path that it names is listed only if a job of the registry has
+    written there, or if it is in a place that the user has named (``paths``).
     """
     path = _sink_path(offer)
     if path is not None and paths.leads_to(path):
@@ -192,7 +192,7 @@ def _sink_status(
 
 
 def _sink_path(offer: RestorableQuery) -> str | None:
-    """Return where the query wrote, unless that is relative to where its job ran."""
+    """Return where the query wrote; None for a path relative to its job's directory."""
     path = str(offer.query.sink.get("path") or "")
     return path if path.startswith("/") or ":" in path else None
 
@@ -251,8 +251,8 @@ class ExportPlace:
     def publish(self, directories: list[str]) -> str | None:
         """Put the built checkpoints in place; return where a replaced one is kept.
 
-        Raises WrongState if the replaced checkpoint has got a batch meanwhile, and StorageError if
-        a directory cannot be renamed: the old checkpoint is then where it was.
+        Raises WrongState if the checkpoint to be replaced has got a batch meanwhile, and
+        StorageError if a directory cannot be renamed; the old checkpoint then stays in place.
         """
         if self.replaces is None:
             if self.building != self.final:
@@ -293,7 +293,7 @@ def new_directory(directory: str) -> ExportPlace:
 
 
 def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
-    """Return the place of a program's own checkpoint, which is kept beside it.
+    """Return the place of a program's checkpoint to be replaced; the old one is kept beside it.
 
     Raises UsageError for remote storage, SavepointNotFound if there is no checkpoint, and
     WrongState if a job of the registry runs on it.

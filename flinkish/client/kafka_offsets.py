@@ -49,7 +49,7 @@ def topics_in(queries: Sequence[tuple[PartitionOffset, ...]]) -> set[str]:
 
 
 def with_lag(offsets: Sequence[PartitionOffset], topics: Topics) -> tuple[PartitionOffset, ...]:
-    """Return the offsets with what a broker has, and the partitions that are new to it. Pure.
+    """Return the offsets with what a broker has, and the partitions that were not saved. Pure.
 
     A new partition of a topic is read from its beginning.
     """
@@ -98,7 +98,7 @@ def ask_lag(
 ) -> list[tuple[PartitionOffset, ...]]:
     """Return the offsets of all queries with what the broker at ``servers`` has.
 
-    Raises UsageError if there are no offsets of Kafka; BrokerError if it does not answer.
+    Raises UsageError if there are no Kafka offsets; BrokerError if the broker does not answer.
     """
     from flinkish.connectors.kafka.topics import topics_of
 

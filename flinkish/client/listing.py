@@ -18,7 +18,7 @@ from flinkish.registry.statements import ambiguous, name_matches
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs are wanted; the conditions add up.
+    """Which jobs are wanted; all conditions must hold.
 
     ``states``: only jobs in these states; None means all. ``name``: only jobs whose name matches;
     ``*`` and ``?`` are wildcards. ``since``: only jobs that were started then or later, in seconds
@@ -31,7 +31,7 @@ class JobFilter:
     failed: bool = False
 
     def takes(self, job: JobRecord) -> bool:
-        """Return whether a job is wanted, except that it may be acknowledged. Pure."""
+        """Return whether a job meets all conditions but ``failed``. Pure."""
         return (
             (self.states is None or job.state in self.states)
             and (self.name is None or name_matches(job.name, self.name))
@@ -40,10 +40,7 @@ class JobFilter:
 
 
 def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
-    """Return the wanted jobs by start time; a job whose process is gone is FAILED from now on.
-
-    ``wanted``: which jobs.
-    """
+    """Return the wanted jobs by start time; a job whose process is gone is FAILED from now on."""
     if wanted.failed:
         jobs = unacknowledged(context)
     else:
@@ -59,7 +56,7 @@ def find_jobs(context: Context, wanted: JobFilter) -> list[JobRecord]:
 def unacknowledged(context: Context, pattern: str | None = None) -> list[JobRecord]:
     """Return the jobs that ran and failed, and were not acknowledged.
 
-    A job whose process is found dead now is FAILED from now on, and among them.
+    They include a job whose process is found dead now: it is FAILED from now on.
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards.
     """
@@ -102,12 +99,12 @@ def find_troubles(
 
 
 def acknowledge(context: Context, references: Sequence[str]) -> list[JobRecord]:
-    """Acknowledge that jobs have failed, so that they are reported no more; return them.
+    """Acknowledge that jobs have failed, so that they are no longer reported; return them.
 
     ``references``: job ids, unique prefixes of ids, or names; none means all failed jobs.
 
-    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference; nothing was
-    acknowledged; WrongState if a job has not failed; nothing was acknowledged.
+    Raises JobNotFound or AmbiguousJob if no job, or several, match a reference, or WrongState if a
+    job has not failed; then none is acknowledged.
     """
     failed = unacknowledged(context)
     jobs = [_failed(context, each, failed) for each in references] if references else failed
@@ -134,7 +131,7 @@ def _failed(context: Context, reference: str, failed: Sequence[JobRecord]) -> Jo
 
 @dataclass(frozen=True)
 class JobDescription:
-    """A job and all that belongs to it, each in the order of its time.
+    """A job and all that belongs to it, oldest first.
 
     ``history``: its states; the last one is its state now, even if a read-only registry could not
     record it. ``restarts``: the recorded restarts, with their reasons. ``queries``: what its driver

@@ -45,9 +45,9 @@ def unlock(
     """Remove the locks of a directory of savepoints that no process refreshes any more.
 
     ``context``: has the configured directory. ``directory``: a path or a URL; None means the
-    configured directory. ``force``: whether to remove locks whose owners may be alive, too.
-    ``dry_run``: remove nothing. ``agree``: called before locks are removed whose owners may be
-    alive; raises ConsentNeeded to refuse.
+    configured directory. ``force``: whether to also remove locks whose owners may be alive.
+    ``dry_run``: remove nothing. ``agree``: called before removing locks whose owners may be alive;
+    raises ConsentNeeded to refuse.
 
     Returns all locks, and those that were removed.
 

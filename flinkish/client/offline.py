@@ -73,10 +73,9 @@ def save_dead_job(
 ) -> Outcome:
     """Take a savepoint of a dead job from its checkpoints and the facts in the registry.
 
-    A canonical savepoint is rewritten by the Spark that the job ran on. With ``dry_run`` it is only
-    checked that a savepoint can be taken; ``batch`` is the committed batch of each query, as for
-    :func:`save_checkpoints`. The request is in the job's history, also if it fails, but not after
-    a dry run.
+    A canonical savepoint is rewritten by the Spark that the job ran on. ``dry_run`` only checks
+    that a savepoint can be taken; ``batch`` is the committed batch of each query, as for
+    :func:`save_checkpoints`. The history records the request, unless it is refused or a dry run.
 
     Raises WrongState, NoCommittedBatch or NotSavepointable if no savepoint can be taken; Corrupt,
     StorageError or Locked if the savepoint cannot be written.

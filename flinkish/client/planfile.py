@@ -3,7 +3,7 @@
 The plan is bound to its inputs: the digest of the savepoint's ``_metadata`` (which seals all its
 files), the program with its arguments, and the version of Spark. Modules that the program imports
 from elsewhere are not in the program's digest. If they change its operators, sources or sinks,
-that is found when the driver makes the plan again: the new plan must equal the saved one.
+the driver finds out when it makes the plan again: the new plan must equal the saved one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def save(plan: PlanFile, path: str) -> None:
 
 
 def load(path: str) -> PlanFile:
-    """Read a plan. Raises UsageError if the file is not one, StorageError if it may not be read."""
+    """Read a plan. Raises UsageError if the file is not one, StorageError if access is denied."""
     try:
         with open(path, "rb") as file:  # the user's choice: may be a pipe
             data = file.read(_MAX_BYTES + 1)
@@ -124,8 +124,8 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
     """Refuse a plan whose savepoint, program or Spark version has changed since it was made.
 
     Raises Incompatible if something has changed (the error names it), or the plan's verdict is
-    negative; ConsentNeeded if the plan needs a consent that it was made without; SavepointNotFound
-    if the savepoint is gone.
+    negative; ConsentNeeded if the plan lacks a consent that it needs; SavepointNotFound if the
+    savepoint is gone.
     """
     for what, before, now in (
         ("the savepoint", plan.savepoint_digest, savepoint_digest(plan.savepoint)),
@@ -151,9 +151,9 @@ def check_unchanged(plan: PlanFile, launch: Launch, spark_version: str | None) -
 
 
 def savepoint_digest(path: str) -> str:
-    """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest logs.
+    """Return the SHA-256 of a savepoint's ``_metadata``, or of a plain checkpoint's newest cuts.
 
-    Raises SavepointNotFound.
+    A cut counts by its query id, batch, offsets and file names. Raises SavepointNotFound.
     """
     from flinkish.restore.origin.restore_origin import adopt_cuts
     from flinkish.savepoint.format.metadata import FILE_NAME
@@ -175,9 +175,9 @@ def savepoint_digest(path: str) -> str:
 
 
 def program_digest(launch: Launch) -> str:
-    """Return the SHA-256 of a program: its file, accompanying files, module name and arguments.
+    """Return the SHA-256 of a program: its file, Python files, archives, module and arguments.
 
-    Of secret arguments, only how many there are is included.
+    Of secret arguments, only the number is included.
     """
     local = [f for f in (launch.application, *launch.py_files, *launch.archives) if f]
     files = [path for path in local if os.path.isfile(path)]

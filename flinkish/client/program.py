@@ -26,9 +26,9 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """Return the launch that a program and the configuration describe, without a restore.
 
     ``program``: names a file or a module. ``config``: ``parallelism.default`` and the keys
-    ``spark.*`` are used. ``cwd``: the directory at which relative paths start.
+    ``spark.*`` are used. ``cwd``: the base of relative paths.
 
-    Raises UsageError if no program is named, two are, or there is no such file.
+    Raises UsageError if no program or two are named, or there is no such file.
     """
     file, home = _path(program.application), _path(program.spark_home)
     program = well_typed(replace(program, application=file, spark_home=home))
@@ -151,7 +151,7 @@ def asked_partitions(launch: Launch) -> int | None:
 def program_file(application: str, cwd: str) -> str:
     """Return the absolute path of a program.
 
-    Raises UsageError if there is no such file; StorageError if nobody may look there.
+    Raises UsageError if there is no such file; StorageError if access is denied.
     """
     if not application.strip():
         raise UsageError("the name of the program file is empty", hint="name a Python file")

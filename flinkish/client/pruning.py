@@ -33,11 +33,11 @@ class PruneResult:
     garbage : tuple of GarbageOutcome
         Each directory without ``_metadata``, if garbage was included.
     unreadable : tuple of (str, FlinkishError)
-        Savepoints that cannot be read, or are not whole. They count for nothing and are not
+        Savepoints that cannot be read, or are not whole. The policy ignores them; they are not
         touched.
     warnings : tuple of str
-        Sentences about savepoints with times in the future, and about those that cannot be read
-        and for which others are kept.
+        Sentences about savepoints with times in the future, and about unreadable ones because of
+        which others are kept.
     """
 
     directory: str
@@ -96,9 +96,9 @@ def prune_savepoints(
     ``context``: its registry knows which savepoints running jobs need. ``directory``: the directory
     of savepoints. ``policy``: what is kept. An empty one removes garbage only. ``garbage``: whether
     to remove unfinished savepoints that no process writes any more. ``dry_run``: only return what
-    would be done. ``agree``: called with what would be done, if anything would be removed, before
-    anything is; it raises ConsentNeeded to refuse. Afterwards nothing else is removed. ``names``:
-    whether each outcome lists the files to be removed.
+    would be done. ``agree``: called first with what would be done, if that removes anything; it
+    raises ConsentNeeded to refuse. Nothing else is removed afterwards. ``names``: whether each
+    outcome lists the files to be removed.
 
     Failed removals are in the result's ``errors``.
 
@@ -187,7 +187,7 @@ def remove_old(
 
     ``context``: its registry knows which savepoints running jobs need. ``target``: the directory of
     savepoints. ``policy``: what is kept; an empty one keeps all. ``taken``: locations of the new
-    savepoints. They stay, whatever the policy and the clocks say.
+    savepoints. They stay regardless of the policy and the clocks.
     """
     if policy.is_empty or not job_ids:
         return Removal()
@@ -236,8 +236,8 @@ def with_removal(
 ) -> Outcome:
     """Remove the old savepoints of a job that has a new one, if a policy has any rule.
 
-    ``outcome``: that of the savepoint; without one, as in a dry run, nothing is done. ``on_taken``:
-    called with the outcome first, because the removal may take long.
+    ``outcome``: if it has no savepoint, as in a dry run, nothing is done. ``on_taken``: called with
+    the outcome first, because the removal may take long.
 
     Returns an outcome with the removal, whose error is not raised.
     """
@@ -290,7 +290,7 @@ def not_pruned(target: str, error: FlinkishError) -> PartialFailure:
 
 
 def _records_of(removed: Sequence[str], recorded: Collection[str]) -> list[str]:
-    """Return by which paths the registry has recorded savepoints that are gone."""
+    """Return the paths of removed savepoints, and those by which the registry recorded them."""
     from flinkish.savepoint.directory.places import place_keys
 
     gone = {key for path in removed for key in place_keys(path)}

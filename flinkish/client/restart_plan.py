@@ -18,7 +18,7 @@ from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
 
-#: The recorded Spark, settings and Pythons.
+#: Keeps the recorded Spark, settings and Pythons.
 NO_CHANGES = Program()
 
 
@@ -51,7 +51,7 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     job : JobRecord
         The job.
     changes : Program, optional
-        Its settings and secret arguments replace recorded ones: the secret ones, which are not
+        Has the secret settings and arguments, which are not recorded. Other settings must be as
         recorded.
 
     Returns
@@ -65,11 +65,11 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
         Another launcher has started it.
     WrongState
         The job has not ended, another job has continued from its state or has its name, its program
-        is gone, or its checkpoints are, or it was refused for state that it leaves behind.
+        or a checkpoint is gone, or it was refused because it would leave state behind.
     Locked
         An unfinished upgrade continues from it, or has its name.
     UsageError
-        Secrets are missing, or there are none; or a setting is not the recorded one.
+        Secrets are missing, or cannot be given; or a setting is not the recorded one.
     """
     check_ours(job, "restarted")
     job = check_ended(context, job)
@@ -161,7 +161,7 @@ def check_alone(registry: Registry, job: JobRecord) -> None:
     Raises
     ------
     NameTaken, Locked, Superseded
-        As :meth:`.job_registry.Registry.restart`, which asks again.
+        As :meth:`.job_registry.Registry.restart`, which checks again.
     """
     named = registry.jobs(name=job.name) if job.has_given_name else ()
     for other in reconcile(registry, named):
@@ -182,7 +182,7 @@ def with_secrets(
     Raises
     ------
     UsageError
-        A secret is missing, or an argument of the program is masked that no option can give.
+        A secret is missing, or no option can give a masked argument of the program.
     """
     complete = replace(launch, conf={**launch.conf, **conf})
     if secret_args is not None:

@@ -40,7 +40,7 @@ def restart(
 ) -> Restart:
     """Start an ended job again in place, or its program as a new job from a savepoint.
 
-    If ``changes`` names another Spark, master or Python it is a new job, by default from the
+    If ``changes`` names another Spark, master or Python, a new job starts, by default from the
     savepoint that the job was stopped with. Parameters and errors are those of
     :func:`.plan_restart` and :func:`restart_from`. With ``wait`` it returns once the job runs, see
     :func:`.waiting.wait_until_started`.
@@ -98,7 +98,7 @@ def carry_out(context: Context, restart: Restart, reason: str = "restart request
     WrongState
         The job has changed since it was checked, or its last driver does not end.
     StorageError, LaunchFailed
-        No process can be started.
+        The log cannot be written, or no process can be started.
     """
     registry = context.registry
     wait_until_gone(registry, restart.job)
@@ -115,19 +115,19 @@ def restart_from(
     changes: Program = NO_CHANGES,
     options: RestoreOptions = NO_OPTIONS,
 ) -> JobRecord:
-    """Start the program of an ended job as a new job that begins with a savepoint; return that.
+    """Start the program of an ended job as a new job from a savepoint; return the new job.
 
     ``savepoint`` is a location. ``changes`` has the secrets, as for :func:`.plan_restart`, other
-    settings, and what changes of Spark, master and Pythons (:func:`.program.with_spark`).
-    ``options`` answer what ``run -s`` would ask; what the job accepted when it was restored is
-    accepted again.
+    settings, and another Spark, master or Python (:func:`.program.with_spark`). ``options`` are
+    those of ``run -s``; incomplete results that the job accepted when it was restored are accepted
+    again.
 
     Raises
     ------
     WrongState
         The job has not ended.
     NameTaken
-        Another job has the name that somebody gave this one.
+        Another job has the name that a user gave this one.
     Locked
         An unfinished upgrade continues from it, or has the name.
     UsageError
@@ -146,7 +146,7 @@ def restart_from(
     agreed = job.launch.restore.options.accept_partial if job.launch.restore is not None else ()
     accepted = replace(options, accept_partial=(*agreed, *options.accept_partial))
     launch = replace(launch, restore=RestoreSpec(locate(savepoint), checked(accepted)))
-    # As in place: only a name that somebody gave is held unique.
+    # As in place: only a name that a user gave must be unique.
     new = launch_in_place_of(context, job, launch, unique_name=job.has_given_name)
     context.registry.acknowledge([job.job_id])
     return new
@@ -160,7 +160,7 @@ def launch_in_place_of(
     unique_name: bool,
     job_id: str | None = None,
 ) -> JobRecord:
-    """Start a new job with the name of another, its checkpoints beside those; return it.
+    """Start a new job with the name of another, and checkpoints beside the other's; return it.
 
     Parameters
     ----------

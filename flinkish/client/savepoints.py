@@ -148,7 +148,7 @@ class Savepoint:
     def read_state(self, session: Any, name: str) -> Any:
         """Return a state as a DataFrame with the columns ``partition``, ``key`` and ``value``.
 
-        Typed state (:mod:`flinkish.state`) has its values, as far as the savepoint describes them.
+        Typed state (:mod:`flinkish.state`) is decoded as far as the savepoint describes it.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ def open_savepoint(
 
 @dataclass(frozen=True)
 class Verified:
-    """A savepoint that was verified; without ``verification`` it could not be read (``error``)."""
+    """The outcome for one savepoint; ``verification`` is None if it cannot be read (``error``)."""
 
     path: str
     verification: Verification | None
@@ -263,9 +263,9 @@ def diff_savepoints(first: str, second: str) -> dict[str, Any]:
 def copy_savepoint(
     context: Context, path: str, directory: str, *, dry_run: bool = False
 ) -> SavepointCopy:
-    """Copy a savepoint into a directory on any storage, where it is whole and has its own name.
+    """Copy a savepoint, whole and under its own name, into a directory on any storage.
 
-    Repeat a copy that was cut off: what is in place already is not sent again.
+    Call it again after an interruption: files that are already in place are not sent again.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def dispose_savepoint(
 
 
 def _why_needed(context: Context, path: str) -> str | None:
-    """Return why a prune would keep a savepoint; None also if the registry does not tell."""
+    """Return why a prune would keep a savepoint; None also if the registry cannot be read."""
     from flinkish.registry.in_use import savepoints_in_use
     from flinkish.savepoint.directory.places import place_keys
     from flinkish.savepoint.format.metadata import FILE_NAME

@@ -1,6 +1,6 @@
-"""Jobs that commit nothing though they have input: the rule, and the jobs that it is true of.
+"""Jobs that commit nothing though they have input: the rule, and the jobs that it applies to.
 
-The rule knows what a driver reports with each heartbeat. A query is stuck if it runs, its newest
+The rule uses what a driver reports with each heartbeat. A query is stuck if it runs, its newest
 look for input has found some (or it computes a batch), and for ``execution.stuck.timeout``, and two
 of its triggers, it has neither committed a batch nor been seen to wait for input. So is one that
 has failed, while its job runs on, and a job whose driver runs and has not reported for as long. A
@@ -21,13 +21,13 @@ from flinkish.registry.liveness import STALE
 from flinkish.units import age_text
 
 TIMEOUT = "execution.stuck.timeout"
-#: As many triggers may pass without a batch.
+#: Number of triggers that may pass without a batch.
 _TRIGGERS = 2
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """A query of a job that is stuck; ``query`` None is the driver of the job.
+    """A stuck query of a job; ``query`` is None if it is the job's driver that is stuck.
 
     ``seconds``: for how long. ``failed``: whether the query has failed.
     """
@@ -56,9 +56,9 @@ def stuck_queries(
 ) -> list[Stuck]:
     """Return the queries of a job that are stuck. Pure.
 
-    ``queries``: as the driver last reported them. ``running_since``: when the job became RUNNING
-    last. ``now``: by the registry's clock. ``timeout``: the value of ``execution.stuck.timeout``.
-    Times are seconds since the epoch.
+    ``queries``: as the driver last reported them. ``running_since``: when the job last became
+    RUNNING. ``now``: by the registry's clock. ``timeout``: the value of
+    ``execution.stuck.timeout``. Times are seconds since the epoch.
     """
     if job.state is not JobState.RUNNING:
         return []

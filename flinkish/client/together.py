@@ -2,7 +2,7 @@
 
 The requests of a ``stop --all`` carry its id, so the registry knows what it stopped. Each job is
 started again from the savepoint that it was stopped with, as a new job, which may have another
-Spark. What has been started is recorded by those jobs themselves: calling :func:`restart_all` again
+Spark. The records of the new jobs show which have been started: calling :func:`restart_all` again
 continues with the jobs that have not come up.
 """
 
@@ -50,7 +50,7 @@ from flinkish.registry.jobs import (
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.statements import name_matches
 
-#: Jobs in these states are stopped: also those that start, as they would run on the cluster.
+#: Jobs in these states are stopped, including those still starting: they would soon run.
 STOPPABLE = ACTIVE_STATES
 
 
@@ -84,7 +84,7 @@ def stop_all(
     Returns
     -------
     AllSaved
-        Failures are part of it, not raised.
+        Failures are in the result, not raised.
     """
     earlier = newest_together(context.registry)
     if earlier and is_in_part(earlier) and not _has_begun_again(context.registry, earlier):
@@ -123,7 +123,7 @@ def _begin_stop(
 
 
 def together_of(request: Request) -> str | None:
-    """Return the id of the ``stop --all`` that a request is a part of; None if of none."""
+    """Return the id of the ``stop --all`` that a request belongs to; None if there is none."""
     arguments = request.arguments
     return arguments.together if isinstance(arguments, SavepointArguments) else None
 
@@ -213,8 +213,8 @@ def restart_all(
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``changes`` and
     ``options``: for all of them, as in :func:`.restarts.restart_from`. ``dry_run``: only find out
-    what would be started.
-    ``on_outcome``: called with each outcome as soon as it is known. Failures are in the result.
+    what would be started. ``on_outcome``: called with each outcome, once all jobs have been
+    started. Failures are in the result.
     """
 
     def start(job: JobRecord, savepoint: str) -> JobRecord:

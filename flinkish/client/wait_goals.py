@@ -86,7 +86,7 @@ class Watch:
     def __init__(self, goal: Goal, began: float) -> None:
         self._goal = goal
         self._began = began
-        #: The first report of the present quiet time, and the batches since then.
+        #: The heartbeat at which the current quiet time began, and the batches at that time.
         self._since: float | None = None
         self._batches: dict[str, int | None] = {}
         #: The batch of each query when it was first seen, for ``more``.

@@ -1,4 +1,4 @@
-"""The decision about a restore by its verdict: continue, continue and warn, or refuse. Pure."""
+"""Decide about a restore by its verdict: continue, continue with a warning, or refuse. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Exit(str, Enum):
 
 @dataclass(frozen=True)
 class VersionDecision:
-    """The decision by versions; ``message`` is empty when there is nothing to report."""
+    """The decision about two versions; ``message`` is empty if there is nothing to report."""
 
     verdict: CompatVerdict
     exit: Exit

@@ -75,8 +75,8 @@ def parse_moment(text: str, now: float) -> float:
     """Return the time, in seconds since the epoch, of a duration before ``now`` or of a time.
 
     A duration is what :func:`parse_duration` takes. A time is in ISO 8601 (``2026-11-23``,
-    ``2026-11-23T10:30``, with or without a zone) or of the day of ``now`` (``10:30``,
-    ``10:30:15``); without a zone it is in this host's.
+    ``2026-11-23T10:30``, with or without a zone) or on the day of ``now`` (``10:30``,
+    ``10:30:15``); without a zone it is in this host's zone.
     """
     from datetime import datetime
 
@@ -111,9 +111,10 @@ def sqlite_path(url: str, base: str | None = None) -> str | None:
     """Return the absolute path of a SQLite registry URL, or None for a PostgreSQL URL.
 
     ``sqlite:///relative``, ``sqlite:////absolute``, ``sqlite:~/x`` and a plain path are accepted.
-    Relative paths start at ``base`` (default: the working directory). Otherwise raises
-    InvalidConfiguration; for text without a ``sqlite:`` prefix its message quotes at most a scheme,
-    because a password may be anywhere in the text.
+    Relative paths start at ``base`` (default: the working directory).
+
+    Raises InvalidConfiguration for anything else; for text without a ``sqlite:`` prefix its message
+    quotes at most a scheme, because a password may be anywhere in the text.
     """
     if url.startswith("sqlite:"):
         path = url[len("sqlite:") :]
@@ -186,9 +187,9 @@ def normal_value(key: Key, value: str, base: str) -> str:
 
 
 def _absolute(path: str, base: str | None) -> str:
-    """Return an absolute path; ``base`` is empty where the working directory is gone.
+    """Return an absolute path; an empty ``base`` means that the working directory is gone.
 
-    None means the working directory of the process, which only relative paths need.
+    A ``base`` of None is the working directory of the process, read only for relative paths.
     """
     absolute = os.path.normpath(os.path.join(base or "", os.path.expanduser(path)))
     if base is None and not os.path.isabs(absolute):

@@ -72,7 +72,7 @@ def assemble(
     let_go: Callable[[], None] | None = None,
     shutdown_grace: float | None = None,
 ) -> tuple[Runtime, Agent, Hook]:
-    """Make what serves a job in its driver; nothing is started yet.
+    """Create the runtime, agent and hook of a job in its driver; nothing is started yet.
 
     ``let_go`` is that of the :class:`Agent`; ``shutdown_grace`` replaces the configured time.
     """
@@ -135,7 +135,7 @@ def conclude(
     if outcome.error is not None and runtime.ending is None:
         if runtime.fatal is None and print_error:
             print_traceback(outcome.error)
-        # A refusal is no fault of the program's code, and says itself what to do.
+        # A refusal is not a fault in the program's code, and says what to do.
         for place in own_places(outcome.error) if runtime.fatal is not None else ():
             log(f"job failed at {place}")
     runtime.program_ended()

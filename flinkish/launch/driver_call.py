@@ -1,6 +1,6 @@
-"""Run a driver for one answer: it reads the question from a file, writes another, and ends.
+"""Run a driver for one answer: it reads the question from a file, writes the answer, and ends.
 
-Nothing is registered, because there is no job. ``info`` and ``check`` describe a program like this,
+Nothing is registered, because there is no job. ``info`` and ``check`` describe a program this way,
 ``rehearse`` runs one on copies of state, ``migrate`` rewrites state, and ``state`` reads it.
 """
 

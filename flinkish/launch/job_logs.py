@@ -41,7 +41,7 @@ def log_path(environ: Mapping[str, str], job_id: str) -> str:
 
 
 def open_log(path: str) -> int:
-    """Open a log for appending, made with mode 0600, and return the file descriptor."""
+    """Open a log for appending, created with mode 0600, and return the file descriptor."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 

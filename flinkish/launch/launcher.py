@@ -35,9 +35,9 @@ def new_job(
 ) -> JobRecord:
     """Return a job's first record, in the state INITIALIZING.
 
-    The job's checkpoints get a directory in ``checkpoints``. ``environ`` says where logs are; None
-    for a job whose launcher keeps them. ``now`` is in seconds since the epoch; without ``job_id`` a
-    new id is generated.
+    The job's checkpoints get a directory in ``checkpoints``. ``environ`` says where logs are; it is
+    None for a job whose launcher keeps them. ``now`` is in seconds since the epoch; without
+    ``job_id`` a new id is generated.
     """
     job_id = job_id or new_job_id()
     return JobRecord(
@@ -64,7 +64,7 @@ def launch_job(
     The supervisor has its own session, no terminal and no standard input: it and its driver keep
     running when the shell that launched them ends. The secret Spark settings of the launch are
     passed to the supervisor; in the registry they are masked. Raises NameTaken with
-    ``unique_name``; LaunchFailed if no process can be started, the job is then FAILED.
+    ``unique_name``; LaunchFailed if no process can be started (the job is then FAILED).
     """
     recorded = replace(job, launch=secret_settings.without_secrets(job.launch))
     return _supervised(

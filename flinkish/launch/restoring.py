@@ -1,4 +1,4 @@
-"""The options of a restore, parsed and combined with the configuration for all who ask for one."""
+"""The options of a restore, parsed and combined with the configuration for all callers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def restore_spec(
 
 
 def well_typed(value: _T) -> _T:
-    """Return a program or options as they are decoded again; raise UsageError for other types.
+    """Return a program or options encoded and decoded; raise UsageError for wrong types.
 
     Python programs may give anything: a launch that cannot be decoded would make the registry
     unreadable.
@@ -154,7 +154,7 @@ def check_uid_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ..
 def path_pair(value: str) -> tuple[str, str]:
     """Return the two paths of ``OLD=NEW``; UsageError if it has another form.
 
-    Paths may contain ``=`` (directories ``key=value``): then one that a path or URL follows counts.
+    Paths may contain ``=`` (directories ``key=value``): then the one before a path or URL counts.
     """
     places = [i for i, character in enumerate(value) if character == "="]
     if len(places) > 1:
@@ -215,8 +215,8 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     ``pairs`` are names of sources, each with ``earliest``, ``latest``, ``timestamp:TIME``,
     ``moved``, offsets as JSON, or the path of a file with offsets.
 
-    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file
-    cannot be read.
+    Raises UsageError if a source is named twice or not at all, a target says nothing, or a file is
+    missing or invalid; StorageError if access to it is denied.
     """
     from flinkish.connectors.offsets import parse_target
 
@@ -236,8 +236,8 @@ def offsets_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def offset_pair(value: str) -> tuple[str, str]:
     """Return SOURCE and WHERE of ``SOURCE=WHERE``; UsageError when it is not of that form.
 
-    What a source reads has ``=`` in it, and so may JSON: offsets in place begin at the first
-    ``={``, else the last ``=`` separates.
+    SOURCE and JSON may contain ``=``: inline offsets begin at the first ``={``, else the last
+    ``=`` separates.
     """
     name, equals, where = value.partition("={")
     if equals and name.strip():

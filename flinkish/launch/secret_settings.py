@@ -65,8 +65,8 @@ def redaction_of(launch: Launch) -> re.Pattern[str] | None:
 def secrets_of(launch: Launch) -> dict[str, str]:
     """Return the Spark settings that are secret by their name, or whose value has a password. Pure.
 
-    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) holds for a
-    pattern of the user's, but not for paths, coordinates and classes.
+    Spark's rule (``Utils.redact``: its pattern is found in the key or in the value) applies to the
+    user's own pattern, except for values that are paths, coordinates or classes.
     """
     pattern = redaction_of(launch)
 
@@ -232,7 +232,7 @@ def with_arguments(argv: Sequence[str], environ: MutableMapping[str, str]) -> li
 def properties(settings: Mapping[str, str], defaults: str = "") -> str:
     """Return the text of a Java properties file: ``defaults``, then ``settings``. Pure.
 
-    ``defaults`` is a text of the same form. Of a repeated key the last one counts
+    ``defaults`` is a text of the same form. The last value of a repeated key counts
     (``java.util.Properties.load``).
     """
     lines = [defaults.rstrip("\n")] if defaults else []

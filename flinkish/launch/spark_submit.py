@@ -289,7 +289,7 @@ def driver_main() -> str:
 
 
 def fallback_path() -> str:
-    """Return the path of this interpreter's fsspec and fastavro, for drivers without."""
+    """Return the path of this interpreter's fsspec and fastavro, for drivers that lack them."""
     import importlib.util
 
     entries: list[str] = []
@@ -322,7 +322,7 @@ def is_local_master(launch: Launch) -> bool:
 
 
 def _check_pipelines(launch: Launch, spark_home: str) -> None:
-    """Refuse a pipeline where Spark has none."""
+    """Raise LaunchFailed for a pipeline if this Spark cannot run pipelines."""
     version = spark_version(spark_home)
     if not is_pipeline(launch.application) or version is None:
         return

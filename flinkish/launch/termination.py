@@ -1,4 +1,4 @@
-"""The end of a job's processes: waited for, or brought about when its driver does not answer."""
+"""The end of a job's processes: waited for, or forced when its driver does not answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flinkish.registry.waiting import wait_request
 
 #: Seconds that a driver that has claimed a plain cancel gets beyond twice its grace period.
 _ANSWER_SLACK = 20.0
-#: Seconds that the supervisor gets to end its driver, then the kernel.
+#: Seconds that the supervisor gets to end its driver, and that SIGKILL gets after that.
 _TERM_PATIENCE = 15.0
 _KILL_PATIENCE = 5.0
 #: Seconds that a cluster manager gets to take a command.
@@ -102,7 +102,7 @@ def can_kill(job: JobRecord) -> bool:
 
 
 def application_of(job: JobRecord) -> str | None:
-    """Return what the cluster calls the application of a job in cluster mode; None without one."""
+    """Return the cluster's id of a job's running application in cluster mode; None without one."""
     if not is_cluster_mode(job.launch):
         return None
     submission = job_logs.submission_in(job.log_path)
@@ -239,8 +239,8 @@ def _gone(registry: Registry, job_id: str, patience: float, sleep: Callable[[flo
 def wait_until_gone(registry: Registry, job: JobRecord, patience: float = _GONE_PATIENCE) -> None:
     """Wait until an ended job has no process left: a driver records its end before it exits.
 
-    ``patience`` is in seconds. Raises WrongState if the job was restarted meanwhile, or a process
-    of it does not end.
+    ``patience`` is in seconds. Raises WrongState if the job was restarted meanwhile, or one of its
+    processes does not end.
     """
     deadline = time.monotonic() + patience
     while True:

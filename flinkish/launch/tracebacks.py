@@ -37,7 +37,7 @@ class Traceback:
         return inner[starts[-1] :] if starts else ()
 
 
-#: Where Spark adds to a query's error its offsets, its state and its plan.
+#: Where Spark adds the query's offsets, state and plan to its error.
 _ON_THE_QUERY = "=== Streaming Query ==="
 #: Where PySpark adds Java's stack.
 _JAVA = "JVM stacktrace:"

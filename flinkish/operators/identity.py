@@ -153,8 +153,8 @@ class NodeIdentity:
     Attributes
     ----------
     generated_v3
-        The v3 id it would have without its uid: it finds the state of a program from before it had
-        uids.
+        The v3 id it would have without its uid, under which state from before the program had uids
+        is found.
     user_hash
         The uid hash, if any.
     """

@@ -25,13 +25,13 @@ STALE = 30.0
 STALE_START = 600.0
 #: Seconds after the last heartbeat during which a dead driver does not count as lost while its
 #: supervisor lives: the supervisor is about to record how the driver ended, which is more precise.
-#: Limits for how long a reader may show an outdated state.
+#: Limits how long a reader may show an outdated state.
 SUPERVISOR_GRACE = 4.5
-#: The same for a job whose supervisor starts its driver again: it is FAILING meanwhile.
+#: The same for a job whose supervisor starts its driver again: it is shown as FAILING meanwhile.
 RESTART_GRACE = 60.0
-#: Seconds that must have passed since the heartbeat that was due next.
+#: Seconds after the next heartbeat was due during which a dead driver is not yet lost.
 _MISSED = 2.5
-#: Seconds between the registration of a job and the start of its supervisor.
+#: Seconds allowed between the registration of a job and the start of its supervisor.
 LAUNCH_GRACE = 60.0
 
 _TAIL_BYTES = 16384
@@ -84,9 +84,9 @@ def loss_reason(
 ) -> str | None:
     """Return why the job is lost, or None if it is not (or not yet). Pure.
 
-    ``alive_supervisor`` and ``alive_driver`` are :func:`is_alive` of the processes, None also if
+    ``alive_supervisor`` and ``alive_driver`` are :func:`is_alive` of the processes, or None if
     there is no such process yet. ``heartbeat_age`` is in seconds, since the job's start if it has
-    no heartbeat. ``restarts`` says that a living supervisor is about to restart the driver.
+    no heartbeat. ``restarts`` says that a living supervisor would restart the driver.
     """
     if job.state.is_final or alive_driver:
         return None
@@ -147,7 +147,7 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
         return job
     supervisor = is_alive(job.supervisor) if job.supervisor else None
     driver = is_alive(job.driver) if job.driver else None
-    # One that is stopped by a signal starts nothing, for as long as that may be.
+    # A supervisor that is stopped by a signal restarts nothing.
     restarts = _restarts(job) and job.supervisor is not None and not is_stopped(job.supervisor)
     age = now - (job.start_time if job.heartbeat is None else job.heartbeat)
     reason = loss_reason(job, supervisor, driver, age, restarts=restarts)

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 #: Lock that serialises schema changes; any number that all versions of flinkish share.
 _MIGRATION_LOCK = 0x666C696E6B
-#: Lock of :meth:`PostgresDatabase.serialize`; as the one above.
+#: Lock of :meth:`PostgresDatabase.serialize`; likewise shared by all versions.
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
 _CONNECT_TIMEOUT = 10  # seconds
 _ATTEMPTS = 5
@@ -92,7 +92,7 @@ class PostgresDatabase(Database):
         """Run ``action``; retry it after a rollback by the server, or on a new connection.
 
         A new connection is made when the old one proves to be dead. A commit whose answer was lost
-        may have happened nevertheless: it is reported, not repeated (see :meth:`_transact`).
+        may have succeeded: it is reported, not repeated (see :meth:`_transact`).
         """
         try:
             for _ in range(_ATTEMPTS - 1):
@@ -124,7 +124,7 @@ class PostgresDatabase(Database):
         try:
             result = work(Transaction(lambda sql, values: self._run(connection, sql, values)))
         except BaseException:
-            with suppress(psycopg.Error):  # the server has rolled back a dead connection
+            with suppress(psycopg.Error):  # on a dead connection the server has rolled back
                 connection.execute("ROLLBACK")
             raise
         try:

@@ -19,7 +19,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.rows import dump, query_of
 from flinkish.registry.statements import locked, set_fields
 
-#: The key in a job's failure that marks it: when its files were given up.
+#: The key in a job's failure that marks the job as purged; its value is the time of that.
 MARK = "purged"
 _TABLES = (
     *("flinkish_states", "flinkish_queries", "flinkish_requests"),

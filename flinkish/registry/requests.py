@@ -1,7 +1,7 @@
 """The mailbox of a registry: requests of clients to drivers (Flink's triggers), and their results.
 
-A request is PENDING until the agent in the job's driver claims it. It gets its result or error
-once and never changes again. The rows are kept: they are the audit log.
+A request is PENDING until the agent in the job's driver claims it. Once it has its result or error
+it never changes again. The rows are the audit log, and are kept until the job is purged.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Mailbox:
         """Put a request into a job's mailbox.
 
         A plain cancel is accepted even while the job is being stopped or canceled with a savepoint:
-        it overrides a request that still waits for the savepoint. Raises WrongState if the job is
-        final, Locked if a stop or cancel is already in progress.
+        it overrides a request that still waits for the savepoint.
+
+        Raises WrongState if the job is final, Locked if a stop or cancel is already in progress.
         """
         if not isinstance(arguments, ARGUMENTS[kind]):
             raise TypeError(f"a {kind.value} has no {type(arguments).__name__}")
@@ -159,7 +160,7 @@ class Mailbox:
     def progress(self, request_id: str, progress: Mapping[str, Any]) -> bool:
         """Record the progress of a claimed request.
 
-        False when it is not (or no longer) in progress.
+        Returns False if it is not (or no longer) in progress.
         """
         return self._settle(request_id, "state = 'IN_PROGRESS'", {"progress": progress})
 

@@ -77,7 +77,7 @@ class SqliteDatabase(Database):
 
     @staticmethod
     def is_absent(path: str) -> bool:
-        """Return whether there is no registry at ``path`` yet; RegistryError if it is unknown."""
+        """Return whether there is no registry at ``path`` yet; RegistryError if unknown."""
         try:
             return is_absent(path)
         except OSError as error:
@@ -142,7 +142,7 @@ class SqliteDatabase(Database):
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None or os.getpid() != self._process:
-            # SQLite forbids a forked child to use its parent's connection, or to close it.
+            # SQLite forbids a forked child to use or close its parent's connection.
             self._inherited.append(self._connection)
             self._process = os.getpid()
             self._connection = self._connect("ro" if self.read_only else "rw")

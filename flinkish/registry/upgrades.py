@@ -1,7 +1,7 @@
 """The records of upgrades: a part of the registry.
 
-Each change names the revision that it is based on, so of two processes that carry out one upgrade
-the second learns of it at its next step.
+Each change names the revision that it is based on. If two processes carry out one upgrade, the one
+that has been overtaken notices at its next step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def holds_name(upgrade: Upgrade, name: str) -> bool:
 def holds_job(upgrade: Upgrade, job: JobRecord) -> bool:
     """Return whether an unfinished upgrade prevents a restart of one of its jobs. Pure.
 
-    It does if the upgrade continues without the job: the old one was stopped for it, or the new one
-    is being given up. Otherwise a restart of the job is what the upgrade needs.
+    It does if the upgrade continues without the job: the old job was stopped for it, or the new job
+    is being given up. Otherwise the upgrade itself needs the restart.
     """
     if job.job_id == upgrade.new_job_id:
         return upgrade.state in (UpgradeState.ENDING, UpgradeState.RETURNING)
@@ -58,9 +58,9 @@ def refuse_held(
 ) -> None:
     """Refuse a start in the middle of an unfinished upgrade.
 
-    ``rows`` runs a query, in a transaction or of a reader. ``name`` is that of the job to be
-    started, if it has to be unique; ``job`` the job itself, if it is known: one of the upgrade has
-    its name.
+    ``rows`` runs a query, in a transaction or as a reader. ``name`` is the name of the job to be
+    started, if it must be unique; ``job`` the job itself, if known: a job of the upgrade may use
+    the upgrade's name.
 
     Raises Locked if the upgrade continues from the job, or has the name.
     """
@@ -181,7 +181,7 @@ class UpgradeRecords(Purging):
     def check_not_in_upgrade(
         self, *, name: str | None = None, job: JobRecord | None = None
     ) -> None:
-        """Raise Locked as the start of a job does; see :func:`refuse_held`."""
+        """Raise Locked if an unfinished upgrade prevents a start; see :func:`refuse_held`."""
         refuse_held(self._read, name=name, job=job)
 
     def jobs_in_upgrades(self) -> set[str]:

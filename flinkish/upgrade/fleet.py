@@ -90,9 +90,9 @@ def carry_out(
 ) -> list[FleetResult]:
     """Upgrade the jobs of a fleet; return the results in the order of the entries.
 
-    A job that is named belongs to that entry, and to no pattern after it. ``at_once`` upgrades run
-    at a time; with ``keep_going`` the others are begun even if one fails. ``on_result`` is called
-    with each result as it is known, one at a time.
+    A job named by an entry is not taken by a later pattern. ``at_once`` upgrades run at a time;
+    with ``keep_going`` the others are begun even if one fails. ``on_result`` is called with each
+    result as it is known, one at a time.
 
     Raises UsageError, before anything is begun, if two entries are for one job.
     """
@@ -211,7 +211,7 @@ def _missing(entry: FleetEntry) -> FleetResult:
 
 
 def _upgraded(context: Context, task: _Task, *, dry_run: bool) -> FleetResult:
-    """Upgrade one job, or find out why not; raises nothing that concerns this job alone."""
+    """Upgrade one job; the result has any error that concerns this job alone."""
     entry, job = task.entry, task.job
     begun: Execution | None = None
     try:
@@ -254,7 +254,7 @@ def _result(upgrade: Upgrade) -> FleetResult:
 
 
 def is_up_to_date(job: JobRecord, target: Launch) -> bool:
-    """Return whether a job already runs a launch, with the program that is now on the disk."""
+    """Return whether a job already runs a launch, and its program has not changed on disk since."""
     try:
         installation = spark_submit.resolve(target, os.environ)
     except FlinkishError:

@@ -16,9 +16,9 @@ from flinkish.messages.upgrades import LEAST_HEALTH_BATCHES, Health
 from flinkish.storage.locations import locate_from
 from flinkish.upgrade.target import Changes, NewVersion
 
-#: What other keys say, or what has no meaning there.
+#: Options that other keys set, or that have no meaning in a fleet.
 _NOT_OF_A_FLEET = ("claim_mode", "fork", "verify")
-#: The keys that are not their field's name.
+#: The keys that differ from their field's name.
 _KEY_OF = {"allow_non_restored": "allow-non-restored-state", "path_map": "map-path"}
 _Pairs = tuple[tuple[str, str], ...]
 #: The options with a pair for each entry of a table.
@@ -37,7 +37,7 @@ _RESTORE = {
     for each in fields(RestoreOptions)
     if each.name not in _NOT_OF_A_FLEET
 }
-#: The keys of an entry, and of ``[defaults]`` but for ``job``, with the types of their values.
+#: The keys of an entry and, except ``job``, of ``[defaults]``, with the types of their values.
 _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "job": str,
     "to": str,
@@ -74,7 +74,7 @@ class FleetEntry:
 
 
 def read_fleet(file: str) -> tuple[FleetEntry, ...]:
-    """Return the entries of the file of a fleet; UsageError if there is none, or as below."""
+    """Return the entries of a fleet's file; UsageError if it is missing, or as parse_fleet."""
     path = os.path.abspath(file)
     table = read_toml(path)
     if table is None:
@@ -205,7 +205,7 @@ def _location(text: str, where: str, directory: str) -> str:
 
 
 def _target(text: str, where: str) -> str:
-    """Return where a source resumes; the file of a fleet cannot refer to other files."""
+    """Return where a source resumes; a fleet's file cannot refer to other files."""
     from flinkish.connectors.offsets import parse_target
 
     try:

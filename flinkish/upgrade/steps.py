@@ -14,10 +14,10 @@ from flinkish.messages.restore_options import SINK_MODES
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 
 _S = UpgradeState
-#: How much faster than its input arrives a query processes it that has caught up.
+#: Least ratio of processed to arriving rows of a query that counts as caught up.
 _SPARE = 1.2
 _K = UpgradeKind
-#: The steps forwards, each kind's own.
+#: The forward steps of each kind.
 _FORWARDS = {
     _K.IN_PLACE: (_S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),
     _K.HANDOVER: (_S.PREPARING, _S.STOPPING, _S.STARTING, _S.WATCHING, _S.UPGRADED),
@@ -60,8 +60,8 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    Before the old job has ended (STOPPING) it stays STOPPING: first it is checked whether the old
-    job has been asked to stop. Raises WrongState if it is finished.
+    STOPPING stays STOPPING: the rollback first checks whether the old job has been asked to stop.
+    Raises WrongState if the upgrade is finished.
     """
     if upgrade.state.is_final:
         raise WrongState(
@@ -148,10 +148,10 @@ def lacking(queries: Sequence[QueryStatus], batches: int) -> str | None:
 
 
 def behind(shadow: QueryStatus, job: QueryStatus | None) -> str | None:
-    """Return how a shadow's query has not caught up with the job yet, as a clause, or None.
+    """Return why a shadow's query has not caught up with the job yet, as a clause, or None.
 
-    It has caught up when it waits for input, when its watermark has reached that of the job, or
-    when it needs clearly less time for its batches than passes between them. ``job`` is the job's
+    It has caught up when it waits for input, when its watermark has reached that of the job, or,
+    without watermarks, when it processes rows clearly faster than they arrive. ``job`` is the job's
     query of the same name, if there is one.
     """
     if shadow.waits_for_input:

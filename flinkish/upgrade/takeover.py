@@ -172,7 +172,7 @@ class InPlaceUpgrade(Execution):
         self._done()
 
     def _stop(self) -> None:
-        """Stop the old job with a savepoint, unless a request of this upgrade has."""
+        """Stop the old job with a savepoint, unless this upgrade has already asked."""
         beside = self.upgrade.starts_beside
         if self._back and self._request(RequestKind.STOP) is None:
             self._save(state=UpgradeState.ENDING if beside else UpgradeState.ABANDONED)
@@ -249,8 +249,8 @@ def resume(
 ) -> Execution:
     """Take over an upgrade whose process is gone, to finish it.
 
-    ``reference`` is a prefix of the upgrade's id. With ``force`` its process may still run on
-    another host.
+    ``reference`` is a prefix of the upgrade's id. ``force`` is for a process on another host, which
+    cannot be checked.
 
     Raises UpgradeNotFound, WrongState if it is finished, Locked if its process runs, and UsageError
     if secrets are missing.
@@ -269,7 +269,7 @@ def rollback(
     """Take over an upgrade whose process is gone, to undo it; see :func:`resume`.
 
     ``sink_ahead`` is how the old program treats a sink that is ahead of the savepoint, in place of
-    the upgrade's choice: its table may not go back because others have written to it since.
+    the upgrade's choice: for a table that cannot roll back as others wrote to it.
     """
     return _taken_over(context, reference, secrets, force=force, back=True, sink_ahead=sink_ahead)
 

@@ -130,9 +130,9 @@ def resume(
 def earlier_upgrade(
     context: Context, reference: str, version: NewVersion, since: float
 ) -> Upgrade | None:
-    """Return the newest upgrade of a job to this version, for who may have begun it before.
+    """Return the newest upgrade of a job to this version, for callers that may have begun it.
 
-    One that left the job alone is none, nor is one from before ``since`` (seconds since the epoch).
+    Shadows, abandoned upgrades and those before ``since`` (seconds since the epoch) do not count.
     """
     registry = context.registry
     # During a handover the name refers to two jobs.

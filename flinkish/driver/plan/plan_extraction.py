@@ -94,8 +94,8 @@ class PlannedSource(Identified):
 class PlannedQuery:
     """The operators of a query.
 
-    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys; the same token
-    in two places, also of two queries, is one DataFrame with a uid that is used twice.
+    ``identities`` and ``tokens`` (of the ``uid()`` calls) are by the graph's keys; a token in two
+    places, even in two queries, means that one DataFrame with a uid is used twice.
     ``operators`` are the stateful ones, by ordinal. ``notes`` are sentences for the user, such as
     those on uids that occur more than once. ``sources`` are in the order of Spark's offset log.
     """
@@ -362,7 +362,7 @@ def _uids(
 def _sink_uid(query_name: str | None, uids: Iterable[str | None]) -> str | None:
     """Return the uid of the sink: the query's name, with a suffix if an operator has that uid.
 
-    A sink keeps no state, so it is the one that changes.
+    A sink keeps no state, so its uid is the one that changes.
     """
     if query_name is None:
         return None

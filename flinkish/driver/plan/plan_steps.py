@@ -64,7 +64,7 @@ class Steps:
 
     def edges(self) -> list[tuple[int, int | None, bool]]:
         """Return edges as (source, target, chainable); the target None is the sink."""
-        #: Operators that flow out of a node, and whether nothing has redistributed them since.
+        #: Operators whose output leaves a node, and whether nothing has redistributed it since.
         out: list[list[tuple[int, bool]]] = [[] for _ in self._nodes]
         edges: list[tuple[int, int | None, bool]] = []
         for position in range(len(self._nodes) - 1, -1, -1):

@@ -198,7 +198,7 @@ class DriverRestoreEnvironment:
         offer: RestorableQuery,
         at_ms: int | None = None,
     ) -> SourceAnswer | None:
-        """Return what is there of what a source reads, and its offsets at a time if asked for."""
+        """Return what still exists of a source's input, and its offsets at a time if asked for."""
         gone_on = partial(self._gone_on, offer)
         question = SourceQuestion(new.session, source, saved, offer, gone_on, at_ms)
         return ask(question, offline=self._offline)
@@ -236,7 +236,7 @@ def _position(new: NewQuery, offer: RestorableQuery, batch_id: int) -> SinkStatu
 
 
 def start_status(sink: NewSink, session: Any, query_id: str | None) -> SinkStatus | None:
-    """Return the newest batch that a sink records, up to which it skips, if it records one."""
+    """Return the newest batch that a sink records, up to which it skips; None if it has none."""
     kind, target = (sink.format or "parquet").lower(), sink.table or sink.path or ""
     if sink.unreadable:
         return SinkStatus(kind, target, by_query_id=True, unreadable=sink.unreadable)
@@ -278,8 +278,8 @@ def _since(
 ) -> tuple[Drift, RollbackTarget | None]:
     """Return foreign commits to a table since the savepoint, and the rollback if requested.
 
-    A table without commits of the saved query that is not the one in the savepoint is another
-    table. The table of a running job is taken as the job will leave it.
+    A table that has no commits of the saved query, and is not the one in the savepoint, counts as
+    another table. The table of a running job is taken as the job will leave it.
     """
     newest = reading.newest_batch
     ahead = newest is not None and newest > batch_id
@@ -287,7 +287,7 @@ def _since(
     if offer.live or (recorded is None and newest is None):
         back = rollback_target(table.history(), *saved) if ahead else None
         return Drift(), back
-    # Delta keeps the number of a batch that was undone, Iceberg has none then.
+    # Delta keeps the number of a batch that was undone; Iceberg has none then.
     had = min(newest, saved[1]) if newest is not None and reading.skips_after_rollback else None
     commits = table.history(back_to=recorded)
     since = drift(commits, *saved, had)
@@ -303,7 +303,7 @@ def _since(
 
 
 def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
-    """Return the version of a table that a savepoint recorded, if it did, and of this table."""
+    """Return the version that a savepoint recorded for this table; None if it recorded none."""
     version = sink.get("table_version")
     return version if type(version) is int and sink.get("table_id") == table_id else None
 
@@ -322,7 +322,7 @@ def qualified(path: str | None, session: Any) -> str | None:
     """Return a path with the file system that Spark would write to, unless that is local.
 
     A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
-    Hadoop's ``Path.makeQualified``; it stays as it is where the default is another one.
+    Hadoop's ``Path.makeQualified``; it stays as it is if the default has another scheme.
     """
     if path is None or path.startswith("file:"):
         return path

@@ -76,7 +76,7 @@ class MeaningReader:
         self._jvm = jvm
         #: The defining expressions by attribute: one, or for sliding windows one for each window.
         self._definitions: dict[int, list[Any]] = {}
-        #: The same of every plan.
+        #: All defining expressions by attribute, of every plan.
         self._every: dict[int, list[Any]] = {}
         self._read: dict[int, ReadColumn] = {}
         #: Attributes whose names Spark generated.
@@ -339,9 +339,9 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
 
 
 def _aliases(node: Any) -> list[Any]:
-    """Return the aliases among a node's expressions; in the text of each is ``AS``."""
+    """Return the aliases among a node's expressions; the text of each contains ``AS``."""
     expressions = node.expressions()
-    if " AS " not in str(expressions.mkString(", ")):  # a lazy sequence has no text of its own
+    if " AS " not in str(expressions.mkString(", ")):  # toString of a lazy sequence lacks them
         return []
     return [each for each in items(expressions) if class_name(each) == "Alias"]
 

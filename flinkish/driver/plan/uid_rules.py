@@ -42,7 +42,7 @@ class Planning:
             raise InvalidConfiguration(
                 f"state.migration is {migration!r}", hint="it takes eager or lazy"
             )
-        #: Whether values of typed state are written again when the program touches them.
+        #: Whether values of typed state are migrated only when the program accesses them.
         self.migrates_lazily = migration == "lazy"
         self._modules = options.get("engine.snapshot-modules")
         self._planned: dict[str, PlannedQuery] = {}
@@ -151,8 +151,7 @@ def snapshot_modules(configured: str | None) -> tuple[str, ...]:
     """Return the modules whose classes are imported if a savepoint names them.
 
     ``configured`` is ``engine.snapshot-modules``, separated by commas. None means the program
-    itself, and what is importable from its directory and from what was sent with it, as opposed to
-    what is installed.
+    itself and the modules in its directory or sent with it, but not installed ones.
     """
     if configured is not None:
         names = [name.strip() for name in configured.split(",")]

@@ -176,7 +176,7 @@ def output_of(sink: NewSink, session: Any) -> Output | None:
 def _place_to_be(table: str, session: Any) -> str | None:
     """Return where Spark puts the files of a table that it makes; None if a catalog decides that.
 
-    So ``SessionCatalog.defaultTablePath`` does (3.5 to 4.3).
+    The same as ``SessionCatalog.defaultTablePath`` (3.5 to 4.3).
     """
     *outer, name = table.replace("`", "").lower().split(".")
     catalog = session.catalog
@@ -187,5 +187,5 @@ def _place_to_be(table: str, session: Any) -> str | None:
         with table_errors(table, "its catalog"):
             database = catalog.getDatabase(outer[0] if outer else catalog.currentDatabase())
     except TableError:
-        return None  # of another catalog, or the program is about to be told
+        return None  # of another catalog, or Spark is about to report it
     return f"{str(database.locationUri).rstrip('/')}/{name}"

@@ -45,7 +45,7 @@ from flinkish.savepoint.format.contents import (
 )
 
 _POLL = 0.1  # seconds
-#: How often a query is looked at before it counts as busy.
+#: The number of looks after which a query counts as busy.
 _LOOKS = 5
 
 
@@ -89,7 +89,7 @@ class Actions:
                     self._limit = limit_of(request, self._savepoint_timeout, now=registry.now())
                     in_flight.enter_context(self._when_started(request))
                 else:
-                    self._runtime.restore_gate.end_or_open()  # one that is held cannot end
+                    self._runtime.restore_gate.end_or_open()  # a held query cannot end
                     in_flight.enter_context(self._runtime.in_flight())
                 if self._runtime.ending is not None:
                     raise WrongState(f"the job is ending ({self._runtime.ending.value})")
@@ -112,7 +112,7 @@ class Actions:
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
         """Wait until the program has started its queries, and keep it from starting others.
 
-        A savepoint is of the job: it waits for the queries that the program is starting.
+        A savepoint covers the whole job: it waits for the queries that the program is starting.
         """
         reporter = RequestReporter(self._runtime, request)
         while (in_flight := self._runtime.try_in_flight()) is None:
@@ -194,7 +194,7 @@ class Actions:
                 raise _too_late(info, self._limit)
             return self._result(info, left, "quiesce")
         except BaseException as error:
-            if draining:  # later rows are late for it
+            if draining:  # all later rows would be late for it
                 self._runtime.fail(_undrained(error))
             else:
                 self._runtime.resume(active, forget_ends)
@@ -213,7 +213,7 @@ class Actions:
         except GivenUp as error:
             if not (self._limit.is_asked and self._limit.is_over):
                 raise
-            # The batch had what was left of the limit, which would read as a limit of its own.
+            # The batch only got what was left of the limit: name the whole limit instead.
             raise GivenUp(
                 f"a running batch did not end within the {self._limit.seconds:g} s of the request",
                 hint=self._limit.advice,
@@ -293,9 +293,8 @@ class Actions:
     ) -> tuple[list[ManagedQuery], tuple[LeftOut, ...]]:
         """Wait for queries that have not committed a batch yet, as they have nothing to save.
 
-        Returns the queries that have committed one, and for the result those left out because they
-        ended without a commit, or have no input while others have committed, or because the program
-        has not started them since the restore.
+        Returns the queries that have committed one, and those left out: they ended without a
+        commit, have no input while others have committed, or have not been started in this job.
         """
         reporter = RequestReporter(self._runtime, request)
         ended: list[ManagedQuery] = []
@@ -392,7 +391,7 @@ def _not_committed(waiting: Sequence[ManagedQuery], limit: TimeLimit) -> NoCommi
 
 def _is_idle(query: ManagedQuery) -> bool:
     """Return whether a query waits for input."""
-    # One that waits looks for input every 10 ms, and is in a trigger while it looks.
+    # A waiting query looks for input every 10 ms, and is in a trigger while it looks.
     for _ in range(_LOOKS):
         if not (spark_jvm.in_trigger(query.jsq) or spark_jvm.has_input(query.jsq)):
             return True

@@ -17,7 +17,7 @@ from flinkish.launch.restart_strategy import failed_state
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 
-#: The variable by which a JVM tells the Python that it starts where it is (``PythonRunner``).
+#: The variable with the port of the JVM that has started this Python (``PythonRunner``).
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 _POLL = 0.1  # seconds between cheap checks for changes in the registry
 _FULL_POLL = 1.0  # seconds after which the registry is read even if it seems unchanged
@@ -27,9 +27,8 @@ class Agent:
     """Serves one job until :meth:`close`.
 
     ``heartbeat_interval`` and ``shutdown_grace`` are in seconds; the latter is how long the program
-    may continue after its job was stopped or cancelled. ``let_go`` is called when it has continued
-    for longer, instead of interrupting it: the process is not flinkish's. Such a driver never ends
-    by flinkish.
+    may continue after its job was stopped or cancelled. If it continues for longer, ``let_go``
+    is called instead of interrupting it: flinkish did not start the process, and never ends it.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Agent:
         return self._parent is not None and os.getppid() != self._parent
 
     def _is_replaced(self) -> bool:
-        """Return whether the registry names another driver for the job, which was started since."""
+        """Return whether the registry has a newer driver for the job, or waits for one."""
         job = self._runtime.registry.job(self._runtime.job_id)
         if job.state is JobState.RESTARTING:
             return True
@@ -133,7 +132,7 @@ class Agent:
         os._exit(1)
 
     def _disowned(self, state: JobState) -> None:
-        """End the driver, because the registry has a final state for its job.
+        """End the driver, because the registry has a final state or a newer driver for its job.
 
         A reader that could not see this driver has declared the job lost. Another job may already
         run from its savepoint, so this one must not continue.

@@ -68,7 +68,7 @@ class OtherJobs:
         ]
 
     def writers(self) -> Sequence[KnownWriter]:
-        """Return the places that queries of other jobs write to, which have not ended."""
+        """Return the places that queries of other, unfinished jobs write to."""
         return [
             each
             for each in known_writers(self._registry, self._job_id)
@@ -139,7 +139,7 @@ class OtherJobs:
         return next((w for w in known if (w.job_id, w.query, w.place) == mine), None)
 
     def _state_of(self, job: JobRecord) -> JobState:
-        """Return a job's state; FINISHED also when it was stopped with the savepoint just now.
+        """Return a job's state; FINISHED too if it has just been stopped with the savepoint.
 
         Its driver may still be ending then, as in a handover, and commits nothing more.
         """

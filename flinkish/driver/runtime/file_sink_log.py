@@ -1,7 +1,7 @@
 """Complete the log of a file sink up to the batch from which its query resumes.
 
-It is read and written by the sink's own objects in the JVM: so it is found wherever Spark writes,
-with the program's credentials, even if a catalog has placed a new table.
+The sink's own objects in the JVM read and write it, with the program's credentials. So it is found
+wherever Spark writes, even if a catalog has placed a new table.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def file_sink_log_ready(
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
-    The files in it are mapped by ``paths``, because whoever reads the output finds them by it.
+    The files in it are mapped by ``paths``, because readers of the output find them through it.
 
-    Nothing is done for other sinks, or for a query that starts at batch 0. The query waits until
-    then, and has not planned a batch.
+    Nothing is done for other sinks, or for a query that starts at batch 0. The query waits for
+    this before it plans a batch.
 
     ``format`` is the one that the program passed to ``DataStreamWriter.format``. ``checkpoint`` is
     where the query's checkpoint is or will be; None if Spark chooses it.
@@ -69,7 +69,7 @@ def complete_log(jsq: Any) -> str | None:
     committed = execution.commitLog().getLatestBatchId()
     if committed.isEmpty():
         return None
-    # The sink's own log, which keeps the interval that it is asked for here.
+    # The sink's own log: it keeps the compact interval that is read from it here.
     sink_log = spark_jvm.field_of(sink, "fileLog")
     entries = sink_log.fileManager().list(sink_log.metadataPath(), sink_log.batchFilesFilter())
     names = [str(entry.getPath().getName()) for entry in entries]
@@ -88,7 +88,7 @@ def complete_log(jsq: Any) -> str | None:
 
 
 def map_log(jsq: Any, session: Any, paths: PathMap) -> str | None:
-    """Map the files that the log of a query's file sink names, as :func:`complete_log` does it.
+    """Map the files that the log of a query's file sink names; called like :func:`complete_log`.
 
     Files below the sink's own path stay: they were mapped at an earlier start, or written since.
     """
@@ -156,4 +156,4 @@ def _may_have_batches(checkpoint: str | None) -> bool:
     try:
         return storage.is_directory(storage.join(storage.locate(checkpoint), COMMITS))
     except StorageError:
-        return True  # Spark may reach what flinkish does not
+        return True  # Spark may reach storage that flinkish cannot

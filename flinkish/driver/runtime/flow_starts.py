@@ -56,7 +56,7 @@ class FlowStarts:
     def prepare_flow(self, flow: Flow) -> Prepared:
         """Do everything that can be refused before the query of a flow starts.
 
-        The refusal fails the job, unless it would run without flinkish, too.
+        A refusal fails the job, unless the pipeline also runs without flinkish.
         """
         own = own_location(flow.facts, flow.writer._spark)
         try:
@@ -92,7 +92,7 @@ class FlowStarts:
         return settings
 
     def flow_started(self, query: ManagedQuery, *, restored: bool) -> bool:
-        """Take the query of a flow, unless the job is over when no request is in flight any more.
+        """Take the query of a flow when no request is in flight, unless the job is over by then.
 
         The query has planned no batch yet.
         """

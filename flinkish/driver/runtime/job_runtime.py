@@ -36,8 +36,7 @@ from flinkish.messages.requests import LeftOut
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 
-#: Seconds after which a stream thread, whose end was requested and then taken back, has ended if it
-#: is going to.
+#: Seconds within which a stream thread may still end after its end was requested and taken back.
 _LEAVING = 0.5
 
 
@@ -177,7 +176,7 @@ class Runtime:
     def run_once(self, query: ManagedQuery) -> None:
         """Start a quiesced query for the one batch that its log has planned; it ends after that.
 
-        It loses its trigger by this, and does not continue afterwards.
+        This replaces its trigger, so it cannot continue afterwards.
         """
         set_once(query.writer, query.gateway_jvm)
         with self._starts.session_settings(query):
@@ -227,7 +226,7 @@ class Runtime:
     # --- what the hook needs ----------------------------------------------------------------
 
     def session_created(self, session: Any) -> None:
-        """Record the session, and once its Spark version and application id."""
+        """Record the session and, the first time, its Spark version and application id."""
         self.session.created(session)
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
@@ -251,7 +250,7 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Carry out the steps that are due when held queries may run."""
-        self._reports.send()  # with those that were not reported while their tables had to go back
+        self._reports.send()  # with those whose tables had to be rolled back first
         self._running_if_started()
 
     def _running_if_started(self) -> None:
@@ -341,7 +340,7 @@ class Runtime:
 
 
 def _has_left(query: ManagedQuery) -> bool:
-    """Return whether the run of a quiesced query has ended, after the time that this may take."""
+    """Return whether the run of a quiesced query has ended; wait as long as that may take."""
     deadline = time.monotonic() + _LEAVING
     while not spark_jvm.has_ended(query.jsq):
         if time.monotonic() > deadline:

@@ -82,9 +82,9 @@ class Names:
     ) -> None:
         """Continue the numbering from the run of ``name`` in an earlier driver of the job.
 
-        ``places`` are the spellings of the program's own location of that query: there it is the
-        same query, in whichever order the queries start. With ``reserved`` no query without its own
-        location gets this name.
+        ``places`` are the spellings of the query's own location: a query that starts there gets
+        this name, in whatever order the queries start. With ``reserved``, no query without a
+        location of its own gets this name.
         """
         start = os.path.basename(checkpoint.rstrip("/"))
         rest = start.removeprefix(f"{directory_name(name)}-")

@@ -1,7 +1,7 @@
-"""What a driver reports of its job's queries, and the names and claims that they hold.
+"""What a driver reports about its job's queries, and the names and claims that they hold.
 
 A query that is being started takes its name and its claims before Spark knows it, so reports must
-not speak for its earlier run meanwhile.
+leave out its earlier run meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class QueryReports:
         self._to_roll_back = to_roll_back
         self._fail = fail
         self._lock = threading.Lock()
-        #: Names of the queries that are being started: their last reports are those of runs before.
+        #: Names of the queries that are being started: their last reports are of earlier runs.
         self._starting: list[str] = []
 
     def statuses(self) -> list[QueryStatus]:
@@ -87,11 +87,11 @@ class QueryReports:
     def starting(self, name: str, session: Any) -> Iterator[list[Any]]:
         """Start query ``name`` inside the block, which appends Spark's handle of it.
 
-        Before, the queries that have ended are reported: what they held is free for this one. Its
-        own claims are released if Spark does not start it.
+        The queries that have ended are reported first, which frees what they held. The claims of
+        this one are released if Spark does not start it.
 
-        Raises UsageError if a query of the name runs in another session; Spark only checks the
-        names of its own.
+        Raises UsageError if the name is taken (:meth:`_is_taken`); Spark checks names only within a
+        session.
         """
         with self._lock:
             if self._is_taken(name, session):
@@ -113,7 +113,7 @@ class QueryReports:
             self._starting.remove(name)
 
     def _is_taken(self, name: str, session: Any) -> bool:
-        """Return whether a query of another session has the name, and runs or is being started."""
+        """Return whether a query being started, or one running in another session, has the name."""
         if name in self._starting:
             return True
         own = session._jsparkSession
@@ -130,7 +130,7 @@ class QueryReports:
             return
         try:
             self._registry.claim_resources(self._job_id, name, [])
-        except FlinkishError as error:  # what kept the query from starting is what counts
+        except FlinkishError as error:  # why the query has not started matters more
             log(f"query '{name}' has not started, and may still hold its output: {error.message}")
 
 

@@ -120,7 +120,7 @@ class Preparer:
     ) -> Prepared:
         """Do everything that can be refused before Spark starts the query.
 
-        ``name`` is from :meth:`name_of`. ``place`` replaces that of all queries.
+        ``name`` is from :meth:`name_of`. ``place`` replaces the one for all queries.
 
         Raises FlinkishError if the uids break the rules, or the restore or the start is refused,
         and AnalysisException if Spark does not support the query.
@@ -266,7 +266,7 @@ class Preparer:
         location = _as_spark_takes_it(directory)
         if self._restorer is not None and name not in self._restored:
             if own is not None and place is not None:
-                # Whoever starts the program again looks for it there, maybe on another host.
+                # A later start of the program, maybe on another host, looks for it there.
                 directory = place(storage.locate(str(qualified(own, session))))
                 location = _as_spark_takes_it(directory)
             restored = self._restorer.restore(name, prepared.planned, facts, session, directory)
@@ -328,7 +328,7 @@ class Preparer:
 def own_place(own: str, beside: str) -> str:
     """Return where a restored checkpoint goes: to the program's own location, or beside it.
 
-    ``beside`` is added to the name of a location that has something already.
+    ``beside`` is appended to the name of a location that is not empty.
     """
     own = own.rstrip("/")
     return f"{own}-{beside}" if is_taken(own) else own
@@ -339,7 +339,7 @@ def _as_spark_takes_it(directory: str) -> str:
 
 
 def _refuse_second(name: str, first: str | None, own: str) -> ConsentNeeded | None:
-    """Return the refusal of another query under the name of one that resumes elsewhere."""
+    """Refuse a query under the name of one that has resumed elsewhere, or return None."""
     if first is not None and (first == own or storage.same_place(first, own)):
         return None
     return ConsentNeeded(

@@ -46,7 +46,7 @@ from flinkish.restore.plan.restore_planner import RestorePlanner
 _POLL = 0.05
 #: Seconds that a query without input gets to find some.
 _NO_INPUT = 2.0
-#: Seconds in which Spark reports a batch that is committed.
+#: Seconds that Spark gets to report a committed batch.
 _REPORTED = 2.0
 #: Seconds in which the tasks of a stopped query end.
 _REMOVED = 10.0
@@ -210,7 +210,7 @@ def _watch(
 def _batches(jsq: Any, first: int, following: int) -> tuple[RehearsedBatch, ...]:
     """Return the committed batches from ``first`` to before ``following``, as Spark reports them.
 
-    A trigger without input is reported under the number of the batch before it.
+    A trigger without input is reported under the number of the next batch.
     """
     batches: dict[int, RehearsedBatch] = {}
     for report in jsq.recentProgress():

@@ -247,7 +247,8 @@ class RestoreGate:
 def _keep_from_batches(jsq: Any, deadline: float) -> None:
     """Make sure that a held query that is being stopped does nothing when it is released.
 
-    Its logs are taken from it only when it has read them: at the lock, or at the deadline.
+    Its logs are taken away only when it has read them: when it waits for the lock, or at the
+    deadline.
     """
     while time.monotonic() < deadline and not spark_jvm.has_ended(jsq):
         if spark_jvm.is_told_to_end(jsq) and spark_jvm.waits_for_lock(jsq):

@@ -2,7 +2,7 @@
 
 ``flinkish export`` requests it (:class:`~flinkish.messages.calls.ExportTask`). The queries are
 planned as for ``check``. The checkpoints are made while the program runs, because it may stop Spark
-at its end; once one query is refused no other gets any. The command puts them in place.
+at its end; once a query is refused, no other gets one. The command puts them in place.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ class ExportedProgram(PlanningRuntime):
 
 
 def _refusal(planner: RestorePlanner) -> FlinkishError | None:
-    """Return why one of the queries so far cannot be restored: the first that no consent helps."""
+    """Return why a query so far cannot be restored; reasons that no consent allows come first."""
     refusals = [each.refusal for each in planner.queries if each.refusal is not None]
     grave = [each for each in refusals if not isinstance(each, ConsentNeeded)]
     return next(iter((*grave, *refusals)), None)
 
 
 def _warnings(name: str, restore: QueryRestore, session: Any) -> list[str]:
-    """Return what Spark alone does not do for a query that goes on in its checkpoint."""
+    """Return what plain Spark does not do for a query that continues in its checkpoint."""
     sink, recipe, history = restore.sink, restore.recipe, restore.history
     assert recipe is not None
     format_ = restore.writes.get("format")

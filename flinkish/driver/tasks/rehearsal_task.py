@@ -48,14 +48,14 @@ class RehearsedProgram(PlanningRuntime):
         self._task = task
         self._spec = task.question.spec
         self._rehearsal = Rehearsal(task.question.spec, task.question.job, options, task.directory)
-        # In its own directory: it shows a purge that the directory is in use.
+        # In the rehearsal's directory: it tells a purge that the directory is in use.
         self._lease = Lease.take(task.directory, Kind.REWRITE, owner=OWNER, path=task.directory)
         self._rehearsed: list[RehearsedQuery] = []
 
     def start_query(self, writer: Any, facts: WriterFacts, begin: Callable[[], Any]) -> Any:
         """Rehearse the query, and return a query that has ended; ``begin`` is never called.
 
-        After a query that has failed no other is run: the program may need its output.
+        After a failed query no other is run, as it may need the output of that one.
         """
         session = writer._spark
         self.session_created(session)

@@ -4,8 +4,9 @@ Both keep the keys they have seen, in the same way. The value of the first is em
 second is the time at which the key expires: its event time and the delay of the watermark
 (Spark's ``StreamingDeduplicateExec`` and ``StreamingDeduplicateWithinWatermarkExec``).
 
-The event time of a key is not in the state. No row is later than the watermark and its delay, so
-that a key that expires when the watermark is two delays further is never forgotten too early.
+The event time of a key is not in the state. With one watermark and the same delay as before, no row
+is later than the watermark plus its delay, so a key that expires when the watermark has advanced by
+two delays is not forgotten too early.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Conversion:
     Attributes
     ----------
     compared
-        The saved and the new stores without their values, which are compared no further.
+        The saved and the new stores without their values, which need no comparison.
     change
         The difference.
     expires_us
@@ -99,7 +100,7 @@ def convert_deduplication(
 def _kept_for_ever(new: NewOperator) -> StateChange:
     by_time = any(column.event_time for store in new.node.stores for column in _columns(store, new))
     was = "it was dropDuplicatesWithinWatermark and is now dropDuplicates"
-    if by_time:  # what has expired is late, and is dropped for that
+    if by_time:  # a row with an expired key is late, and is dropped
         return _change(
             f"{was}, with the event time among its columns: no key is lost", partial=False
         )

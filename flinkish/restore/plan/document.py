@@ -82,7 +82,7 @@ def with_earlier(plan: RestorePlan, earlier: Iterable[RestorePlan]) -> RestorePl
     """
     names = {row.name for row in plan.queries}
     parts = [replace(plan, complete=False)]
-    for each in sorted(earlier, key=lambda each: not each.complete):  # one of all goes first
+    for each in sorted(earlier, key=lambda each: not each.complete):  # whole plans first
         others = {row.name for row in each.queries}
         if others and others.isdisjoint(names):
             names |= others

@@ -307,7 +307,7 @@ def ask(
 ) -> ConsentNeeded | None:
     """Return the refusal of plans that need consent, or None.
 
-    ``accept_partial`` names the operators whose old keys or rows may lack a part of the answer.
+    ``accept_partial`` names the operators whose old keys or rows may have incomplete results.
     """
     asked = [
         plan
@@ -341,7 +341,7 @@ def advice_for(
 ) -> str:
     """Return the advice for a verdict; the parameters are those of :func:`refuse` and :func:`ask`.
 
-    Rewriting is advised only where an engine can do it, a consent only where it is not given.
+    Rewriting is advised only where an engine can do it, consent only where it is not yet given.
     """
     if plan.reason == FOR_ANOTHER_SPARK:
         return "" if plan.executable(executors) else plan.advice

@@ -93,7 +93,7 @@ class Finding:
 
 
 def findings(plan: RestorePlan) -> list[Finding]:
-    """Return what a plan says besides its table; rows that one advice fits are one finding."""
+    """Return what a plan says besides its table; rows with the same advice are one finding."""
     count, outcome = len(plan.queries), _OUTCOMES[plan.verdict]
     every = [
         Finding(each.outcome, "", each.id, of_query(str(each.query), each.text, count), each.advice)
@@ -116,7 +116,7 @@ def findings(plan: RestorePlan) -> list[Finding]:
     return every
 
 
-#: What a verdict is as the outcome of a check.
+#: The outcome of a check that corresponds to a verdict.
 _OUTCOMES = {
     "ok": RestoreOutcome.WARNING,
     "consent-needed": RestoreOutcome.CONSENT,
@@ -130,12 +130,12 @@ _STOPS = frozenset(
 )
 
 
-#: So many names stand before an advice that fits more of them.
+#: The maximum number of names listed before one advice.
 _NAMED = 5
 
 
 def _listed(words: Sequence[str], separator: str = "; ") -> str:
-    """Return the names or sentences of rows that one advice fits, each once. Pure."""
+    """Return the names or sentences of rows with the same advice, each once. Pure."""
     each = list(dict.fromkeys(words))
     more = [f"{len(each) - _NAMED} more"] if len(each) > _NAMED else []
     return separator.join(each[:_NAMED] + more)

@@ -52,7 +52,7 @@ class OtherRun:
 
     @staticmethod
     def of(run: KnownRun, state: RunState) -> OtherRun:
-        """Return a run as a client tells it to a driver; ``state`` is the one that it names."""
+        """Return a run that a client reports to a driver; ``state`` is the one that it names."""
         return OtherRun(run.job_id, state, run.last_batch, run.begun_batch, run.since)
 
 
@@ -63,7 +63,7 @@ class QueryIdentity:
     Attributes
     ----------
     goes_back
-        Whether it does not because the job it comes from went on after the savepoint.
+        Whether it gets a new id because the job it comes from went on after the savepoint.
     in_use
         Whether that job still runs.
     """

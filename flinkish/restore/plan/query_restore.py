@@ -61,9 +61,9 @@ class QueryRestore:
     rewrite
         The engine's work on the checkpoint that the recipe makes.
     writes
-        ``format``, ``path`` and ``table`` of its sink, as far as the program says.
+        ``format``, ``path`` and ``table`` of its sink, as far as the program gives them.
     history
-        How its history batches go on; None if it is not restored.
+        How its history batches continue; None if it is not restored.
     """
 
     name: str
@@ -147,7 +147,7 @@ def rewrite_of(
     pins = plan.base.pins if plan.base is not None else {}
     provider = asked_provider(pins, settings or {}) if canonical else None
     chosen = replace(chosen, formats={**formats_for(provider, pins), **chosen.formats})
-    # The engine reads schemas that are there, so those that Spark would write anew it writes too.
+    # The engine reads existing schemas, so it also writes those that Spark would renew.
     anew = {
         each.operator.node.ordinal: unchanged_rows(each.operator.node.stores)
         for each in plans

@@ -78,7 +78,7 @@ class SinkStatus:
     rollback
         The version to which a table can go back; None for a sink without versions.
     skips_after_rollback
-        Whether it skips the same batches when it has gone back.
+        Whether it skips the same batches after a rollback.
     computes_skipped
         Whether a batch that it skips is computed anyway.
     has_files
@@ -166,7 +166,7 @@ class Continuation:
         Whether the new checkpoint has a planned batch
         (:attr:`~flinkish.restore.recipe.Recipe.replays_planned`).
     has_planned_state
-        Whether the new checkpoint also gets the state that this batch has written already.
+        Whether the new checkpoint also gets the state that the planned batch has written.
     job_at
         The newest batch that the running job had planned when the status was known, if the sink
         is the job's own: up to there, the sink is ahead only because the job continues.

@@ -1,11 +1,11 @@
 """The position from which each source of a restored query continues. Pure.
 
 A source is matched by its uid, in any query of the job, else by what it reads, in the saved query
-that continues or in those that gave the state behind the source. A name of Spark's
-(``readStream.name``) is one of the query: only those queries are searched for it. The remaining
+that continues or in those that gave the state that the source feeds. A source's name in Spark
+(``readStream.name``) belongs to its query: only those queries are searched for it. The remaining
 sources of the query that continues are paired in order, as in Spark, so that a path may change. A
-new source starts without a saved position. So does a source that ``--reset-source`` names, whatever
-it was paired with.
+new source starts without a saved position. So does a source that ``--reset-source`` names, even if
+it was paired.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def reset_entries(
     """Return the entries of the sources of ``new`` that ``--reset-source`` names.
 
     A name is a uid, or what the source reads (``kafka[subscribe=a]``), or a part of that, or the
-    number of its line in the offset log; behind ``QUERY/`` it is one of that query alone. A
+    number of its line in the offset log; after ``QUERY/`` it is one of that query only. A
     DataFrame that is used twice is one source with two lines, and the name stands for both. Names
     of other queries' sources are left to :func:`check_reset`.
 
@@ -163,7 +163,7 @@ def check_reset(
     """Raise UsageError when an option names a source that no query of the program reads.
 
     ``queries`` are all queries that the program has started, ``saved`` those of the savepoint,
-    ``left`` the ones of them that the program may start later.
+    ``left`` those of them that the program may start later.
     """
     for name in names:
         if not any(_named(name, query.sources or (), saved) for query in queries):
@@ -208,7 +208,8 @@ def check_inputs(
 ) -> None:
     """Refuse a join whose inputs are exchanged (Incompatible).
 
-    Its state holds the rows of each side, and Spark does not notice if their columns are alike.
+    Its state holds the rows of each side. Spark does not notice the exchange if their columns are
+    alike.
     """
     # Reset sources count too: the state still holds the rows of their input.
     paired = matches.matched
@@ -320,7 +321,7 @@ class _Finder:
         return None
 
     def _behind(self, source: NewSource) -> set[str | None]:
-        """Return the saved queries that gave the state behind a source."""
+        """Return the saved queries that gave the state of the operators that a source feeds."""
         return {op.query for o in source.feeds if (op := self._taken.get(o)) is not None}
 
     def _by_signature(self, source: NewSource) -> SavedSource | None:

@@ -85,7 +85,7 @@ class EarlierRun:
     batch
         The newest batch that it has committed.
     checkpoint
-        Where.
+        The checkpoint that has this batch.
     to_table
         Whether it has written to a table, which still has its batches; else to a sink that keeps no
         batch numbers.
@@ -113,8 +113,7 @@ class Agreed:
     rebase_to
         The batch after which the query begins to count; None for its own numbers.
     reason
-        An id for programs; ``sink-unreadable`` where nobody knows whether there is anything to
-        agree to.
+        An id for programs; ``sink-unreadable`` if it is unknown whether consent would be needed.
     """
 
     text: str
@@ -123,7 +122,7 @@ class Agreed:
 
 
 def is_read_again(signature: str, options: Mapping[str, str]) -> bool:
-    """Return whether a query in a new checkpoint reads from a source what an earlier run has read.
+    """Return whether a query in a new checkpoint reads a source's input of earlier runs again.
 
     ``options`` are those that matter for a restore.
     """
@@ -161,7 +160,7 @@ def judge_start(
     continues. ``begun`` is the run of this job's name that has planned its first batch of the query
     and committed none. ``named`` says that the user has named the job: runs under a program's name
     may be of several jobs. Returns the refusal, or the choice that permits the start; None if
-    nothing stands against it.
+    nothing prevents it.
     """
     sink = _sink_ahead(begins, position)
     counts_on = mode == "rebase" or (position is not None and not position.has_files)
@@ -289,10 +288,10 @@ def may_be_another_directory(writer: KnownWriter) -> bool:
 
 
 def is_another_directory(writer: KnownWriter, sink: SinkStatus) -> bool:
-    """Return whether a writer's place is another host's own directory of the name. Pure.
+    """Return whether a writer's place is another host's directory of the same name. Pure.
 
-    It may be one that both hosts have mounted. Then the batch that the writer has committed last is
-    in the log of the sink, and nothing there is older than it.
+    If both hosts have mounted one directory, the log of the sink has the batch that the writer
+    committed last, and its newest entry is not older.
     """
     if not may_be_another_directory(writer):
         return False

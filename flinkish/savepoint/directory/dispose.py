@@ -32,10 +32,11 @@ UNKNOWN_HINT = (
 class Disposed:
     """The result of :func:`dispose`.
 
-    ``removed`` and ``missing`` are the numbers of its files that were removed, and that did not
-    exist. ``bytes`` were freed (not counting hard links elsewhere). ``foreign`` are relative paths
-    of files that are not the savepoint's own and stay. ``kept`` files stay because the savepoints
-    ``users`` use them; disposing of the last of these removes them.
+    ``removed`` of its files were removed (with ``_metadata``), and ``missing`` did not exist.
+    ``bytes`` is the size of its removed data files (hard links elsewhere keep them on the disk).
+    ``foreign`` are relative paths of files that are not the savepoint's own and stay. ``kept``
+    files stay because the savepoints ``users`` use them; disposing of the last of these removes
+    them.
     """
 
     path: str
@@ -71,8 +72,8 @@ def dispose(
     reported as removed. With ``follow``, ``path`` itself may be a link; links below it are never
     followed. ``tell`` is called with the location of each removed entry; directories end with a
     slash. ``siblings`` are the savepoints in the same directory, opened; None: they are read. A
-    renamed or copied one uses files by its metadata, without a list under its name; if that cannot
-    be read, it may use any.
+    renamed or copied one uses files by its metadata, without a list under its name; if its
+    metadata cannot be read, it may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
     cannot be read, so that its own files are unknown; FlinkishError if a sibling cannot be read and
@@ -134,7 +135,7 @@ def dispose(
 
 
 def unknown_users(savepoint: OpenSavepoint, siblings: Catalog) -> tuple[Unreadable, ...]:
-    """Return the siblings of a savepoint that cannot be read, and so may use its files.
+    """Return the unreadable siblings of a savepoint, any of which may use its files.
 
     On a local disk each has its own links, unless the directory was copied from elsewhere: then
     there are holders, or lists.
@@ -228,7 +229,7 @@ class _Place:
     def remove_directories(
         self, files: Iterable[str], goes: Callable[[str], bool], *, top: bool = True
     ) -> None:
-        """Remove the directories of these files that are empty, with ``top`` also the topmost.
+        """Remove the directories of these files if empty; with ``top``, also the topmost.
 
         For a dry run, ``goes`` returns whether a file is removed by then.
         """

@@ -66,7 +66,7 @@ class LeaseRecord:
     path: str | None = None
 
     def is_stale(self, now: float) -> bool:
-        """Return whether its owner is certainly gone; ``now`` is in seconds since the epoch."""
+        """Return whether its owner counts as gone; ``now`` is in seconds since the epoch."""
         if now - self.refreshed > STALE:
             return True
         return self.host == os.uname().nodename and not _runs(self.pid)

@@ -197,9 +197,9 @@ def by_holder(held: Iterable[str]) -> Iterator[tuple[str, Iterator[str]]]:
 class Space:
     """Bytes of a savepoint's data files, and the names of the savepoints it shares files with.
 
-    Shared are files that an earlier savepoint holds for this one (``holders``), files that later
-    ones use (``users``), and local files with other hard links (a checkpoint, or a savepoint of the
-    same files): disposing of this savepoint alone does not free them.
+    Files are shared if an earlier savepoint holds them for this one (``holders``), if later ones
+    use them (``users``), or if they are local and have other hard links (in a checkpoint or another
+    savepoint): disposing of this savepoint alone does not free them.
     """
 
     own_bytes: int

@@ -1,12 +1,12 @@
 """The Avro schema of ``_metadata``, and its conversion from and to the model, with all checks.
 
-A value out of range is damage (:class:`Damaged`): a date that no calendar has, a negative count, an
+A value out of range is damage (:class:`Damaged`): an impossible date, a negative count, an
 unreasonable batch id. Code that uses the model therefore need not check again. Limits are in
 :mod:`flinkish.savepoint.format.limits`.
 
-A version has exactly one schema, so comparing fingerprints is enough to know a file's. Whoever
-changes a record raises :data:`FORMAT_VERSION` and keeps the schema of the version before, because
-savepoints of all versions stay readable.
+Each version has exactly one schema, which its fingerprint identifies. A change to a record must
+raise :data:`FORMAT_VERSION` and keep the previous version's schema, because savepoints of all
+versions stay readable.
 """
 
 from __future__ import annotations

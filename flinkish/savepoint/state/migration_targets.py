@@ -31,7 +31,7 @@ class PlannedRewrite:
     """The planned rewrite of one operator's state.
 
     ``partitions`` and ``backend`` are the values before and after. ``shuffle`` is why rows
-    go through a shuffle of Spark, None if they do not. ``changes`` of values have one line per
+    go through a Spark shuffle, None if they do not. ``changes`` of values have one line per
     field.
     """
 

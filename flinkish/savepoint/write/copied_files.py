@@ -27,7 +27,7 @@ _REPORTED = 128
 
 
 class CopyProgress:
-    """What is in place, counted and reported."""
+    """Counts and reports the files that are in place."""
 
     def __init__(
         self, source: OpenSavepoint, reporter: SavepointReporter, *, present: int = 0
@@ -101,7 +101,7 @@ class Copier:
 
     def copy(self) -> None:
         """Put all files in place; raise Corrupt for a bad file of the source."""
-        # A damaged copy is no savepoint either until it is whole again.
+        # Until it is whole again, a damaged copy must not count as a savepoint either.
         storage.remove_file(self._directory, f"{self._name}/{FILE_NAME}")
         self._compare_present(remove=True)
         self._progress.phase("files")
@@ -110,7 +110,7 @@ class Copier:
         self._progress.report()
 
     def seal(self) -> None:
-        """Write ``_metadata``, after a look at the sizes of all files at the target."""
+        """Check the sizes of all files at the target, then write ``_metadata``."""
         source = self._source
         for index, query in enumerate(source.queries):
             sizes = ((f.path, f.size) for f in source.iter_files() if f.query == index)
@@ -139,7 +139,7 @@ class Copier:
                 yield index, record
 
     def _compare_present(self, *, remove: bool) -> None:
-        """Find the files that are in place already; remove others that are in their places."""
+        """Find the files that are already in place; with ``remove``, remove wrong ones."""
         if not storage.is_directory(self._final):
             return
         self._progress.phase("reading")
@@ -168,7 +168,7 @@ class Copier:
                 storage.remove_files(self._directory, wrong)
 
     def _earlier_files(self) -> Callable[[FileRecord], str | None]:
-        """Return what locates a file with the same bytes in an earlier savepoint at the target."""
+        """Return a function that finds a file's bytes in an earlier savepoint at the target."""
         earlier = newest_of_job(self._directory, self._source.header.job.job_id)
         if earlier is None or earlier.path == self._final:
             return lambda record: None
@@ -196,7 +196,7 @@ class Copier:
         locate: Callable[[FileRecord], str | None],
         take: Callable[[FileRecord, str, TransferOutcome], bool],
     ) -> None:
-        """Place the missing files that ``locate`` finds; ``take`` says whether one counts."""
+        """Place the missing files that ``locate`` finds; ``take`` returns whether one is good."""
         pending: deque[tuple[int, FileRecord, str]] = deque()
 
         def transfers() -> Iterator[storage.Placing]:
@@ -227,7 +227,7 @@ class Copier:
         return storage.Placing(location, place, None, record.size, record.digest)
 
     def _refuse_links(self, directory: str) -> None:
-        """Raise UnsafePath if a link leads out of the target: anyone may have made it there."""
+        """Raise UnsafePath if a link is on the way: anyone may have created it at the target."""
         if storage.is_local(directory):
             with LocalRoot(self._directory) as root:
                 root.directory(directory.removeprefix(self._directory).strip("/").split("/"))
@@ -260,7 +260,7 @@ def _fits(record: FileRecord, outcome: TransferOutcome) -> bool:
 
 
 def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
-    """Return whether the file in a place is the recorded one, and no link to it."""
+    """Return whether the file in a place is the recorded one, and not a link to it."""
     _, record, place = item
     if storage.is_local(place) and os.path.islink(place):
         return False
@@ -279,5 +279,5 @@ def _damaged(source: OpenSavepoint, location: str, reason: str) -> Corrupt:
 
 
 def as_own(record: FileRecord) -> FileRecord:
-    """Return the record of a file that no other savepoint holds."""
+    """Return the record as that of a file which the savepoint itself contains."""
     return replace(record, held=None)

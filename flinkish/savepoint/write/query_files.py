@@ -55,7 +55,7 @@ class _Attempt:
 
 
 class QueryFiles:
-    """Takes the queries one after the other into the savepoint at ``path``."""
+    """Puts the files of the queries, one after the other, into the savepoint at ``path``."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class QueryFiles:
     def take_back_references(self) -> None:
         """Remove the reference lists of this savepoint from other savepoints.
 
-        A damaged list stays, with the files that it may name. That must neither prevent this
+        A damaged list stays, with the files that it may name: it must neither prevent this
         savepoint nor hide the reason why it failed.
         """
         for holder in self._referred:
@@ -267,7 +267,7 @@ class QueryFiles:
         return FileRecord(attempt.index, file.path, outcome.size, outcome.digest, stamp=file.stamp)
 
     def _check_whole(self, attempt: _Attempt) -> None:
-        """Check the ends of the files that are now in place: Spark may have trimmed the old ones.
+        """Check the ends of the files that are now in place: Spark may have trimmed the originals.
 
         Raises Corrupt, which names the checkpoint's damaged files. Files that an earlier savepoint
         holds were checked when that was taken.
@@ -292,7 +292,7 @@ class QueryFiles:
 
         On a local disk it is read as a checkpoint and must give the same cut. On other storage this
         would download every archive, and with files held by earlier savepoints the directory is not
-        a complete checkpoint. Then sizes are compared, with one listing per directory.
+        a complete checkpoint. There, sizes are compared, with one listing per directory.
         """
         if storage.is_local(attempt.target) and not self._ledger.totals(attempt.index).shared:
             try:

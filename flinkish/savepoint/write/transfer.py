@@ -1,4 +1,4 @@
-"""Transfer of files into a savepoint, one batch or many at once, and whether all have arrived.
+"""Transfer of files into a savepoint in concurrent batches, and the check that all have arrived.
 
 A :class:`~flinkish.storage.Placing` and its :class:`TransferOutcome` are plain data, so that the
 executors of a cluster can do the work instead of the threads of this process.
@@ -51,7 +51,7 @@ def transfer_all(batch: Sequence[storage.Placing]) -> list[TransferOutcome]:
 
 
 def _hasher(job: storage.Placing) -> storage.Hasher:
-    """Return what computes the recorded digest, so that the bytes are read once."""
+    """Return a hasher for the recorded digest's form, so that the bytes are read only once."""
     recorded = digests.SHA256 if job.digest is None else digests.algorithm_of(job.digest)
     return digests.hasher(recorded)
 
