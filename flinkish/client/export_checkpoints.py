@@ -70,9 +70,13 @@ def build_planned(
     spec: RestoreSpec,
     origin: JobOrigin | None,
     place: ExportPlace,
+    made: list[str],
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Let a driver build the checkpoints that a program needs; none of its queries runs."""
+    """Let a driver build the checkpoints that a program needs; none of its queries runs.
+
+    The names of their directories are added to ``made``.
+    """
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
@@ -93,6 +97,7 @@ def build_planned(
         environ=os.environ,
         show_log=context.reporter.log,
     )
+    made += exported.directories.values()
     require_agreed(exported.plan, "the program cannot resume from that state")
     rows = {row.name: row for row in exported.plan.queries}
     file_sinks = {row.query: _log_place(row) for row in exported.plan.sinks}
@@ -118,9 +123,13 @@ def build_unchanged(
     spec: RestoreSpec,
     origin: JobOrigin | None,
     place: ExportPlace,
+    made: list[str],
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Build checkpoints with the state as it is; no JVM is started."""
+    """Build checkpoints with the state as it is; no JVM is started.
+
+    The names of their directories are added to ``made``.
+    """
     offers = open_origin(spec, origin, verify=spec.verify)
     question = restore_question(context.registry, spec, offers, origin)
     plans: dict[str, UnchangedQuery] = {}
@@ -146,6 +155,7 @@ def build_unchanged(
             storage.join(place.building, directory),
             location=place.location_of(directory),
         )
+        made.append(directory)
         notes = () if plan.sink is None else (f"query '{name}': {plan.sink.text}",)
         kept = KeptQueryId(plan.identity.keep, plan.identity.reason)
         queries.append(BuiltQuery(name, directory, kept, _log_place(plan.sink), notes))
@@ -328,19 +338,25 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
 
 
 @contextmanager
-def built(place: ExportPlace) -> Iterator[None]:
+def built(place: ExportPlace) -> Iterator[list[str]]:
     """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
-    On remote storage the checkpoints stay, unless an error ends the block.
+    Yields a list for the names of the directories that were made in it. On remote storage, where
+    another export may build in the same directory, only these are removed, and only if an error
+    ends the block.
     """
     storage.make_directory(storage.parent(place.building))
     storage.make_new_directory(place.building)
-    is_published = False
+    made: list[str] = []
     try:
-        yield
-        is_published = True
+        yield made
+    except BaseException:
+        if place.building == place.final:
+            for directory in made:
+                storage.remove_tree(place.building, directory)
+        raise
     finally:
-        if place.building != place.final or not is_published:
+        if place.building != place.final:
             storage.remove_tree(*storage.split(place.building))
 
 

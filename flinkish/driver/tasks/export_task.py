@@ -8,6 +8,7 @@ at its end; once a query is refused, no other gets one. The command puts them in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from flinkish import storage
@@ -19,7 +20,7 @@ from flinkish.driver.restore.typed_formats import task_properties, typed_states_
 from flinkish.driver.script import ProgramOutcome
 from flinkish.driver.tasks.answering import answer_with
 from flinkish.driver.tasks.describe import PlanningRuntime
-from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, UsageError
+from flinkish.errors import ConsentNeeded, FlinkishError, Incompatible, StorageError, UsageError
 from flinkish.messages.calls import Exported, ExportTask
 from flinkish.messages.codec import encode_fields
 from flinkish.restore.check.file_sinks import keeps_log
@@ -47,6 +48,7 @@ class ExportedProgram(PlanningRuntime):
         super().__init__({**options, "state.migration": "eager"})
         self._task = task
         self._directories: dict[str, str] = {}
+        self._is_exported = False
         self._warnings: list[str] = []
         self.plan_restore(task.question)
 
@@ -117,7 +119,16 @@ class ExportedProgram(PlanningRuntime):
         """Return the checkpoints, and the plan of the restore."""
         assert self._planner is not None
         plan = self._planner.restore_plan(complete=True)
+        self._is_exported = True
         return Exported(self._directories, tuple(self._warnings), plan)
+
+    def close(self) -> None:
+        """Remove the checkpoints of an export that failed: the command does not know of them."""
+        super().close()
+        if not self._is_exported:
+            for directory in self._directories.values():
+                with suppress(StorageError):  # the error of the export says more
+                    storage.remove_tree(self._task.directory, directory)
 
 
 def _refusal(planner: RestorePlanner) -> FlinkishError | None:

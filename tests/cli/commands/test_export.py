@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flinkish import storage
 from flinkish.checkpoint.wholeness import read_whole_cut
+from flinkish.client.export_checkpoints import built, new_directory
 from flinkish.errors import Corrupt, SavepointNotFound, StorageError, UsageError, WrongState
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -100,6 +103,17 @@ def test_a_directory_that_is_not_empty(cli: Command, tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "plain").iterdir()] == ["mine"]
 
 
+def test_another_export_to_the_same_place_keeps_its_checkpoints(tmp_path: Path) -> None:
+    remote = f"memory://{tmp_path.name}/both"
+    with suppress(StorageError), built(new_directory(remote)) as made:
+        storage.write_bytes(f"{remote}/theirs/metadata", b"{}")
+        storage.write_bytes(f"{remote}/ours/metadata", b"{}")
+        made.append("ours")
+        raise StorageError("disk full")
+    assert storage.list_names(remote) == ["theirs"]
+    assert storage.read_bytes(f"{remote}/theirs/metadata") == b"{}"
+
+
 def test_nothing_appears_when_one_of_them_cannot_be_made(cli: Command, tmp_path: Path) -> None:
     for name in ("a b", "a_b"):  # which get the same directory
         CheckpointLikeness(tmp_path / "saved" / name).run_to(2)
@@ -177,6 +191,9 @@ def test_the_log_of_a_file_sink_that_has_moved(cli: Command, tmp_path: Path) -> 
     refused = cli("export", saved, str(tmp_path / "plain"), *mapping)
     assert refused.code == Corrupt.code
     assert names(tmp_path) == ["saved"], "nothing is put in place"
+    remote = f"memory://{tmp_path.name}/plain"
+    assert cli("export", saved, remote, *mapping).code == Corrupt.code
+    assert storage.list_names(remote) == []
     (log / "2").write_text("v1\n" + line % (tmp_path / "out", 2))
     shown = cli.ok("export", saved, str(tmp_path / "plain"), *mapping)
     assert f"4 entries of the log of the file sink {new} now name the new paths" in shown.out
