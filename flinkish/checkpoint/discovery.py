@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from flinkish import storage
 from flinkish.checkpoint.errors import unreadable
@@ -16,7 +16,7 @@ from flinkish.checkpoint.format.names import (
     STATE,
     numbers_among,
 )
-from flinkish.errors import Corrupt, SavepointNotFound, quoted_path
+from flinkish.errors import Corrupt, SavepointNotFound, UsageError, quoted_path
 
 #: The directories of a checkpoint.
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
@@ -172,3 +172,20 @@ def last_written(root: str) -> float:
 def directory_name(name: str) -> str:
     """Return the name of the directory for a query's checkpoint. Pure."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".") or "_"
+
+
+def directory_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of the directories for several queries' checkpoints, by query. Pure.
+
+    Raises UsageError if two queries would get the same directory.
+    """
+    queries: dict[str, str] = {}
+    for name in names:
+        directory = directory_name(name)
+        other = queries.setdefault(directory, name)
+        if other != name:
+            raise UsageError(
+                f"queries '{other}' and '{name}' would get the same directory, {directory}",
+                hint="export them one by one: --query NAME",
+            )
+    return {name: directory for directory, name in queries.items()}

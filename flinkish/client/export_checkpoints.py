@@ -14,7 +14,7 @@ from typing import cast
 
 from flinkish import storage
 from flinkish.checkpoint.cut import newest_planned_batch
-from flinkish.checkpoint.discovery import directory_name, is_checkpoint
+from flinkish.checkpoint.discovery import directory_names, is_checkpoint
 from flinkish.client.checking import require_agreed
 from flinkish.client.context import Context
 from flinkish.client.dryrun import restore_question
@@ -147,9 +147,10 @@ def build_unchanged(
     refusal = next((plan.refusal for plan in plans.values() if plan.refusal is not None), None)
     if refusal is not None:
         raise refusal
+    directories = directory_names(plans)
     queries = []
     for name, plan in plans.items():
-        directory = directory_name(name)
+        directory = directories[name]
         make_checkpoint(
             plan.recipe.with_query_id(keep=plan.identity.keep),
             storage.join(place.building, directory),

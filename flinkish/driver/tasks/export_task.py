@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.discovery import directory_name
+from flinkish.checkpoint.discovery import directory_names
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.restore.query_restores import make_restored
@@ -81,7 +81,7 @@ class ExportedProgram(PlanningRuntime):
             )
         assert restore.recipe is not None
         assert restore.identity is not None
-        directory = directory_name(name)
+        directory = directory_names([*self._directories, name])[name]
         location = self._task.location
         make_restored(
             session,

@@ -114,12 +114,19 @@ def test_another_export_to_the_same_place_keeps_its_checkpoints(tmp_path: Path) 
     assert storage.read_bytes(f"{remote}/theirs/metadata") == b"{}"
 
 
-def test_nothing_appears_when_one_of_them_cannot_be_made(cli: Command, tmp_path: Path) -> None:
-    for name in ("a b", "a_b"):  # which get the same directory
+@pytest.mark.parametrize(("one", "other"), [("a b", "a_b"), ("eu.", "eu")])
+def test_queries_that_would_share_a_directory(
+    cli: Command, tmp_path: Path, one: str, other: str
+) -> None:
+    for name in (one, other):
         CheckpointLikeness(tmp_path / "saved" / name).run_to(2)
     refused = cli("export", str(tmp_path / "saved"), str(tmp_path / "plain"))
-    assert refused.code == StorageError.code
+    assert refused.code == UsageError.code
+    assert f"'{one}'" in refused.err
+    assert f"'{other}'" in refused.err
+    assert "--query" in refused.err
     assert names(tmp_path) == ["saved"]
+    cli.ok("export", str(tmp_path / "saved"), str(tmp_path / "plain"), "--query", other)
 
 
 def test_in_place_of_a_programs_own_checkpoint(cli: Command, tmp_path: Path) -> None:
