@@ -205,6 +205,7 @@ def save_checkpoints(
     sources = [QuerySource(key, place, batch_id=batches[key]) for key, place in by_name.items()]
     launch = Launch(
         application=None,
+        conf=context.config.extra("spark."),
         options=context.config.to_options(),
         working_directory=working_directory(instead="/"),
     )

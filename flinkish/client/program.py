@@ -93,13 +93,14 @@ def own_application(program: Program, config: Config) -> tuple[Launch, Installat
     """Return the launch of an application of flinkish itself, and its Spark.
 
     ``program``: only its Spark settings are used; relative paths are not converted. ``config``: its
-    options are passed to the application.
+    options and its keys ``spark.*`` are passed to the application; settings of the program win.
 
     Raises LaunchFailed as :func:`find_spark` does.
     """
     where = working_directory(instead="/")
-    complete = {**vars(program), "options": config.to_options(), "working_directory": where}
-    return pinned(Launch(**complete))
+    conf = {**config.extra("spark."), **program.conf}
+    complete = {**vars(program), "conf": conf, "working_directory": where}
+    return pinned(Launch(**complete, options=config.to_options()))
 
 
 def with_spark(launch: Launch, program: Program) -> Launch:

@@ -355,3 +355,24 @@ def test_when_somebody_may_be_writing() -> None:
     assert may_be_running(2000.0, 1000.0)  # a clock that is ahead of ours
     assert job_id_of(["b", "a"]) == job_id_of(["a", "b"])
     assert len(job_id_of(["a"])) == 32
+
+
+def test_the_rewrite_of_a_foreign_checkpoint_gets_the_configured_settings_of_spark(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    age(root)
+    monkeypatch.setenv("SPARK_HOME", str(cli.spark_home))
+    given: dict[str, str] = {}
+
+    def rewrite(_context: object, _migration: object, launch: Launch, _spark: object) -> None:
+        given.update(launch.conf)
+        raise NotSavepointable("seen")
+
+    monkeypatch.setattr("flinkish.client.offline.rewrite", rewrite)
+    refused = cli(
+        *("savepoint", "-D", "spark.driver.memory=4g", "sp"),
+        *("--from-checkpoint", str(root), "--type", "canonical"),
+    )
+    assert refused.code == NotSavepointable.code, refused.err
+    assert given["spark.driver.memory"] == "4g"
