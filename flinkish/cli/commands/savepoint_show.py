@@ -65,10 +65,8 @@ def _add_kafka(queries: Sequence[dict[str, Any]], servers: str | None) -> None:
     from flinkish.client.kafka_offsets import ask_lag, kafka_offsets
     from flinkish.messages.codec import encode_fields
 
-    offsets_by_query = [kafka_offsets(query) for query in queries]
-    if servers is not None:
-        offsets_by_query = ask_lag(offsets_by_query, servers)
-    for query, offsets in zip(queries, offsets_by_query, strict=True):
+    asked = ask_lag(queries, servers) if servers is not None else map(kafka_offsets, queries)
+    for query, offsets in zip(queries, asked, strict=True):
         query["kafka"] = [encode_fields(each) for each in offsets]
 
 
