@@ -361,6 +361,20 @@ def test_last_lines(tmp_path: Path, lines: int) -> None:
     assert end == path.stat().st_size
 
 
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first\nprog 1%\rprog 2%\x0c\nlast\r\n")
+    assert last_lines(str(path), 2)[0] == "prog 1%\rprog 2%\x0c\nlast\r\n"
+
+
+def test_an_incomplete_character_is_left_to_whoever_reads_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes("one\nzwölf €".encode()[:-1])
+    text, end = last_lines(str(path), 1)
+    assert text == "zwölf "
+    assert path.read_bytes()[end:] == "€".encode()[:-1]
+
+
 # --- which Spark, which Python ----------------------------------------------------------------
 
 
