@@ -81,7 +81,8 @@ def logs(
     with call.session() as session:
         record = session.find_job(job, include_final=True)
         log = LogReader(record, LogChoice(since, level, pattern))
-        text = log.read() if lines is None else log.read_last(lines)
+        is_whole = session.out.json or not follow
+        text = log.read() if lines is None else log.read_last(lines, to_end=is_whole)
         if session.out.json:
             output = "".join([*text, *log.finish()])
             document: LogsDocument = {
