@@ -35,9 +35,9 @@ def served(read: Callable[[], Iterable[Metric]], host: str, port: int) -> Iterat
 
     try:
         server, thread = start_http_server(port, host, _collected(read))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # Unicode: a name that cannot be one of a host
         raise FlinkishError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
             hint="name another address: --listen [HOST:]PORT",
         ) from error
     try:
