@@ -24,7 +24,7 @@ from flinkish.client.export_checkpoints import (
     new_directory,
 )
 from flinkish.connectors.path_map import PathMap
-from flinkish.errors import Corrupt, UsageError, WrongState
+from flinkish.errors import Corrupt, StorageError, UsageError, WrongState
 from flinkish.launch.job_origin import resumed_origin
 from flinkish.launch.restoring import given, restore_spec
 from flinkish.messages.launch import Program
@@ -188,7 +188,8 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
 
     Files below the sink's own path are not mapped again, so a failed export can be repeated.
 
-    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written.
+    Raises Corrupt if an entry is damaged, and StorageError if the log cannot be read or written, or
+    loses an entry meanwhile.
     """
     if query.file_sink is None:
         return ()
@@ -199,7 +200,14 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
         if batch_of(name) is None:
             continue
         entry = storage.join(log, name)
-        data = storage.read_bytes(entry)
+        try:
+            data = storage.read_bytes(entry)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{entry} was removed during the export: another program writes to that sink",
+                hint="stop that program, and export again",
+                path=entry,
+            ) from error
         try:
             mapped = with_other_files(data, name, partial(paths.url_from_outside, place=where))
         except CheckpointFormatError as error:
@@ -212,8 +220,9 @@ def _map_sink_log(query: BuiltQuery, paths: PathMap) -> tuple[str, ...]:
         storage.write_atomically(entry, mapped)
     if not changed:
         return ()
-    entries = f"{len(changed)} entr{'y' if len(changed) == 1 else 'ies'}"
-    return (f"{entries} of the log of the file sink {query.file_sink} now name the new paths",)
+    entries = "1 entry" if len(changed) == 1 else f"{len(changed)} entries"
+    name = "names" if len(changed) == 1 else "name"
+    return (f"{entries} of the log of the file sink {query.file_sink} now {name} the new paths",)
 
 
 def _check(options: RestoreOptions, job: JobRecord | None) -> None:

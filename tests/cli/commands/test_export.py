@@ -201,6 +201,12 @@ def test_the_log_of_a_file_sink_that_has_moved(cli: Command, tmp_path: Path) -> 
     remote = f"memory://{tmp_path.name}/plain"
     assert cli("export", saved, remote, *mapping).code == Corrupt.code
     assert storage.list_names(remote) == []
+    (log / "2").unlink()
+    (log / "2").symlink_to("removed")  # as if it were, after the log was listed
+    refused = cli("export", saved, str(tmp_path / "plain"), *mapping)
+    assert refused.code == StorageError.code
+    assert "another program writes to that sink" in refused.err
+    (log / "2").unlink()
     (log / "2").write_text("v1\n" + line % (tmp_path / "out", 2))
     shown = cli.ok("export", saved, str(tmp_path / "plain"), *mapping)
     assert f"4 entries of the log of the file sink {new} now name the new paths" in shown.out
