@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.client.context import Context
 from flinkish.client.requests import SAVEPOINT_DIR
-from flinkish.errors import NoSavepointDirectory, quoted_path
+from flinkish.errors import NoSavepointDirectory, SavepointNotFound, quoted_path
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.leases import FoundLease
@@ -51,8 +51,8 @@ def unlock(
 
     Returns all locks, and those that were removed.
 
-    Raises NoSavepointDirectory if no directory is given or configured; StorageError if the
-    directory cannot be read, or the locks cannot be removed.
+    Raises NoSavepointDirectory if no directory is given or configured; SavepointNotFound if it does
+    not exist; StorageError if it cannot be read, or the locks cannot be removed.
     """
     from flinkish import storage
     from flinkish.savepoint.directory import leases
@@ -64,6 +64,10 @@ def unlock(
             hint="flinkish savepoint unlock DIR",
         )
     location = storage.locate(where)
+    if not storage.is_directory(location):
+        raise SavepointNotFound(
+            f"directory {location} does not exist", hint="check the path", path=location
+        )
     held = leases.find_leases(location)
     now = time.time()
     stale = frozenset(each.name for each in held if not each.is_foreign and each.is_stale(now))

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from flinkish.cli import command_index
+from flinkish.errors import SavepointNotFound
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.plan import QueryRow, RestorePlan
 from flinkish.messages.queries import QueryStatus
@@ -530,6 +531,9 @@ def test_prune_asks_on_a_terminal(cli: Command, place: str) -> None:
 
 
 def test_unlock(cli: Command, place: str) -> None:
+    missing = cli("savepoint", "unlock", place)
+    assert missing.code == SavepointNotFound.code
+    assert f"directory {place} does not exist" in missing.err
     os.makedirs(place)
     assert "Nobody holds" in cli.ok("savepoint", "unlock", place).out
     assert cli("savepoint", "unlock", "--json").error()["id"] == "no-savepoint-directory"
