@@ -141,7 +141,7 @@ def save_dead_job(
         raise
     savepoint = replace(savepoint, request_id=new_request_id())
     result = RequestResult(savepoint, left_out=left, complete=complete)
-    _remember(context, lambda: registry.add_savepoint(savepoint))
+    _remember(context, savepoint.path, lambda: registry.add_savepoint(savepoint))
     request = _record(context, job, arguments, started, savepoint.request_id, result=result)
     return reported(reporter, Outcome.of(request, job))
 
@@ -212,7 +212,7 @@ def save_checkpoints(
     with _naming_whole_batches(by_name, batches):
         arguments = SavepointArguments(directory, format_, offline=True, full=full)
         savepoint = _write(context, arguments, launch, job, sources)
-    _remember(context, lambda: context.writable_registry.add_savepoint(savepoint))
+    _remember(context, savepoint.path, lambda: context.writable_registry.add_savepoint(savepoint))
     taken = replace(outcome, state=RequestState.COMPLETED, result=RequestResult(savepoint))
     return with_removal(context, taken, keep, on_taken)
 
@@ -344,19 +344,23 @@ def _record(
         result=result,
         error=error,
     )
-    _remember(context, lambda: registry.record_request(replace(request, finished=registry.now())))
+    _remember(
+        context,
+        f"the request {request.request_id}",
+        lambda: registry.record_request(replace(request, finished=registry.now())),
+    )
     return request
 
 
-def _remember(context: Context, write: Callable[[], object]) -> None:
-    """Write into the registry; a failure is only a warning.
+def _remember(context: Context, what: str, write: Callable[[], object]) -> None:
+    """Write something into the registry; a failure is only a warning, which names it.
 
-    The savepoint itself is complete and can be imported later.
+    A savepoint is complete without its record, and can be imported later.
     """
     try:
         write()
     except RegistryError as error:
-        context.reporter.warning(f"it could not be added to the registry: {error.message}")
+        context.reporter.warning(f"{what} could not be added to the registry: {error.message}")
 
 
 def _ask(agree: Agree, root: str, age: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -14,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch, read_cut
-from flinkish.errors import NotSavepointable
+from flinkish.errors import NotSavepointable, RegistryError
 from flinkish.launch.offline import job_id_of, may_be_running
 from flinkish.messages.codec import decode, encode
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.queries import QueryFacts, QueryStatus
 from flinkish.operators.identity import OperatorFacts, OperatorIdentity
 from flinkish.operators.state_semantics import Column, StateSemantics
+from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState
 from flinkish.registry.liveness import process_ref
 from flinkish.savepoint.format.contents import (
@@ -376,3 +378,21 @@ def test_the_rewrite_of_a_foreign_checkpoint_gets_the_configured_settings_of_spa
     )
     assert refused.code == NotSavepointable.code, refused.err
     assert given["spark.driver.memory"] == "4g"
+
+
+def test_what_the_registry_refuses_is_named(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    register(cli, root, facts_for(root))
+
+    def refuse(*_: object) -> None:
+        raise RegistryError("it is read-only")
+
+    monkeypatch.setattr(Registry, "add_savepoint", refuse)
+    monkeypatch.setattr(Registry, "record_request", refuse)
+    result = cli.ok("savepoint", JOB, "sp", "-q")
+    refused = "could not be added to the registry: it is read-only"
+    assert f"{result.out.strip()} {refused}" in result.err
+    named = re.findall(f"(the request [0-9a-f]+) {refused}", result.err)
+    assert len(named) == 1
