@@ -164,14 +164,14 @@ def prepare(context: Context, request: RunRequest) -> Submission:
     strategy_of(launch.options)  # refuses wrong settings
     check_deploy_mode(launch, context.config.registry_url())
     installation = find_spark(launch)
+    launch = programs.pinned(launch, installation)
     spark = programs.spark_version(installation.spark_home)
     if plan is not None and spec is not None:
         from flinkish.client.planfile import check_unchanged
 
         check_unchanged(plan, launch, spark)
         spec = plan.restore_spec(spec.options.claim_mode)
-    launch = replace(programs.pinned(launch, installation), restore=spec, resumes=resume)
-    launch = replace(launch, named=name is not None)
+    launch = replace(launch, restore=spec, resumes=resume, named=name is not None)
     if spec is None:
         launch = replace(launch, sink_ahead=options.sink_ahead)
     else:
