@@ -17,6 +17,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.registry.liveness import reconcile
 from flinkish.registry.purging import why_purged
 from flinkish.registry.statements import name_taken, superseded
+from flinkish.units import counted
 
 #: Keeps the recorded Spark, settings and Pythons.
 NO_CHANGES = Program()
@@ -69,7 +70,8 @@ def plan_restart(context: Context, job: JobRecord, changes: Program = NO_CHANGES
     Locked
         An unfinished upgrade continues from it, or has its name.
     UsageError
-        Secrets are missing, or cannot be given; or a setting is not the recorded one.
+        Secrets are missing, or cannot be given; or a setting is not the recorded one, or the
+        number of secret arguments.
     """
     check_ours(job, "restarted")
     job = check_ended(context, job)
@@ -208,7 +210,16 @@ def with_secrets(
 
 
 def _check_same_settings(job: JobRecord, launch: Launch) -> None:
-    """Raise UsageError if a launch has settings that the job was not started with."""
+    """Raise UsageError if a launch has settings or arguments that the job was not started with."""
+    recorded, given = len(job.launch.secret_arguments), len(launch.secret_arguments)
+    if recorded != given:
+        raise UsageError(
+            "a restart in place keeps the job's arguments: it was started with "
+            f"{counted(recorded, 'secret argument')}, not {given}",
+            hint="pass the same secret arguments, one per line of the file of --secret-args"
+            if recorded
+            else "omit --secret-args; or start the program with flinkish run",
+        )
     kept = without_secrets(launch).conf
     changed = [key for key, value in kept.items() if job.launch.conf.get(key) != value]
     if changed:

@@ -221,6 +221,21 @@ def test_secrets_have_to_be_given_again(cli: Command) -> None:
     assert "abc" not in shown
 
 
+@pytest.mark.parametrize(("recorded", "given"), [(0, 1), (2, 1), (1, 2)])
+def test_in_place_a_program_gets_no_more_and_no_fewer_arguments(
+    cli: Command, recorded: int, given: int
+) -> None:
+    program = Launch(str(cli.program), secret_arguments=("******",) * recorded)
+    job = add(cli, "a", "rides", launch=program)
+    path = cli.directory / "secret"
+    path.write_text("--token=abc\n" * given)
+    path.chmod(0o600)
+    refused = cli("restart", job, "--secret-args", str(path), "--dry-run")
+    assert refused.code == 2
+    assert f"it was started with {recorded} secret argument" in refused.err
+    assert f"not {given}" in refused.err
+
+
 def test_from_a_savepoint_that_is_not_there(cli: Command) -> None:
     job = add(cli, "a", "rides")
     assert cli("restart", job, "--from", str(cli.directory / "nope")).code == 11
