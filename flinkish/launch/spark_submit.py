@@ -85,13 +85,15 @@ def resolve(launch: Launch, environ: Mapping[str, str]) -> Installation:
 def pinned(
     launch: Launch, installation: Installation, environ: Mapping[str, str] | None = None
 ) -> Launch:
-    """Return the launch with the Spark, driver interpreter and redaction pattern that were found.
+    """Return the launch with the Spark, interpreters and redaction pattern that were found.
 
-    The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
+    An interpreter of the executors stays as it is named if it may be in an archive. The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
     """
     complete = replace(launch, spark_home=installation.spark_home)
     if not is_cluster_mode(launch):
         complete = replace(complete, client_python=installation.driver_python)
+        if launch.python and not launch.archives:
+            complete = replace(complete, python=installation.worker_python)
     return with_redaction(
         complete, installation.spark_home, os.environ if environ is None else environ
     )

@@ -454,6 +454,17 @@ def test_a_virtual_environments_spark_runs_with_its_python(
     assert spark_submit.resolve(Launch(application="a", client_python=python), environ) == by_option
 
 
+def test_a_relative_interpreter_is_that_of_the_directory_where_it_was_named(
+    venv: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(venv)
+    relative = Launch(application="a", python="bin/python")
+    archived = replace(relative, archives=("/env.zip#bin",))
+    for launch, python in ((relative, f"{venv}/bin/python"), (archived, "bin/python")):
+        found = spark_submit.pinned(launch, spark_submit.resolve(launch, environ), environ)
+        assert (found.client_python, found.python) == (f"{venv}/bin/python", python)
+
+
 def test_own_spark_is_found_without_importing_it(environ: dict[str, str]) -> None:
     found = spark_submit.resolve(Launch(application="a"), environ)
     assert found.driver_python == found.worker_python == sys.executable
