@@ -64,8 +64,8 @@ def stop_all(
 ) -> AllSaved:
     """Stop each job with a savepoint, all at the same time, and wait until they have ended.
 
-    If the newest earlier call has stopped only a part of its jobs, and none of them has been
-    started again, this one continues it: what both have stopped is started together.
+    If the newest earlier call still stops a job, or has stopped only a part of its jobs and none of
+    them has been started again, this one continues it: what both have stopped is started together.
 
     Parameters
     ----------
@@ -87,7 +87,8 @@ def stop_all(
         Failures are in the result, not raised.
     """
     earlier = newest_together(context.registry)
-    if earlier and is_in_part(earlier) and not _has_begun_again(context.registry, earlier):
+    goes_on = not all(request.state.is_final for request in earlier)
+    if goes_on or (is_in_part(earlier) and not _has_begun_again(context.registry, earlier)):
         together = together_of(earlier[0]) or new_request_id()
     else:
         together = new_request_id()

@@ -5,11 +5,18 @@ The drivers are processes without Spark.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish import Client
+from flinkish.client.together import newest_together
+from flinkish.messages.launch import Launch
+from flinkish.messages.requests import SavepointArguments
+from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
+from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import Command
 from tests.support.launcher_fakes import make_spark
 
@@ -77,6 +84,24 @@ def test_a_job_that_cannot_be_stopped_is_stopped_by_the_next_call(cli: Command) 
     # What was started again is stopped anew, without what the earlier calls could not stop.
     assert names(cli.ok(*STOP).json()["savepoints"]) == ["good", "late"]
     assert names(cli.ok(*RESTART).json()["restarted"]) == ["good", "late"]
+
+
+def test_a_stop_that_goes_on_belongs_to_the_next_call(cli: Command) -> None:
+    """Although a job of the same call runs again, and is stopped again."""
+    slow, again = "a" * 32, "b" * 32
+    first = SavepointArguments("sp", together="f" * 32)
+    with cli.registry() as registry:
+        for job in (slow, again):
+            registry.add_job(JobRecord(job, job[:1], JobState.RUNNING, 1.0, Launch("/a.py")))
+            registry.update_job(job, supervisor=process_ref(), driver=process_ref())
+        registry.submit(slow, RequestKind.STOP, first)
+        done = Request("c" * 32, again, RequestKind.STOP, RequestState.COMPLETED, 1.0, first)
+        registry.record_request(replace(done, finished=2.0))
+        for state in (JobState.RESTARTING, JobState.CREATED, JobState.RUNNING):
+            registry.transition(again, state)
+        with Client() as client:
+            client.stop_all("sp", timeout=0.0)
+        assert [stop.job_id for stop in newest_together(registry)] == [again, slow]
 
 
 def test_only_what_was_stopped_together_is_started(cli: Command) -> None:
