@@ -164,14 +164,14 @@ def _pruned(
             (each.path, each.error) for each in (*pruned.unreadable, *pruned.damaged)
         )
         warnings = _warnings(pruned)
+        if not dry_run:  # at once: the garbage may be refused
+            removed = [each.savepoint.path for each in savepoints if each.removed]
+            tell_registry(context, _records_of(removed, in_use.recorded))
     if garbage:
         left = collect_garbage(
             location, in_use.writing, dry_run, agreed=agreed, owner=requester(), names=names
         )
-    result = PruneResult(location, dry_run, savepoints, left, unreadable, warnings)
-    if not dry_run:
-        _tell_registry(context, _records_of(result.removed, in_use.recorded))
-    return result
+    return PruneResult(location, dry_run, savepoints, left, unreadable, warnings)
 
 
 def remove_old(
@@ -208,8 +208,7 @@ def remove_old(
             owner=requester(),
         )
         removed = [each.savepoint.path for each in pruned.savepoints if each.removed]
-        for path in _records_of(removed, in_use.recorded):
-            context.registry.mark_disposed(path)
+        tell_registry(context, _records_of(removed, in_use.recorded))
     except FlinkishError as refused:
         return Removal(tuple(removed), refused)
     warnings = (
@@ -298,7 +297,8 @@ def _records_of(removed: Sequence[str], recorded: Collection[str]) -> list[str]:
     return list(dict.fromkeys((*removed, *others)))
 
 
-def _tell_registry(context: Context, paths: Sequence[str]) -> None:
+def tell_registry(context: Context, paths: Sequence[str]) -> None:
+    """Record that the savepoints at these paths are gone; a failure is only a warning."""
     try:
         for path in paths:
             context.registry.mark_disposed(path)
