@@ -105,11 +105,13 @@ def report_directory(directory: str) -> Report:
     listed = list_directory(directory, must_exist=True)
     own = listed.catalog.own
     entries = own[:MOST]
-    parents = _parents(entries)
+    parents = _parents(own)
+    shown = {entry.path for entry in entries}
     reported = []
     for entry in entries:
         damage = listed.damage.get(entry.path)
-        parent, is_here = parents[entry.path]
+        parent = parents[entry.path]
+        is_here = parent in shown and parent != entry.path
         answers = _answers(entry.path) if damage is None else ()
         reported.append(Reported(entry, damage, parent, is_here, answers))
     return Report(
@@ -124,13 +126,13 @@ def report_directory(directory: str) -> Report:
     )
 
 
-def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, tuple[str | None, bool]]:
-    """Return the parent of each savepoint (newest first), and whether it is one of them."""
+def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, str | None]:
+    """Return the parent of each savepoint (newest first), by its path here if it is one of them."""
     by_key = {key: each.path for each in entries for key in place_keys(each.path)}
     # Their names are random: in a copy of the directory, the parent is found by its name.
     by_name = {base_name(each.path): each.path for each in entries if job_prefix(each.path)}
     earlier: dict[tuple[str, str | None], str] = {}
-    parents: dict[str, tuple[str | None, bool]] = {}
+    parents: dict[str, str | None] = {}
     for entry in reversed(entries):
         origin = entry.header.job.restored_from
         run = entry.header.job.job_id, origin
@@ -140,8 +142,7 @@ def _parents(entries: Sequence[CatalogEntry]) -> Mapping[str, tuple[str | None, 
         if parent is not None:
             keys = (key for key in place_keys(parent) if key in by_key)
             here = by_key.get(next(keys, ""), by_name.get(base_name(parent)))
-        is_here = here is not None and here != entry.path
-        parents[entry.path] = (here if is_here else parent, is_here)
+        parents[entry.path] = parent if here in (None, entry.path) else here
     return parents
 
 
