@@ -155,7 +155,8 @@ def export_state(
             hint="use --format parquet or json, or omit --where",
         )
     savepoint = open_savepoint(path)
-    state = open_state(savepoint, name).describe()
+    raw = raw or form == "avro"
+    state = open_state(savepoint, name, raw=raw).describe()
     place = storage.locate(target)
     if storage.exists(place):
         raise UsageError(f"the target already exists: {target}", hint="name a new directory")
