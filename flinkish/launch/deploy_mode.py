@@ -171,10 +171,12 @@ _SUBMITTED = re.compile(
     r"|State of (?:driver )?(?P<ended>driver-[\w-]+) is (?P<end>\w+)"
     r"|Deployed Spark application .* with application ID \S+"
     r" and submission ID (?P<pod>[\w.-]+:[\w.-]+) into Kubernetes"
-    r"|Application \S+ with application ID \S+ and submission ID (?P<gone>[\w.-]+:[\w.-]+) finished"
+    r"|Waiting for application .* with application ID \S+"
+    r" and submission ID (?P<awaited>[\w.-]+:[\w.-]+) to finish"
+    r"|Application .* with application ID \S+ and submission ID (?P<gone>[\w.-]+:[\w.-]+) finished"
 )
 #: The groups of the pattern that name an application.
-_NAMES = ("driver", "application", "report", "ended", "pod", "gone")
+_NAMES = ("driver", "application", "report", "ended", "pod", "awaited", "gone")
 _FINAL = frozenset({"FINISHED", "FAILED", "KILLED", "ERROR"})
 
 

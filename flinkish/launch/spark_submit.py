@@ -206,7 +206,12 @@ def _cluster_settings(launch: Launch) -> dict[str, str]:
             "spark.yarn.submit.waitAppCompletion": "true",
             "spark.yarn.maxAppAttempts": "1",
         },
-        ClusterManager.KUBERNETES: {"spark.kubernetes.submission.waitAppCompletion": "true"},
+        ClusterManager.KUBERNETES: {
+            "spark.kubernetes.submission.waitAppCompletion": "true",
+            # The status, by default logged every second, would push the pod's name out of the part
+            # of the log that is searched for it. An end is reported at once nevertheless.
+            "spark.kubernetes.report.interval": "1d",
+        },
     }[manager_of(launch)]
     if launch.python:
         settings["spark.pyspark.python"] = launch.python

@@ -98,13 +98,16 @@ YARN_END = """\
 26/11/23 22:12:09 INFO Client: Application report for application_1795471652324_0001 (state: {})
 """
 KUBERNETES_LOG = """\
+26/11/23 22:10:02 INFO LoggingPodStatusWatcherImpl: Waiting for application my rides with \
+application ID spark-ab12 and submission ID jobs:rides-ab12-driver to finish...
+"""
+#: Without spark.kubernetes.submission.waitAppCompletion, which the user may have set to false.
+KUBERNETES_LEFT = """\
 26/11/23 22:10:01 INFO KubernetesClientUtils: Deployed Spark application rides with application ID \
 spark-ab12 and submission ID jobs:rides-ab12-driver into Kubernetes
-26/11/23 22:10:02 INFO LoggingPodStatusWatcherImpl: Waiting for application rides with application \
-ID spark-ab12 and submission ID jobs:rides-ab12-driver to finish...
 """
 KUBERNETES_END = """\
-26/11/23 22:12:02 INFO LoggingPodStatusWatcherImpl: Application rides with application ID \
+26/11/23 22:12:02 INFO LoggingPodStatusWatcherImpl: Application my rides with application ID \
 spark-ab12 and submission ID jobs:rides-ab12-driver finished
 """
 
@@ -119,6 +122,7 @@ spark-ab12 and submission ID jobs:rides-ab12-driver finished
         (YARN_LOG, "application_1795471652324_0001", False),
         (YARN_LOG + YARN_END.format("FAILED"), "application_1795471652324_0001", True),
         (KUBERNETES_LOG, "jobs:rides-ab12-driver", False),
+        (KUBERNETES_LEFT, "jobs:rides-ab12-driver", False),
         (KUBERNETES_LOG + KUBERNETES_END, "jobs:rides-ab12-driver", True),
     ],
 )
@@ -164,8 +168,8 @@ SUBMITTED = {
     "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --py-files /lib.py "
     "--jars /x.jar s3a://b/flinkish-job.jar",
     "k8s://https://h": "--conf spark.kubernetes.submission.waitAppCompletion=true "
-    "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --py-files /lib.py "
-    "--jars /x.jar s3a://b/flinkish-job.jar",
+    "--conf spark.kubernetes.report.interval=1d --conf spark.pyspark.python=py3 "
+    "--conf spark.submit.deployMode=cluster --py-files /lib.py --jars /x.jar s3a://b/flinkish-job.jar",
 }
 
 
