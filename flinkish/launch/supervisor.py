@@ -37,7 +37,7 @@ from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import STALE, process_ref
+from flinkish.registry.liveness import STALE, STALE_START, process_ref
 
 _T = TypeVar("_T")
 
@@ -131,10 +131,13 @@ def _has_ended(url: str, job_id: str) -> bool:
         if job.state.is_final or job.supervisor != process_ref():
             return True
         submission = job_logs.submission_in(job.log_path)
-        if submission is None or submission.has_ended:
+        # A driver that reports itself was submitted, whatever the log has kept of that.
+        if submission.has_ended if submission is not None else job.driver is None:
             return True
         since = job.start_time if job.heartbeat is None else job.heartbeat
-        return registry.now() - since > STALE
+        # A restart sets the heartbeat too, before the new driver has one.
+        has_run = job.heartbeat is not None and job.driver is not None
+        return registry.now() - since > (STALE if has_run else STALE_START)
 
 
 def _record_end(

@@ -111,6 +111,21 @@ def application_of(job: JobRecord) -> str | None:
     return None
 
 
+def _check_known(job: JobRecord) -> None:
+    """Raise LaunchFailed for a driver on the cluster of which the log does not say the id.
+
+    It would run on, and write, after the processes of this host were ended.
+    """
+    if not is_cluster_mode(job.launch) or job.driver is None or is_alive(job.driver) is False:
+        return
+    if job_logs.submission_in(job.log_path) is None:
+        raise LaunchFailed(
+            f"job {job.name} ({job.job_id}) cannot be ended: its driver on {job.driver.host} does "
+            "not answer, and the job's log does not name its application",
+            hint="end the application with the tools of its cluster",
+        )
+
+
 def kill_job(
     registry: Registry,
     job: JobRecord,
@@ -124,8 +139,9 @@ def kill_job(
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
     The cancel request is completed with the stop method ``kill``. Requires that :func:`can_kill` is
     True for the job. Raises WaitTimeout if the processes survive SIGKILL, LaunchFailed if the
-    cluster manager does not end the application.
+    cluster manager does not end the application, or its id is not known.
     """
+    _check_known(job)
     registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
     registry.complete(request_id, RequestResult(stop_method="kill"))
     application = application_of(job)
