@@ -31,8 +31,9 @@ class UpgradeState(str, Enum):
     """What is done next in an upgrade, or how it ended.
 
     STOPPING, STARTING and WATCHING lead to UPGRADED; ENDING and RETURNING, the way back, to
-    ROLLED_BACK. ABANDONED: the old job was never stopped. A handover begins with PREPARING: the
-    driver of the new program starts beside the old job. A shadow begins with SAVING, a savepoint of
+    ROLLED_BACK. ABANDONED: the old job was never stopped, or a shadow ended after its job had been
+    stopped for it. A handover begins with PREPARING: the driver of the new program starts beside
+    the old job. A shadow begins with SAVING, a savepoint of
     the job, which keeps running; it is SHADOWING until the user decides, and PROMOTING when the old
     job is stopped for it.
     """

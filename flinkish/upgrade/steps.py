@@ -60,7 +60,8 @@ def after_failure(kind: UpgradeKind, state: UpgradeState) -> UpgradeState | None
 def undo(upgrade: Upgrade) -> UpgradeState:
     """Return the state from which an unfinished upgrade is undone.
 
-    STOPPING stays STOPPING: the rollback first checks whether the old job has been asked to stop.
+    STOPPING and PROMOTING stay: the rollback first checks whether the old job has been asked to
+    stop.
     Raises WrongState if the upgrade is finished.
     """
     if upgrade.state.is_final:
@@ -74,6 +75,8 @@ def undo(upgrade: Upgrade) -> UpgradeState:
             state=upgrade.state.value,
         )
     if upgrade.kind is _K.SHADOW:
+        if upgrade.state is _S.PROMOTING:
+            return _S.PROMOTING
         return _S.ABANDONED if upgrade.state is _S.SAVING else _S.ENDING
     forwards = (_S.PREPARING, _S.STARTING, _S.WATCHING)
     return _S.ENDING if upgrade.state in forwards else upgrade.state

@@ -16,12 +16,12 @@ from dataclasses import replace
 from flinkish.client.context import Context
 from flinkish.client.restarts import launch_in_place_of
 from flinkish.client.waiting import STARTING, look, not_failed, wait_until_started
-from flinkish.errors import Locked, RolledBack, WrongState
+from flinkish.errors import FlinkishError, Locked, RolledBack, WrongState, quoted_path
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.job_registry import new_job_id
-from flinkish.registry.jobs import JobRecord, JobState, RequestKind
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, process_ref
 from flinkish.upgrade.execution import Execution, canceled
 from flinkish.upgrade.preparation import Ready, Secrets
@@ -48,6 +48,33 @@ class ShadowUpgrade(Execution):
         _check_promotable(self._context, self.upgrade)
         # Without the request of an earlier promotion, which has failed.
         self._save(state=UpgradeState.PROMOTING, failure=None, request_id=None)
+
+    def give_up(self) -> None:
+        """Decide that an interrupted promotion is undone; :meth:`run` then ends the shadow.
+
+        Raises WrongState if the old job has been asked to stop: it may have ended.
+        """
+        if self.upgrade.state is not UpgradeState.PROMOTING:
+            return
+        stop = self._request(RequestKind.STOP)
+        if stop is None or stop.state is RequestState.FAILED:
+            self._save(state=UpgradeState.ENDING)
+            return
+        self._save(failure=None)  # that it is undone
+        upgrade = self.upgrade
+        raise WrongState(
+            f"upgrade {upgrade.upgrade_id} cannot be undone: job {upgrade.name} has been asked to "
+            "stop, so that its shadow takes over",
+            hint=f"finish it with: flinkish upgrade resume {upgrade.upgrade_id}",
+            upgrade_id=upgrade.upgrade_id,
+            job_id=upgrade.job_id,
+            state=upgrade.state.value,
+        )
+
+    def _after_failure(self, state: UpgradeState) -> UpgradeState | None:
+        if state is UpgradeState.PROMOTING and self.upgrade.old_savepoint is not None:
+            return UpgradeState.ENDING  # the old job has ended, and so has its shadow
+        return super()._after_failure(state)
 
     def _save_job(self) -> None:
         path = self._saved(RequestKind.SAVEPOINT, "taking a savepoint of {}")
@@ -81,9 +108,29 @@ class ShadowUpgrade(Execution):
             path = self._saved(RequestKind.STOP, "stopping {} with a savepoint")
             self._wait_for_old()
             self._save(old_savepoint=path)
-        shadow = self._shadow()
+        shadow = self._successor()
         self._registry.rename(shadow.job_id, self.upgrade.name)
         self._done()
+
+    def _successor(self) -> JobRecord:
+        """Return the shadow once the old job has ended; raise if it has failed or was canceled."""
+        upgrade = self.upgrade
+        try:
+            shadow = self._shadow()
+            if shadow.state is JobState.CANCELED:
+                raise canceled(shadow)
+        except FlinkishError as error:
+            if upgrade.old_savepoint is not None:
+                error.message = (
+                    f"job {upgrade.name} ({upgrade.job_id}) was stopped for its shadow, which has "
+                    f"ended too, and neither runs: {error.message}"
+                )
+                error.hint = (
+                    f"start it again with: flinkish restart {upgrade.job_id} --from "
+                    f"{quoted_path(upgrade.old_savepoint)}"
+                )
+            raise
+        return shadow
 
     def _shadow(self) -> JobRecord:
         return _shadow_job(self._context, self.upgrade)
@@ -270,8 +317,15 @@ def rollback(
 
     ``sink_ahead`` is how the old program treats a sink that is ahead of the savepoint, in place of
     the upgrade's choice: for a table that cannot roll back as others wrote to it.
+
+    Raises WrongState too if the old job has been asked to stop for its shadow.
     """
-    return _taken_over(context, reference, secrets, force=force, back=True, sink_ahead=sink_ahead)
+    execution = _taken_over(
+        context, reference, secrets, force=force, back=True, sink_ahead=sink_ahead
+    )
+    if isinstance(execution, ShadowUpgrade):
+        execution.give_up()
+    return execution
 
 
 def promote(

@@ -35,16 +35,26 @@ class UpgradeResult:
 
     @property
     def job_id(self) -> str | None:
-        """The job that runs now, or the shadow."""
+        """The job that runs now, or the shadow; None if neither program runs."""
         upgrade = self.upgrade
+        if self._is_lost:
+            return None
         if upgrade.state in (UpgradeState.UPGRADED, UpgradeState.SHADOWING):
             return upgrade.new_job_id
         return upgrade.old_again_id or upgrade.job_id
 
     @property
+    def _is_lost(self) -> bool:
+        """Whether a shadow has ended after the old job was stopped for it."""
+        upgrade = self.upgrade
+        return upgrade.state is UpgradeState.ABANDONED and upgrade.old_savepoint is not None
+
+    @property
     def failure(self) -> FlinkishError | None:
         """Why the job was not upgraded, or the shadow not promoted; None if neither failed."""
         upgrade, state = self.upgrade, self.upgrade.state
+        if self._is_lost:
+            return from_record(upgrade.failure or {})
         if self.is_undoing or state is UpgradeState.UPGRADED:
             return None
         if state is UpgradeState.SHADOWING and upgrade.failure is None:

@@ -77,7 +77,8 @@ def test_what_undoes_it(state: S, back: S) -> None:
     ("state", "back"),
     [
         (S.SAVING, S.ABANDONED),
-        *((state, S.ENDING) for state in (S.STARTING, S.WATCHING, S.SHADOWING, S.PROMOTING)),
+        *((state, S.ENDING) for state in (S.STARTING, S.WATCHING, S.SHADOWING)),
+        (S.PROMOTING, S.PROMOTING),
     ],
 )
 def test_what_undoes_a_shadow(state: S, back: S) -> None:
