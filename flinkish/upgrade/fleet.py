@@ -20,6 +20,7 @@ from flinkish.client.context import Context, interruptible
 from flinkish.client.reporter import Progress, Reporter
 from flinkish.errors import FlinkishError, JobNotFound, UsageError, from_record, quoted_path
 from flinkish.launch import spark_submit
+from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.launch import Launch
 from flinkish.messages.upgrades import FleetOutcome, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import ACTIVE_STATES, JobRecord
@@ -254,12 +255,15 @@ def _result(upgrade: Upgrade) -> FleetResult:
 
 
 def is_up_to_date(job: JobRecord, target: Launch) -> bool:
-    """Return whether a job already runs a launch, and its program has not changed on disk since."""
+    """Return whether a job already runs a launch, and its program has not changed on disk since.
+
+    The values of secrets are not recorded, and thus not compared.
+    """
     try:
         installation = spark_submit.resolve(target, os.environ)
     except FlinkishError:
         return False  # what is missing is reported where it is needed
-    asked, runs = spark_submit.pinned(target, installation), job.launch
+    asked, runs = without_secrets(spark_submit.pinned(target, installation)), job.launch
     same = replace(runs, restore=None, options={}) == replace(asked, restore=None, options={})
     if not same or target.application is None:
         return same

@@ -10,11 +10,20 @@ from dataclasses import replace
 import pytest
 
 from flinkish.client.context import Context
-from flinkish.config import Config
+from flinkish.config import MASK, Config
 from flinkish.errors import UsageError
+from flinkish.launch import spark_submit
+from flinkish.launch.spark_submit import Installation
+from flinkish.messages.launch import Launch
 from flinkish.messages.upgrades import FleetOutcome
-from flinkish.registry.jobs import JobState, ProcessRef
-from flinkish.upgrade.fleet import FleetResult, carry_out, exit_code, run_at_once
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
+from flinkish.upgrade.fleet import (
+    FleetResult,
+    carry_out,
+    exit_code,
+    is_up_to_date,
+    run_at_once,
+)
 from flinkish.upgrade.fleet_file import FleetEntry, parse_fleet
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
@@ -52,6 +61,27 @@ def test_a_job_that_runs_what_is_asked_is_up_to_date(cli: Command, context: Cont
     cli.program.write_text("print('newer')\n")
     changed = carry_out(context, entries(cli, "rides-1", to="app.py", args=["serve"]), dry_run=True)
     assert outcomes(changed) == {"rides-1": FleetOutcome.REFUSED}
+
+
+def test_a_job_with_secrets_is_up_to_date_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry has masks in their places."""
+    found = Installation("/spark", "/bin/py", "/bin/py")
+    monkeypatch.setattr(spark_submit, "resolve", lambda _launch, _environ: found)
+    asked = Launch(
+        arguments=("--password=abc", "rides"),
+        conf={"spark.hadoop.fs.s3a.secret.key": "abc", "spark.x": "1"},
+        secret_arguments=("--token", "abc"),
+    )
+    recorded = Launch(
+        arguments=(f"--password={MASK}", "rides"),
+        conf={"spark.hadoop.fs.s3a.secret.key": MASK, "spark.x": "1"},
+        secret_arguments=(MASK, MASK),
+        spark_home="/spark",
+        client_python="/bin/py",
+    )
+    job = JobRecord("a" * 32, "rides", JobState.RUNNING, 1.0, recorded)
+    assert is_up_to_date(job, asked)
+    assert not is_up_to_date(job, replace(asked, conf={**asked.conf, "spark.x": "2"}))
 
 
 def test_the_first_failure_ends_it_unless_told_otherwise(cli: Command, context: Context) -> None:
