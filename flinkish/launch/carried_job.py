@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 import tempfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -90,7 +91,15 @@ def carried_job(
             hint="see that the directory of the checkpoints and of the job's log can be written",
         ) from error
     finally:
-        remove(where)
+        # A store that is down must not hide why the driver ended, nor end the supervisor.
+        try:
+            remove(where)
+        except (OSError, StorageError) as error:
+            print(
+                f"flinkish: {where}, which contains the job's secrets, could not be removed: "
+                f"{error}",
+                file=sys.stderr,
+            )
 
 
 def example_of(launch: Launch, checkpoints: str, log_directory: str) -> str:
@@ -186,8 +195,11 @@ def bundle(program: Program, schemes: Collection[str]) -> tuple[bytes, list[str]
 
 
 def _new_archive(buffer: BytesIO) -> zipfile.ZipFile:
-    # A tenth larger than at zlib's default level, in half the time.
-    return zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    # A tenth larger than at zlib's default level, in half the time. Reproducible images date files
+    # before 1980, where zip's time begins.
+    return zipfile.ZipFile(
+        buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
+    )
 
 
 def _main_source() -> bytes:
