@@ -26,6 +26,8 @@ class Key:
         One of ``string``, ``duration``, ``boolean``, ``int``, ``choice``, ``path``, ``url``.
     choices
         The allowed values of the kind ``choice``.
+    least
+        The shortest duration that is allowed, in seconds.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Key:
     old_names: tuple[str, ...] = ()
     kind: str = "string"
     choices: tuple[str, ...] = ()
+    least: float = 0.0
 
 
 KEYS: tuple[Key, ...] = (
@@ -269,9 +272,11 @@ KEYS: tuple[Key, ...] = (
     Key(
         "execution.heartbeat.interval",
         "2 s",
-        "how often a driver reports to the registry",
+        "how often a driver reports to the registry, at least 1 s; on another host it counts as "
+        "lost after 30 s, or three intervals if they are longer, without a report",
         (),
         "duration",
+        least=1.0,
     ),
 )
 

@@ -160,7 +160,10 @@ def _check_plain_path(text: str) -> None:
 def normal_value(key: Key, value: str, base: str) -> str:
     text = value.strip()
     if key.kind == "duration":
-        parse_duration(text)
+        if parse_duration(text) < key.least:
+            raise InvalidConfiguration(
+                f"the duration {value!r} is too short", hint=f"write at least {key.least:g} s"
+            )
     elif key.kind == "boolean":
         return "true" if parse_boolean(text) else "false"
     elif key.kind == "int":

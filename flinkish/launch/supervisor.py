@@ -37,7 +37,7 @@ from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import STALE, STALE_START, process_ref
+from flinkish.registry.liveness import process_ref, silence_limit
 
 _T = TypeVar("_T")
 
@@ -135,9 +135,7 @@ def _has_ended(url: str, job_id: str) -> bool:
         if submission.has_ended if submission is not None else job.driver is None:
             return True
         since = job.start_time if job.heartbeat is None else job.heartbeat
-        # A restart sets the heartbeat too, before the new driver has one.
-        has_run = job.heartbeat is not None and job.driver is not None
-        return registry.now() - since > (STALE if has_run else STALE_START)
+        return registry.now() - since > silence_limit(job)
 
 
 def _record_end(

@@ -19,7 +19,8 @@ from flinkish.errors import DriverLost, RegistryError, WrongState
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 
-#: Seconds without a heartbeat after which a driver on another host counts as lost.
+#: Seconds without a heartbeat after which a driver on another host counts as lost, at least: see
+#: :func:`silence_limit`.
 STALE = 30.0
 #: The same before the first heartbeat: a cluster may take long to start a driver.
 STALE_START = 600.0
@@ -123,9 +124,19 @@ def _restarts(job: JobRecord) -> bool:
     return named.lower() not in ("none", "off", "disable")
 
 
+def silence_limit(job: JobRecord) -> float:
+    """Return the seconds without a heartbeat after which a driver out of sight counts as lost.
+
+    That is three intervals of the job, if they are longer than :data:`STALE`. Until a driver has
+    registered itself the job's heartbeat, if there is one, is only the time of its restart.
+    """
+    if job.heartbeat is None or job.driver is None:
+        return STALE_START
+    return max(STALE, 3 * _interval(job))
+
+
 def _stale(job: JobRecord, host: str, age: float) -> str | None:
-    limit = STALE if job.heartbeat is not None else STALE_START
-    return f"no heartbeat from {host} for {age:.0f} s" if age > limit else None
+    return f"no heartbeat from {host} for {age:.0f} s" if age > silence_limit(job) else None
 
 
 def reconcile(

@@ -242,6 +242,8 @@ def test_a_file_that_is_not_one(load: Load, here: Path) -> None:
     [
         ("client.timeout", "soon"),
         ("client.timeout", "-1 s"),
+        ("execution.heartbeat.interval", "0"),
+        ("execution.heartbeat.interval", "999 ms"),
         ("pipeline.auto-generate-uids", "maybe"),
         ("parallelism.default", "0"),
         ("parallelism.default", "four"),

@@ -117,6 +117,7 @@ VERDICTS = [
     ({"driver": FAR, "supervisor": SUPERVISOR, "heartbeat": 1.0}, False, None, 31.0, "from far"),
     ({"driver": FAR, "supervisor": SUPERVISOR, "heartbeat": 1.0}, False, None, 3.0, LIVES),
     ({"driver": FAR, "supervisor": FAR}, None, None, 31.0, LIVES),
+    ({"supervisor": FAR, "heartbeat": 1.0}, None, None, 31.0, LIVES),  # it is being restarted
     ({"supervisor": FAR}, None, None, 599.0, LIVES),
     ({"supervisor": FAR}, None, None, 601.0, "no heartbeat from far for 601 s"),
 ]
@@ -147,6 +148,13 @@ def test_a_slow_heartbeat_gives_the_supervisor_more_time(make_job: MakeJob) -> N
     assert loss_reason(job, True, False, 22.0) is None
     assert loss_reason(job, True, False, 23.0) is not None
     assert loss_reason(job, False, False, 0.0) is not None
+
+
+def test_a_driver_out_of_sight_may_be_silent_for_three_of_its_heartbeats(make_job: MakeJob) -> None:
+    launch = Launch("/a.py", options={"execution.heartbeat.interval": "60 s"})
+    job = make_job(driver=FAR, supervisor=FAR, launch=launch, heartbeat=1.0)
+    assert loss_reason(job, None, None, 179.0) is None
+    assert loss_reason(job, None, None, 181.0) is not None
 
 
 def test_a_job_that_its_supervisor_starts_again_is_failing(
