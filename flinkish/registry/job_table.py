@@ -150,18 +150,26 @@ class JobTable(Purging):
         *,
         failure: Mapping[str, Any] | None = None,
         exit_status: int | None = None,
+        seen: JobRecord | None = None,
     ) -> JobRecord:
         """Move a job to another state, append to its history, and return the updated job.
 
         A final state sets the end time. If the job is already in the state, nothing is appended. A
         missing failure or exit status is added, and a guessed failure, ``driver-lost``, is replaced
-        by the real one.
+        by the real one. ``seen`` is the job by which a reader decided this.
 
-        Raises WrongState if ``new`` may not follow the current state, and JobNotFound.
+        Raises WrongState if ``new`` may not follow the current state, or the job's state, processes
+        or heartbeat are no longer those of ``seen``, and JobNotFound.
         """
 
         def work(tx: Transaction) -> JobRecord:
             job = locked(tx, job_id)
+            if seen is not None and _signs_of_life(job) != _signs_of_life(seen):
+                raise WrongState(
+                    f"job {job.name} ({job.job_id}) has changed, and is {job.state.value} by now",
+                    job_id=job.job_id,
+                    state=job.state.value,
+                )
             now = self.now()
             values: dict[str, Any] = {}
             if failure is not None and (job.failure is None or is_guess(job.failure)):
@@ -340,3 +348,7 @@ class JobTable(Purging):
             id=job_id,
         )
         return [change_of(row) for row in rows]
+
+
+def _signs_of_life(job: JobRecord) -> tuple[object, ...]:
+    return job.state, job.end_time, job.supervisor, job.driver, job.heartbeat

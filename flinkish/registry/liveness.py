@@ -171,11 +171,13 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
         reason = f"{reason}; its log ends with: {tail[-1][:200]}"
     if not registry.read_only:
         try:
-            lost = registry.transition(job.job_id, JobState.FAILED, reason, failure=failure)
+            lost = registry.transition(
+                job.job_id, JobState.FAILED, reason, failure=failure, seen=job
+            )
             registry.abandon(job.job_id, failure)
             return lost
         except WrongState:
-            return registry.job(job.job_id)  # it ended properly after it was read
+            return registry.job(job.job_id)  # it ended properly or was restarted after it was read
         except RegistryError:
             pass  # readable but not writable: show the failure; the next reader may write it
     return replace(job, state=JobState.FAILED, end_time=now, failure=failure)

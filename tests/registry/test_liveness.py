@@ -246,6 +246,20 @@ def test_a_job_that_ended_between_two_looks_keeps_its_end(
     assert sqlite_registry.job(job.job_id).failure is None
 
 
+def test_a_job_that_was_restarted_between_two_looks_stays_so(
+    sqlite_registry: Registry, make_job: MakeJob
+) -> None:
+    seen = make_job(driver=ProcessRef(HERE, 2**22 + 1, 5))
+    sqlite_registry.add_job(seen)
+    (lost,) = reconcile(sqlite_registry, [seen])
+    again = sqlite_registry.restart(lost, "after a reboot", process_ref())
+    request = sqlite_registry.submit(seen.job_id, RequestKind.STOP, SavepointArguments("/sp"))
+    assert reconcile(sqlite_registry, [seen]) == [again]
+    assert sqlite_registry.job(seen.job_id) == again
+    assert again.state is JobState.RESTARTING
+    assert sqlite_registry.request(request.request_id).state is RequestState.PENDING
+
+
 def _look(path: Path) -> object:
     with Registry.open(str(path)) as registry:
         (shown,) = reconcile(registry, registry.jobs())
