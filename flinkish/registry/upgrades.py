@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound
+from flinkish.errors import Corrupt, Locked, RegistryError, UpgradeNotFound, UsageError
 from flinkish.messages.codec import decode, decode_fields, encode, encode_fields
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
 from flinkish.registry.purging import Purging
 from flinkish.registry.rows import dump
+from flinkish.registry.statements import is_prefix
 
 _COLUMNS = "upgrade_id, owner, record"
 _FINAL = ", ".join(f"'{state.value}'" for state in UpgradeState if state.is_final)
@@ -149,20 +150,29 @@ class UpgradeRecords(Purging):
         return self._database.write(work)
 
     def upgrade(self, reference: str) -> tuple[Upgrade, ProcessRef | None]:
-        """Return the upgrade whose id begins with ``reference``, and its process.
+        """Return the upgrade with this id or unique prefix (at least 4 digits), and its process.
 
-        Raises UpgradeNotFound if there is none, or several.
+        Raises UpgradeNotFound, and UsageError if the prefix is not unique or the text is blank.
         """
-        text = reference.lower()
-        rows = self._read(
-            f"SELECT {_COLUMNS} FROM flinkish_upgrades "
-            "WHERE substr(upgrade_id, 1, :length) = :start",
-            start=text,
-            length=len(text),
-        )
-        if len(rows) != 1:
-            what = "several upgrades have" if rows else "no upgrade has"
-            raise UpgradeNotFound(f"{what} an id that begins with {reference!r}")
+        text = reference.strip().lower()
+        if not text:
+            raise UsageError(
+                "the upgrade id is missing", hint="see a job's upgrades with: flinkish status JOB"
+            )
+        rows: list[Row] = []
+        if is_prefix(text):
+            rows = self._read(
+                f"SELECT {_COLUMNS} FROM flinkish_upgrades "
+                "WHERE substr(upgrade_id, 1, :length) = :start",
+                start=text,
+                length=len(text),
+            )
+        if not rows:
+            raise UpgradeNotFound(f"no upgrade has the id {reference!r}")
+        if len(rows) > 1:
+            raise UsageError(
+                f"{len(rows)} upgrades begin with {reference!r}", hint="give more digits of the id"
+            )
         return _upgrade_of(rows[0])
 
     def upgrades_of(self, job_id: str) -> list[Upgrade]:
