@@ -37,7 +37,7 @@ from flinkish.messages.launch import Secrets
 from flinkish.messages.requests import RequestResult
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
-from flinkish.registry.liveness import process_ref, silence_limit
+from flinkish.registry.liveness import process_ref, silence, silence_limit
 
 _T = TypeVar("_T")
 
@@ -134,8 +134,7 @@ def _has_ended(url: str, job_id: str) -> bool:
         # A driver that reports itself was submitted, whatever the log has kept of that.
         if submission.has_ended if submission is not None else job.driver is None:
             return True
-        since = job.start_time if job.heartbeat is None else job.heartbeat
-        return registry.now() - since > silence_limit(job)
+        return silence(registry, job, registry.now()) > silence_limit(job)
 
 
 def _record_end(

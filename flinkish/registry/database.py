@@ -48,6 +48,8 @@ class Database:
     url_masked: str
     #: The reason why nothing can be written, or None.
     read_only: str | None = None
+    #: When its server was started, in seconds since the epoch; 0 if it has none.
+    up_since: float = 0.0
 
     def read(self, sql: str, parameters: Parameters) -> list[Row]:
         """Run one query and return its rows. Raises :class:`RegistryError`."""

@@ -86,8 +86,8 @@ def loss_reason(
     """Return why the job is lost, or None if it is not (or not yet). Pure.
 
     ``alive_supervisor`` and ``alive_driver`` are :func:`is_alive` of the processes, or None if
-    there is no such process yet. ``heartbeat_age`` is in seconds, since the job's start if it has
-    no heartbeat. ``restarts`` says that a living supervisor would restart the driver.
+    there is no such process yet. ``heartbeat_age`` is :func:`silence`. ``restarts`` says that a
+    living supervisor would restart the driver.
     """
     if job.state.is_final or alive_driver:
         return None
@@ -139,6 +139,15 @@ def _stale(job: JobRecord, host: str, age: float) -> str | None:
     return f"no heartbeat from {host} for {age:.0f} s" if age > silence_limit(job) else None
 
 
+def silence(registry: Registry, job: JobRecord, now: float) -> float:
+    """Return the seconds since a job's last heartbeat, or since its start without one.
+
+    While the registry's server was down no driver could report; that time does not count.
+    """
+    since = job.start_time if job.heartbeat is None else job.heartbeat
+    return now - max(since, registry.up_since)
+
+
 def reconcile(
     registry: Registry, jobs: Iterable[JobRecord], now: float | None = None
 ) -> list[JobRecord]:
@@ -160,7 +169,7 @@ def _reconciled(registry: Registry, job: JobRecord, now: float) -> JobRecord:
     driver = is_alive(job.driver) if job.driver else None
     # A supervisor that is stopped by a signal restarts nothing.
     restarts = _restarts(job) and job.supervisor is not None and not is_stopped(job.supervisor)
-    age = now - (job.start_time if job.heartbeat is None else job.heartbeat)
+    age = silence(registry, job, now)
     reason = loss_reason(job, supervisor, driver, age, restarts=restarts)
     if reason is None:
         is_failing = restarts and supervisor and driver is False and job.state is JobState.RUNNING

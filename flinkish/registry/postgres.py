@@ -47,6 +47,7 @@ _MIGRATION_LOCK = 0x666C696E6B
 _SERIAL_LOCK = _MIGRATION_LOCK + 1
 _CONNECT_TIMEOUT = 10  # seconds
 _ATTEMPTS = 5
+_STARTED = "SELECT CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
 _SET = 1.0  # seconds by which a clock that was set differs at least
 
 
@@ -163,6 +164,8 @@ class PostgresDatabase(Database):
                 self._url, autocommit=True, prepare_threshold=None, connect_timeout=timeout
             )
             self._compare_clocks(self._connection)
+            row = self._connection.execute(_STARTED).fetchone()
+            self.up_since = float(row[0]) if row else 0.0
         elif abs(_clock_setting() - self._clock) > _SET:
             self._compare_clocks(self._connection)
         return self._connection

@@ -157,6 +157,17 @@ def test_a_driver_out_of_sight_may_be_silent_for_three_of_its_heartbeats(make_jo
     assert loss_reason(job, None, None, 181.0) is not None
 
 
+def test_while_the_registrys_server_is_down_nobody_is_silent(
+    sqlite_registry: Registry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job(driver=FAR, supervisor=FAR, heartbeat=1000.0)
+    sqlite_registry.add_job(job)
+    monkeypatch.setattr(sqlite_registry._database, "up_since", 1040.0)
+    assert reconcile(sqlite_registry, [job], 1069.0) == [job]
+    (lost,) = reconcile(sqlite_registry, [job], 1071.0)
+    assert lost.state is JobState.FAILED
+
+
 def test_a_job_that_its_supervisor_starts_again_is_failing(
     sqlite_registry: Registry,
     make_job: MakeJob,

@@ -12,7 +12,8 @@ import pytest
 
 from flinkish.errors import RegistryError
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobRecord, JobState
+from flinkish.registry.jobs import JobRecord, JobState, ProcessRef
+from flinkish.registry.liveness import reconcile
 from flinkish.registry.schema import VERSION
 
 if TYPE_CHECKING:
@@ -111,6 +112,9 @@ def test_a_restarted_server_is_found_again(cluster: Cluster, make_job: MakeJob) 
                 assert "s3cret" not in caught.value.message
         finally:
             cluster.start()
+        registry.update_job(job.job_id, driver=ProcessRef("far", 1), heartbeat=registry.now() - 40)
+        (running,) = reconcile(registry, registry.jobs())
+        assert running.state is JobState.RUNNING, "its driver could not report meanwhile"
         assert registry.heartbeat(job.job_id, []) is JobState.RUNNING
 
 
