@@ -11,7 +11,7 @@ from flinkish.messages.codec import encode
 from flinkish.registry import statements
 from flinkish.registry.database import Row, Transaction
 from flinkish.registry.jobs import JobRecord, JobState, JobStateChange, ProcessRef, may_follow
-from flinkish.registry.purging import Purging, why_purged
+from flinkish.registry.purging import Purging, still_purged, why_purged
 from flinkish.registry.rows import (
     JOB_COLUMNS,
     change_of,
@@ -173,7 +173,7 @@ class JobTable(Purging):
             now = self.now()
             values: dict[str, Any] = {}
             if failure is not None and (job.failure is None or is_guess(job.failure)):
-                values["failure"] = column_value("failure", failure)
+                values["failure"] = column_value("failure", still_purged(job, failure))
             if exit_status is not None and job.exit_status is None:
                 values["exit_status"] = exit_status
             if job.state is not new:
@@ -273,6 +273,9 @@ class JobTable(Purging):
 
         def work(tx: Transaction) -> None:
             lock(tx, job_id)
+            if "failure" in fields:
+                failure = still_purged(job_row(tx, job_id), fields["failure"])
+                values["failure"] = column_value("failure", failure)
             set_fields(tx, job_id.lower(), values)
 
         self._database.write(work)

@@ -40,6 +40,13 @@ def why_purged(job: JobRecord) -> WrongState | None:
     )
 
 
+def still_purged(job: JobRecord, failure: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a failure to be recorded for a job, with the mark of its purge if it has one."""
+    if not job.failure or MARK not in job.failure:
+        return failure
+    return {**(failure or job.failure), MARK: job.failure[MARK]}
+
+
 class Purging(Claims):
     """The end of records, on top of the claims of queries."""
 

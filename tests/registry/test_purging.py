@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flinkish.errors import JobNotFound, ProgramFailed, WrongState
+from flinkish.errors import DriverLost, JobNotFound, ProgramFailed, WrongState
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointArguments, SavepointSummary
 from flinkish.registry.job_registry import Registry
@@ -60,6 +60,24 @@ def test_a_marked_job_is_not_started_again(registry: Registry, make_job: MakeJob
         with pytest.raises(WrongState, match="purge has removed the checkpoints"):
             registry.restart(seen, "again")
     assert registry.begin_purge(marked, {}) == marked, "an interrupted purge goes on"
+
+
+def test_a_late_report_leaves_the_mark(registry: Registry, make_job: MakeJob) -> None:
+    """That of a supervisor which slept while a reader declared the job lost, and it was purged."""
+    failure = ProgramFailed("it broke").to_record()
+    job = make_job()
+    registry.add_job(job)
+    guess = DriverLost("its host is silent").to_record()
+    lost = registry.transition(job.job_id, JobState.FAILED, failure=guess)
+    registry.begin_purge(lost, {})
+    registry.update_job(job.job_id, exit_status=1, failure=None)
+    assert why_purged(registry.job(job.job_id)) is not None
+    marked = registry.transition(job.job_id, JobState.FAILED, failure=failure)
+    assert why_purged(marked) is not None
+    assert marked.failure is not None
+    assert marked.failure["id"] == ProgramFailed.id
+    registry.update_job(job.job_id, failure=failure)
+    assert why_purged(registry.job(job.job_id)) is not None
 
 
 def test_a_job_that_was_started_again_is_not_purged(registry: Registry, make_job: MakeJob) -> None:
