@@ -328,12 +328,12 @@ class JobTable(Purging):
 
     def acknowledge(self, job_ids: Iterable[str]) -> list[str]:
         """Record that the failures of these jobs were acknowledged; return those that were new."""
-        now = self.now()
+        now, ids = self.now(), list(job_ids)  # an iterator would be used up when `work` is retried
 
         def work(tx: Transaction) -> list[str]:
             return [
                 job_id
-                for job_id in job_ids
+                for job_id in ids
                 if tx.execute(
                     "UPDATE flinkish_jobs SET acknowledged = :now WHERE job_id = :id "
                     "AND state = 'FAILED' AND acknowledged IS NULL",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from flinkish.errors import DriverLost, JobNotFound, ProgramFailed, WrongState
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import SavepointArguments, SavepointSummary
+from flinkish.registry.database import Transaction
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobRecord, JobState, RequestKind
 from flinkish.registry.purging import why_purged
@@ -100,3 +102,24 @@ def test_a_failure_is_acknowledged_and_stays_known(registry: Registry, make_job:
     assert registry.unacknowledged() == []
     assert marked.failure is not None
     assert (marked.failure["id"], marked.failure["message"]) == ("program-failed", "it broke")
+
+
+def test_a_retried_acknowledgement_has_all_its_jobs(
+    sqlite_registry: Registry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = add(sqlite_registry, make_job, JobState.FAILED)
+    write = sqlite_registry._database.write
+    tries: list[object] = []
+
+    def twice(work: Callable[[Transaction], object]) -> object:
+        def both(tx: Transaction) -> object:
+            if not tries:
+                tries.append(work(tx))
+                raise sqlite3.OperationalError("database is locked")
+            return work(tx)
+
+        return write(both)
+
+    monkeypatch.setattr(sqlite_registry._database, "write", twice)
+    assert sqlite_registry.acknowledge(each for each in [job.job_id]) == [job.job_id]
+    assert tries == [[job.job_id]]
