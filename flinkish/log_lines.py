@@ -44,9 +44,13 @@ _HEADS = tuple(
     for pattern in (
         rf"(?P<spark>\d\d/\d\d/\d\d \d\d:\d\d:\d\d) {_WORD}",
         rf'\{{"ts":"(?P<iso>[^"]+)","level":"{_WORD}',
-        rf"(?P<iso>\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\S*\s+(?:\[[^\]]*\]\s+)?{_WORD}",
+        # The time, then perhaps the thread in brackets, or a logger's name, also between dashes.
+        r"(?P<iso>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?)\S*\s+"
+        rf"(?:- )?(?:\[[^\]]*\]\s+|\S+\s+(?:- )?)?{_WORD}",
     )
 )
+#: A time as above: its seconds, and its zone.
+_ISO = re.compile(r"(.{19})(?:[.,]\d+)? ?(?:(Z)|([+-]\d\d):?(\d\d))?", re.ASCII)
 #: Lines without a time that nevertheless have a level.
 _OWN_LEVEL = (
     ("Traceback (most recent call last):", LogLevel.ERROR),
@@ -259,7 +263,11 @@ def _seconds(stamp: str, unknown: float) -> float:
         if stamp[2] == "/":  # strptime takes ten times as long
             year, month, day, hour, minute, second = map(int, _DIGITS.findall(stamp))
             return datetime(2000 + year, month, day, hour, minute, second).timestamp()
-        moment = stamp[:-1] + "+00:00" if stamp.endswith("Z") else stamp
-        return datetime.fromisoformat(moment).timestamp()
+        iso = _ISO.fullmatch(stamp)
+        if iso is None:
+            return unknown
+        moment, is_utc, hours, minutes = iso.groups()  # Python 3.10 reads zones in one form only
+        zone = "+00:00" if is_utc else f"{hours}:{minutes}" if hours else ""
+        return datetime.fromisoformat(moment + zone).timestamp()
     except (ValueError, OverflowError):
         return unknown
