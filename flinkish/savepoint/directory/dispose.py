@@ -16,7 +16,7 @@ from flinkish.errors import FlinkishError, from_record
 from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.catalog import Catalog, Unreadable, read_paths
 from flinkish.savepoint.format.metadata import FILE_NAME
-from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint
+from flinkish.savepoint.format.reader import OpenSavepoint, open_savepoint, savepoint_directory
 
 Tell = Callable[[str], object]
 #: Number of rows per statement or fetch.
@@ -69,10 +69,10 @@ def dispose(
     returned.
 
     With ``dry_run`` nothing changes, and ``gone`` are the locations that earlier dry runs have
-    reported as removed. With ``follow``, ``path`` itself may be a link; links below it are never
-    followed. ``tell`` is called with the location of each removed entry; directories end with a
-    slash. ``siblings`` are the savepoints in the same directory, opened; None: they are read. A
-    renamed or copied one uses files by its metadata, without a list under its name; if its
+    reported as removed. With ``follow``, ``path`` itself may be a link, which stays; links below it
+    are never followed. ``tell`` is called with the location of each removed entry; directories end
+    with a slash. ``siblings`` are the savepoints in the same directory, opened; None: they are
+    read. A renamed or copied one uses files by its metadata, without a list under its name; if its
     metadata cannot be read, it may use any file.
 
     Raises SavepointNotFound; Corrupt or UnsupportedFormat if its ``_metadata`` or a reference list
@@ -80,7 +80,7 @@ def dispose(
     may use its files (nothing is removed in these cases); StorageError.
     """
     savepoint = open_savepoint(path)
-    place = _Place.of(savepoint.path, follow, dry_run, tell, gone)
+    place = _Place.of(savepoint.path if follow else savepoint_directory(path), dry_run, tell, gone)
     if siblings is None:
         siblings = _siblings_of(savepoint.path)
     unknown = unknown_users(savepoint, siblings)
@@ -207,12 +207,8 @@ class _Place:
     gone: Collection[str]
 
     @staticmethod
-    def of(
-        location: str, follow: bool, dry_run: bool, tell: Tell | None, gone: Collection[str]
-    ) -> _Place:
-        """Return the place at ``location``, which may itself be a link if ``follow`` is set."""
-        if follow and storage.is_local(location) and os.path.islink(location):
-            location = os.path.realpath(location)
+    def of(location: str, dry_run: bool, tell: Tell | None, gone: Collection[str]) -> _Place:
+        """Return the place at ``location``."""
         return _Place(*storage.prefixed(location), dry_run, tell, gone)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -365,7 +361,7 @@ def _release(
     gone: Collection[str],
     siblings: Catalog | None,
 ) -> bool:
-    place = _Place.of(holder, False, dry_run, tell, gone)
+    place = _Place.of(holder, dry_run, tell, gone)
     mine = set(sharing.read_references(holder, user))
     own_list = f"{sharing.DIRECTORY}/{user}"
     gone = {*gone, sharing.list_of(holder, user)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -87,14 +88,19 @@ def savepoint_directory(path: str) -> str:
 def open_savepoint(path: str) -> OpenSavepoint:
     """Open the savepoint at ``path`` (directory or ``_metadata`` file, path or URL).
 
-    The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`.
+    The whole of ``_metadata`` is checked. Data files are not; see :func:`check_files`. A link is
+    followed: the savepoints that hold files of this one, or use its files, are beside its target.
 
     Raises SavepointNotFound, Corrupt, UnsupportedFormat for a newer version or an unknown required
     feature, and StorageError.
     """
     directory = savepoint_directory(path)
-    if storage.is_local(directory) and not storage.is_directory(directory):
-        raise SavepointNotFound(f"no savepoint at {path}: the directory does not exist", path=path)
+    if storage.is_local(directory):
+        if not storage.is_directory(directory):
+            message = f"no savepoint at {path}: the directory does not exist"
+            raise SavepointNotFound(message, path=path)
+        if os.path.islink(directory):
+            directory = os.path.realpath(directory)
     try:
         metadata = Metadata(storage.join(directory, FILE_NAME))
     except SavepointNotFound as error:

@@ -180,3 +180,33 @@ def test_a_copy_outlives_its_original_whose_files_another_holds(tmp_path: Path) 
     dispose(first)
     dispose(second)
     check_files(open_savepoint(str(tmp_path / "nightly")), FULL)
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "savepoints"])
+def test_one_disposed_of_by_a_link_keeps_the_files_that_others_use(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    first, second = share_an_hour_ago(tmp_path / "savepoints")
+    link = tmp_path / where / "latest"
+    link.symlink_to(first)
+    for dry_run in (True, False):
+        done = dispose(str(link), dry_run=dry_run)
+        assert (done.path, done.kept, done.users) == (first, 1, (storage.base_name(second),))
+    check_files(open_savepoint(second), FULL)
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "savepoints"])
+def test_one_disposed_of_by_a_link_releases_the_files_that_it_uses(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    first, second = share_an_hour_ago(tmp_path / "savepoints")
+    link = tmp_path / where / "latest"
+    link.symlink_to(second)
+    check_files(open_savepoint(str(link)), FULL)
+    dispose(first)
+    dispose(str(link))
+    assert not Path(first).exists()
+    assert not Path(second, "_metadata").exists()
