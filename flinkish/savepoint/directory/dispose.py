@@ -92,6 +92,7 @@ def dispose(
         unlisted = _unlisted_users(savepoint.path, listed, siblings, gone)
         for each in unlisted:  # before anything is removed: its metadata may be gone by now
             files.mark_used(_held_in(savepoint.path, each))
+        foreign = files.mark_listed(_listed(savepoint))
         place.remove([FILE_NAME])
         if not dry_run and storage.is_local(savepoint.path):
             storage.sync_directory(savepoint.path)
@@ -99,7 +100,6 @@ def dispose(
         for user in users:
             files.mark_used(sharing.read_references(savepoint.path, user))
         users = tuple(sorted({*users, *(storage.base_name(each.path) for each in unlisted)}))
-        foreign = files.mark_listed(_listed(savepoint))
         counts = files.counts()
         result = Disposed(
             path=savepoint.path,
@@ -419,7 +419,11 @@ def _listed(savepoint: OpenSavepoint) -> Iterator[str]:
 
 
 def _walk_all(root: str) -> Iterator[str]:
-    for directory, directories, names in os.walk(root):
+    def refused(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise storage.storage_error("list", error.filename or root, error) from error
+
+    for directory, directories, names in os.walk(root, onerror=refused):
         relative = os.path.relpath(directory, root)
         links = [n for n in directories if os.path.islink(os.path.join(directory, n))]
         for name in [*names, *links]:
