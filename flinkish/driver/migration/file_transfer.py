@@ -8,7 +8,7 @@ storage with their own environment and get flinkish as a zip file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -57,7 +57,7 @@ class SparkTransferer:
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         """Carry out transfers: see :class:`flinkish.savepoint.write.transfer.FileTransferer`."""
         iterator = iter(transfers)
         first = next(iterator, None)

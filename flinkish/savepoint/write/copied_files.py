@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 
@@ -208,9 +209,10 @@ class Copier:
 
         outcomes = ThreadedTransferer().carry(transfers(), total_bytes=self._source.bytes)
         try:
-            for outcome in outcomes:
-                index, record, location = pending.popleft()
-                self._placed[index] = take(record, location, outcome)
+            with closing(outcomes):
+                for outcome in outcomes:
+                    index, record, location = pending.popleft()
+                    self._placed[index] = take(record, location, outcome)
         except digests.UnknownDigest as error:
             raise UnsupportedFormat(
                 f"{self._source.path} has a digest of unknown form: {error}",

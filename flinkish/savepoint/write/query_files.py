@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -205,14 +205,15 @@ class QueryFiles:
 
         outcomes = self._transferer.carry(transfers(), total_bytes=cut.files.bytes)
         batch: list[tuple[FileRecord, bool]] = []
-        for outcome in outcomes:
-            record = self._record_outcome(attempt, sent.pop(0), outcome)
-            batch.append((record, outcome.linked))
-            placed, placed_bytes = placed + 1, placed_bytes + outcome.size
-            if len(batch) >= _BATCH:
-                self._ledger.add(attempt.number, batch)
-                batch = []
-                self._report(placed, placed_bytes, cut)
+        with closing(outcomes):  # an error keeps this frame, and it the transfers under way
+            for outcome in outcomes:
+                record = self._record_outcome(attempt, sent.pop(0), outcome)
+                batch.append((record, outcome.linked))
+                placed, placed_bytes = placed + 1, placed_bytes + outcome.size
+                if len(batch) >= _BATCH:
+                    self._ledger.add(attempt.number, batch)
+                    batch = []
+                    self._report(placed, placed_bytes, cut)
         self._ledger.add(attempt.number, batch)
         self._report(placed, placed_bytes, cut)
 

@@ -6,7 +6,7 @@ executors of a cluster can do the work instead of the threads of this process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -37,7 +37,7 @@ class FileTransferer(Protocol):
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         """Yield the outcomes in the order of the transfers.
 
         ``total_bytes`` includes files that are already in place. When the caller closes the
@@ -83,7 +83,7 @@ class ThreadedTransferer:
 
     def carry(
         self, transfers: Iterable[storage.Placing], *, total_bytes: int
-    ) -> Iterator[TransferOutcome]:
+    ) -> Generator[TransferOutcome, None, None]:
         iterator = iter(transfers)
         first = next(iterator, None)
         if first is None:

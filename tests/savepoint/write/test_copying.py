@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,9 @@ from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QuerySource
 from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
+from flinkish.savepoint.write import copied_files
 from flinkish.savepoint.write.copying import copy_savepoint
+from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB, Taking
 from tests.support.checkpoints.handwritten import CheckpointLikeness
@@ -161,6 +163,28 @@ def test_links_at_the_target_are_not_followed(saved: SavepointSummary, tmp_path:
     (place / directory / "metadata").symlink_to(outside / "precious")
     check_files(open_savepoint(copied(saved.path, target).path), FULL)
     assert (outside / "precious").read_text() == "mine"
+
+
+def test_no_transfer_goes_on_after_an_error(
+    saved: SavepointSummary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease ends with the error: from then on another process may write there."""
+    ended: list[bool] = []
+
+    class Watched(ThreadedTransferer):
+        def carry(
+            self, transfers: Iterable[storage.Placing], *, total_bytes: int
+        ) -> Generator[TransferOutcome, None, None]:
+            try:
+                for _ in transfers:
+                    yield TransferOutcome(lost="gone")
+            finally:
+                ended.append(bool(leases.read_leases(str(tmp_path / "t"))))
+
+    monkeypatch.setattr(copied_files, "ThreadedTransferer", Watched)
+    with pytest.raises(Corrupt, match="is missing"):
+        copied(saved.path, tmp_path / "t")
+    assert ended[-1:] == [True]
 
 
 def test_places_that_are_refused(saved: SavepointSummary, tmp_path: Path) -> None:
