@@ -71,6 +71,8 @@ class QueryFiles:
         self._reporter = reporter
         self._deadline = deadline
         self._transferer = transferer
+        #: The location of the earlier savepoint whose files are shared.
+        self._earlier: str | None = None
         self._referred: set[str] = set()
         #: The number of the next attempt of any query, and the queries with an attempt so far.
         self._next = 0
@@ -91,6 +93,7 @@ class QueryFiles:
             earlier = in_directory(self._parent, job.restored_from)
         if earlier is not None:
             self._reporter.phase("reading")
+            self._earlier = earlier.path
             remember(earlier, self._ledger)
 
     def share_nothing(self) -> None:
@@ -109,9 +112,21 @@ class QueryFiles:
             self._referred.add(holder)
             sharing.write_references(holder, storage.base_name(self._path), paths)
             # A holder disposed of in the meantime keeps only what its other users need.
-            if not sharing.is_whole(holder):
+            if not (sharing.is_whole(holder) or self._is_kept(holder)):
                 raise HolderGone(holder)
         return records
+
+    def _is_kept(self, holder: str) -> bool:
+        """Return whether the earlier savepoint keeps its files in a holder that is disposed of.
+
+        Its own disposal removes its ``_metadata`` before it reads the lists in the holder.
+        """
+        earlier = self._earlier
+        return (
+            earlier is not None
+            and storage.exists(sharing.list_of(holder, storage.base_name(earlier)))
+            and sharing.is_whole(earlier)
+        )
 
     def take_back_references(self) -> None:
         """Remove the reference lists of this savepoint from other savepoints.

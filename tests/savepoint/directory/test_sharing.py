@@ -215,3 +215,40 @@ def test_another_disk_is_given_what_is_new_only(tmp_path: Path, other_disk: Path
         path: (checkpoint / path).read_bytes() for path in read_cut(str(checkpoint)).files
     }
     assert os.listdir(second.path) == ["_metadata"]
+
+
+def test_what_a_disposed_savepoint_holds_is_shared_again(root: str, checkpoint: str) -> None:
+    first, second = save(checkpoint, f"{root}/s"), save(checkpoint, f"{root}/s")
+    content = whole(first.path)
+    dispose(first.path)
+    third = save(checkpoint, f"{root}/s")
+    assert (third.shared_files, third.moved_bytes) == (third.files, 0)
+    dispose(second.path)
+    assert whole(third.path) == content
+    dispose(third.path)
+    assert storage.list_names(f"{root}/s") == []
+
+
+@pytest.mark.parametrize("faster", ["before the list", "after the list"])
+def test_what_a_disposed_savepoint_holds_goes_with_its_last_user(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch, faster: str
+) -> None:
+    """The other host disposes of the savepoint by which the files are known."""
+    first, second = save(checkpoint, f"{root}/s"), save(checkpoint, f"{root}/s")
+    dispose(first.path)
+    write = sharing.write_references
+
+    def beside(holder: str, user: str, paths: list[str]) -> None:
+        if faster == "before the list":
+            dispose(second.path)
+        write(holder, user, paths)
+        if faster == "after the list":
+            dispose(second.path)
+
+    monkeypatch.setattr(sharing, "write_references", beside)
+    third = save(checkpoint, f"{root}/s")
+    assert (third.shared_files, third.moved_bytes) == (0, third.bytes)
+    check_files(open_savepoint(third.path), FULL)
+    assert [n for n in storage.list_names(f"{root}/s") if n.startswith("savepoint-")] == [
+        storage.base_name(third.path)
+    ]
