@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from flinkish import storage
-from flinkish.errors import Corrupt, StorageError, UnsupportedFormat
+from flinkish.errors import Corrupt, FlinkishError, StorageError, UnsupportedFormat
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FileRecord
 from flinkish.savepoint.format.digests import FileTable
@@ -173,14 +173,17 @@ class Copier:
         earlier = newest_of_job(self._directory, self._source.header.job.job_id)
         if earlier is None or earlier.path == self._final:
             return lambda record: None
-        tables = {
-            query.query_id: FileTable.of(
-                (record.path, record.size, record.digest)
-                for record in earlier.iter_files()
-                if record.query == index and record.held is None
-            )
-            for index, query in enumerate(earlier.queries)
-        }
+        try:
+            tables = {
+                query.query_id: FileTable.of(
+                    (record.path, record.size, record.digest)
+                    for record in earlier.iter_files()
+                    if record.query == index and record.held is None
+                )
+                for index, query in enumerate(earlier.queries)
+            }
+        except FlinkishError:  # it was disposed of since it was opened, or is damaged
+            return lambda record: None
         roots = {query.query_id: earlier.query_root(query) for query in earlier.queries}
 
         def locate(record: FileRecord) -> str | None:

@@ -84,7 +84,7 @@ class QueryFiles:
 
         That is the newest savepoint of the job, or else the one that the job was restored from. If
         files can be hard-linked, nothing is shared: a link costs nothing and keeps every savepoint
-        self-contained.
+        self-contained. Nothing is shared either if its files cannot be read.
         """
         if all(_can_link(query.checkpoint, self._path) for query in queries):
             return
@@ -94,7 +94,10 @@ class QueryFiles:
         if earlier is not None:
             self._reporter.phase("reading")
             self._earlier = earlier.path
-            remember(earlier, self._ledger)
+            try:
+                remember(earlier, self._ledger)
+            except FlinkishError:  # it was disposed of since it was opened, or is damaged
+                self._ledger.forget_earlier()
 
     def share_nothing(self) -> None:
         """Stop sharing files: all files must be taken."""

@@ -20,14 +20,16 @@ from flinkish.savepoint.directory import sharing
 from flinkish.savepoint.directory.dispose import dispose
 from flinkish.savepoint.format import metadata as metadata_module
 from flinkish.savepoint.format.contents import QuerySource
-from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
-from flinkish.savepoint.write import writer
+from flinkish.savepoint.write import query_files, writer
+from flinkish.savepoint.write.ledger import Ledger, in_directory, newest_of_job, remember
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB
 from tests.savepoint.test_everywhere import save
 from tests.support.checkpoints.recorded import unpack
 from tests.support.savepoint.places import place, put_tree, tree
+from tests.support.savepoint.small_savepoints import JOB_ID, make_savepoint
 
 SERVERS = ("moto_s3", "second_s3", "hdfs")
 SLOW = (pytest.mark.servers, pytest.mark.deep)
@@ -171,6 +173,35 @@ def test_a_holder_that_goes_in_the_meantime(
     assert [n for n in storage.list_names(f"{root}/s") if n.startswith("savepoint-")] == [
         storage.base_name(second.path)
     ]
+
+
+@pytest.mark.parametrize("root", ["memory"], indirect=True)
+def test_one_that_cannot_be_read_any_more_is_not_shared_with(
+    root: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host disposes of the newest savepoint between its opening and its reading."""
+    first = save(checkpoint, f"{root}/s")
+
+    def too_late(savepoint: OpenSavepoint, ledger: Ledger) -> None:
+        dispose(first.path)
+        remember(savepoint, ledger)
+
+    monkeypatch.setattr(query_files, "remember", too_late)
+    second = save(checkpoint, f"{root}/s")
+    assert (second.shared_files, second.moved_bytes) == (0, second.bytes)
+    check_files(open_savepoint(second.path), FULL)
+
+
+def test_a_link_is_no_earlier_savepoint(tmp_path: Path) -> None:
+    """Users of what it leads to are looked for in the directory where that is."""
+    path = make_savepoint(str(tmp_path / "elsewhere"), 1.0)
+    here = tmp_path / "here"
+    here.mkdir()
+    link = here / os.path.basename(path)
+    link.symlink_to(path)
+    assert newest_of_job(str(here), JOB_ID) is None
+    assert in_directory(str(here), str(link)) is None
+    assert newest_of_job(str(tmp_path / "elsewhere"), JOB_ID) == open_savepoint(path)
 
 
 def test_a_failure_takes_back_what_was_said(

@@ -19,7 +19,7 @@ from flinkish.messages.results import SavepointCopy
 from flinkish.savepoint.directory import leases
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import QuerySource
-from flinkish.savepoint.format.reader import FULL, check_files, open_savepoint
+from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, open_savepoint
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import copied_files
 from flinkish.savepoint.write.copying import copy_savepoint
@@ -144,6 +144,24 @@ def test_an_earlier_copy_that_is_damaged_is_not_taken_from(
             path.write_bytes(b"!" * len(data))
     copy = copied(take(likeness.root).path, tmp_path / "t")
     assert copy.reused_files == 0
+    check_files(open_savepoint(copy.path), FULL)
+
+
+def test_an_earlier_copy_that_goes_in_the_meantime_is_not_taken_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(make_savepoint(f"{tmp_path}/s", 1.0), tmp_path / "t")
+    newest = copied_files.newest_of_job
+
+    def disposed_of(directory: str, job_id: str) -> OpenSavepoint | None:
+        earlier = newest(directory, job_id)
+        assert earlier is not None
+        Path(earlier.path, "_metadata").unlink()
+        return earlier
+
+    monkeypatch.setattr(copied_files, "newest_of_job", disposed_of)
+    copy = copied(make_savepoint(f"{tmp_path}/s", 2.0), tmp_path / "t")
+    assert (copy.sent_files, copy.reused_files) == (1, 0)
     check_files(open_savepoint(copy.path), FULL)
 
 
