@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection
 
 from flinkish.checkpoint.discovery import directory_name
+from flinkish.storage import same_place
 
 
 class Names:
@@ -23,6 +24,8 @@ class Names:
         self._reserved: set[str] = set()
         self._by_location: dict[str, str] = {}
         self._runs: dict[str, int] = {}
+        #: Whose each directory is: two names may give the same one (``a/b``, ``a b``).
+        self._owners: dict[str, str] = {}
 
     def given(self, name: str) -> str:
         """Record a name that the program chose, and return it."""
@@ -54,7 +57,7 @@ class Names:
             return name
 
     def directory(self, name: str, *, fresh: bool) -> str:
-        """Return the checkpoint directory for a new run of ``name``.
+        """Return the checkpoint directory for a new run of ``name``, which no other name has.
 
         ``fresh`` is True for the first run, and if the previous run ended well: a new start under
         the same name is then another query to Spark (it would get a temporary checkpoint). A query
@@ -63,9 +66,11 @@ class Names:
         with self._lock:
             if fresh:
                 self._runs[name] = self._runs.get(name, 0) + 1
-            run = self._runs.setdefault(name, 1)
-        safe = directory_name(name)
-        return os.path.join(self._root, safe if run == 1 else f"{safe}-{run}")
+            run = self._runs.get(name, 1)
+            while self._owners.setdefault(_run_directory(name, run), name) != name:
+                run += 1
+            self._runs[name] = run
+        return os.path.join(self._root, _run_directory(name, run))
 
     def knows(self, location: str) -> bool:
         """Return whether an unnamed query is known by this location."""
@@ -86,10 +91,18 @@ class Names:
         this name, in whatever order the queries start. With ``reserved``, no query without a
         location of its own gets this name.
         """
-        start = os.path.basename(checkpoint.rstrip("/"))
+        above, start = os.path.split(checkpoint.rstrip("/"))
         rest = start.removeprefix(f"{directory_name(name)}-")
         with self._lock:
             self._runs[name] = int(rest) if rest != start and rest.isdigit() else 1
+            if same_place(above, self._root):
+                self._owners.setdefault(start, name)
             self._by_location.update(dict.fromkeys(places, name))
             if reserved:
                 self._reserved.add(name)
+
+
+def _run_directory(name: str, run: int) -> str:
+    """Return the name of the directory for one run of a query. Pure."""
+    safe = directory_name(name)
+    return safe if run == 1 else f"{safe}-{run}"

@@ -15,7 +15,6 @@ from typing import Any
 
 from flinkish import storage
 from flinkish.checkpoint.cut import FilesVanished, newest_committed_batch
-from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.log import log
 from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment
 from flinkish.driver.plan.uid_rules import Planning
@@ -34,6 +33,7 @@ from flinkish.driver.restore.typed_formats import (
     typed_states_of,
 )
 from flinkish.driver.runtime.file_sink_log import file_sink_log_ready
+from flinkish.driver.runtime.naming import Names
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
 from flinkish.errors import Corrupt
@@ -75,6 +75,8 @@ class Rehearsal:
         self._job = job
         self._planning = Planning(options)
         self._directory = directory
+        #: What is in the directory: checkpoints by query, and what else the program writes there.
+        self.names = Names(directory)
         self.planner = self._read()
         #: The queries as they were planned, by name.
         self.starting: dict[str, NewQuery] = {}
@@ -105,7 +107,7 @@ class Rehearsal:
         that state.
         """
         session = writer._spark
-        target = storage.join(self._directory, directory_name(name))
+        target = self.names.directory(name, fresh=False)
         restored, properties = self._copy(name, writer, facts, session, target)
         forget_end = spark_jvm.forgetting_ends([session])
         with (

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish import storage
-from flinkish.checkpoint.discovery import directory_name
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.runtime.rehearsal import Rehearsal
 from flinkish.driver.tasks.answering import answer_with
@@ -97,7 +96,7 @@ class RehearsedProgram(PlanningRuntime):
             return jwriter.format("noop")
         format_ = facts.format or "parquet"
         if facts.table is None and format_.lower() in _FILES:
-            output = storage.join(self._task.directory, f"output-{directory_name(name)}")
+            output = self._rehearsal.names.directory(f"output-{name}", fresh=False)
             return jwriter.option("path", storage.for_spark(output))
         if facts.table is None and format_.lower() in _HARMLESS:
             return jwriter
