@@ -167,8 +167,18 @@ def _newest_batch(query: ManagedQuery, progress: Mapping[str, Any]) -> int | Non
     """Return the newest batch: of a local commit log, else of Spark's last progress."""
     if query.checkpoint.startswith("/"):
         return newest_committed_batch(query.checkpoint)
+    return _reported_batch(progress)
+
+
+def _reported_batch(progress: Mapping[str, Any]) -> int | None:
+    """Return the newest batch that is committed as of a progress report. Pure.
+
+    Spark reports an idle trigger under the number of the next batch.
+    """
     batch = progress.get("batchId")
-    return None if batch is None else int(batch)
+    if batch is None or "addBatch" in progress.get("durationMs", {}):
+        return batch
+    return batch - 1 if batch > 0 else None
 
 
 def operators_of(progress: Mapping[str, Any]) -> tuple[OperatorStatus, ...]:
