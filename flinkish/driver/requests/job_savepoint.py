@@ -290,7 +290,8 @@ def left_out(
     names = {query.name for query in savable}
     out = tuple(
         LeftOut(query.name, ENDED)
-        if spark_jvm.has_ended(query.jsq)
+        # One that flinkish has ended for this savepoint had no input until then.
+        if spark_jvm.has_ended(query.jsq) and not query.quiesced
         else LeftOut(query.name, NO_INPUT, pending=True)
         for query in queries
         if query.name not in names
