@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from flinkish.config import Config, parse_duration
 from flinkish.driver.log import log
 from flinkish.driver.requests.actions import Actions
-from flinkish.driver.requests.agent import Agent, jvm_lost
+from flinkish.driver.requests.agent import Agent, leave_without_jvm
 from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.script import (
@@ -141,9 +141,7 @@ def conclude(
     runtime.program_ended()
     runtime.wait_for_requests()
     if runtime.session.jvm_is_gone():
-        _fail(runtime.registry, runtime.job_id, runtime.launch, jvm_lost())
-        # Without the JVM an orderly exit hangs: Py4J's threads would wait for it.
-        os._exit(1)
+        leave_without_jvm(runtime)
     error = runtime.fatal
     if error is None and runtime.ending is None and outcome.status == 0:
         try:

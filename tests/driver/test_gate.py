@@ -14,16 +14,28 @@ import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
 from flinkish.driver.requests import actions, job_savepoint, time_limit
+from flinkish.driver.requests.agent import leave_without_jvm
 from flinkish.driver.runtime import quiesce
+from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.errors import (
     GivenUp,
     NoCommittedBatch,
     NotSavepointable,
+    RegistryError,
     StorageError,
     WrongState,
 )
+from flinkish.messages.launch import Launch
 from flinkish.messages.requests import SavepointArguments
-from flinkish.registry.jobs import ENDED_BEFORE_QUERIES, JobState, RequestKind, RequestState
+from flinkish.registry.job_registry import Registry
+from flinkish.registry.jobs import (
+    ENDED_BEFORE_QUERIES,
+    JobRecord,
+    JobState,
+    RequestKind,
+    RequestState,
+    arguments_for,
+)
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.support.driver.in_process_job import InProcessJob
 
@@ -46,6 +58,85 @@ def rate_key() -> Any:
     from pyspark.sql import functions as F
 
     return (F.col("value") % 5).alias("k")
+
+
+class Away:
+    """Stands before a method of the registry, which cannot be reached for some calls."""
+
+    def __init__(self, method: Callable[..., Any], calls: int = 2) -> None:
+        self._method, self._calls = method, calls
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        if self._calls:
+            self._calls -= 1
+            raise RegistryError("the registry failed: the server restarts")
+        return self._method(*arguments, **more)
+
+
+def bare_runtime(registry: Registry) -> Runtime:
+    """A job whose program has started no query."""
+    job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, Launch("/a.py"))
+    registry.add_job(job)
+    runtime = Runtime(registry, job, "/root")
+    runtime.start_phase.ended()
+    return runtime
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "end"),
+    [
+        (RequestKind.STOP, "fail", RequestState.FAILED),
+        (RequestKind.CANCEL, "complete", RequestState.COMPLETED),
+    ],
+)
+def test_a_request_has_its_outcome_once_the_registry_is_back(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: RequestKind,
+    write: str,
+    end: RequestState,
+) -> None:
+    """Without one it would be in progress for ever, and no later request be served."""
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(kind, str(tmp_path) if kind is RequestKind.STOP else None)
+    request_id = registry.submit(runtime.job_id, kind, arguments).request_id
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, write, Away(getattr(registry, write)))
+    monkeypatch.setattr(actions, "_PAUSE", 0.0)
+    carried_out = actions.Actions(
+        runtime, savepoint_timeout=60.0, quiesce_timeout=60.0, cancel_grace=5.0
+    )
+    carried_out.perform(request, threading.Event())
+    assert registry.request(request_id).state is end
+
+
+def test_a_savepoint_goes_on_while_its_progress_cannot_be_reported(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.SAVEPOINT, str(tmp_path))
+    registry.submit(runtime.job_id, RequestKind.SAVEPOINT, arguments)
+    request = registry.claim(runtime.job_id)
+    assert request is not None
+    monkeypatch.setattr(registry, "progress", Away(registry.progress, calls=1))
+    reporter = job_savepoint.RequestReporter(runtime, request)
+    reporter.phase("copying")
+    reporter.phase("writing")
+    assert registry.request(request.request_id).progress == {"phase": "writing"}
+
+
+@pytest.mark.parametrize("calls", [0, 1], ids=["reached", "away"])
+def test_a_driver_without_its_jvm_ends_whether_or_not_the_registry_is_reached(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    runtime = bare_runtime(registry)
+    monkeypatch.setattr(registry, "abandon", Away(registry.abandon, calls))
+    left: list[int] = []
+    leave_without_jvm(runtime, left.append)
+    assert left == [1]
+    assert registry.job(runtime.job_id).state.is_final == (calls == 0)
 
 
 def unwritable(tmp_path: Path) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 
 from flinkish.driver.log import log
 from flinkish.driver.plan.writer_settings import why_not_savepointable
@@ -33,6 +35,7 @@ from flinkish.errors import (
     NoCommittedBatch,
     NotSavepointable,
     ProgramFailed,
+    RegistryError,
     WrongState,
     from_record,
     quoted_path,
@@ -45,6 +48,7 @@ from flinkish.savepoint.format.contents import (
 )
 
 _POLL = 0.1  # seconds
+_PAUSE = 1.0  # seconds between attempts to record an outcome
 #: The number of looks after which a query counts as busy.
 _LOOKS = 5
 
@@ -75,9 +79,13 @@ class Actions:
         self._cancel_grace = cancel_grace
         self._limit = TimeLimit(savepoint_timeout, math.inf)  # of the request that is carried out
 
-    def perform(self, request: Request) -> None:
-        """Carry out ``request`` and write its result or error into the registry."""
+    def perform(self, request: Request, closed: threading.Event) -> None:
+        """Carry out ``request`` and write its result or error into the registry.
+
+        Raises RegistryError if it could not be written before ``closed`` was set.
+        """
         registry = self._runtime.registry
+        write: Callable[[], object]
         do = {
             RequestKind.SAVEPOINT: self._savepoint,
             RequestKind.STOP: self._stop,
@@ -97,7 +105,7 @@ class Actions:
             except FlinkishError as error:
                 log(f"request {request.request_id} ({request.kind.value}) failed: {error.message}")
                 error.data.setdefault("job_id", request.job_id)
-                registry.fail(request.request_id, error.to_record())
+                write = partial(registry.fail, request.request_id, error.to_record())
             except Exception as error:  # noqa: BLE001 - see below
                 # This is the boundary of the agent: any error must reach the client, and the job
                 # must continue.
@@ -105,9 +113,30 @@ class Actions:
                 wrapped = _ours(error)
                 wrapped.data.setdefault("job_id", request.job_id)
                 wrapped.message = f"{request.kind.value} failed: {wrapped.message}"
-                registry.fail(request.request_id, wrapped.to_record())
+                write = partial(registry.fail, request.request_id, wrapped.to_record())
             else:
-                registry.complete(request.request_id, result)
+                write = partial(registry.complete, request.request_id, result)
+            self._record(write, in_flight, closed)
+
+    def _record(
+        self, write: Callable[[], object], in_flight: ExitStack, closed: threading.Event
+    ) -> None:
+        """Write the outcome of a request, even if the registry is unavailable for a while.
+
+        A request without an outcome would keep all later ones from being served.
+        """
+        while True:
+            try:
+                write()
+            except RegistryError as error:
+                if closed.is_set():
+                    raise
+                log(f"registry: {error.message}")
+            else:
+                return
+            if self._runtime.launch.external is not None:
+                in_flight.close()  # such a program does not wait for the registry
+            closed.wait(_PAUSE)
 
     def _when_started(self, request: Request) -> AbstractContextManager[None]:
         """Wait until the program has started its queries, and keep it from starting others.

@@ -27,7 +27,7 @@ from flinkish.driver.requests.canonical_savepoints import save_canonical
 from flinkish.driver.runtime.job_runtime import Runtime
 from flinkish.driver.runtime.running_query import ManagedQuery, sink_of, sources_of, status_of
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import Corrupt, StorageError, WrongState
+from flinkish.errors import Corrupt, RegistryError, StorageError, WrongState
 from flinkish.messages.requests import LeftOut, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import Request
 from flinkish.savepoint.format import digests
@@ -192,7 +192,10 @@ class RequestReporter:
         now = time.monotonic()
         if force or now >= self._next:
             self._next = now + self._INTERVAL
-            self._registry.progress(self._request_id, dict(self._facts))
+            try:
+                self._registry.progress(self._request_id, dict(self._facts))
+            except RegistryError as error:  # the savepoint matters more
+                log(f"registry: {error.message}")
 
 
 def with_topics(
