@@ -309,6 +309,8 @@ class Restorer:
     def settle_claim(self, committed: Mapping[str, int | None]) -> None:
         """Delete a claimed savepoint once every restored query has a commit of its own.
 
+        Called by every heartbeat, which never waits for a restore: the next one looks again.
+
         Parameters
         ----------
         committed
@@ -320,11 +322,13 @@ class Restorer:
             or not self._offers.is_savepoint
         ):
             return
-        if not self._agreed and self.non_restored():
-            return
         if self._resumed and not self._given:
             return  # it is not known which queries were restored
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._agreed and self._planner.non_restored():
+                return
             for name, (restored_at, _) in self._given.items():
                 batch = committed.get(name)
                 if batch is None or batch <= restored_at:
@@ -332,6 +336,8 @@ class Restorer:
             if not all(_has_committed(*given) for given in self._given.values()):
                 return
             self._claimed = True
+        finally:
+            self._lock.release()
         # Deleting many files on remote storage takes time, and the heartbeat must not wait for it.
         threading.Thread(target=self._give_up_claimed, name="flinkish-claim").start()
 
