@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
 from flinkish.driver.runtime import quiesce
@@ -25,7 +26,7 @@ from flinkish.errors import (
     StorageError,
     WrongState,
 )
-from flinkish.messages.launch import Launch
+from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.requests import SavepointArguments
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import (
@@ -73,9 +74,10 @@ class Away:
         return self._method(*arguments, **more)
 
 
-def bare_runtime(registry: Registry) -> Runtime:
+def bare_runtime(registry: Registry, external: ExternalLauncher | None = None) -> Runtime:
     """A job whose program has started no query."""
-    job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, Launch("/a.py"))
+    launch = Launch("/a.py", external=external)
+    job = JobRecord("a" * 32, "a", JobState.CREATED, 1.0, launch)
     registry.add_job(job)
     runtime = Runtime(registry, job, "/root")
     runtime.start_phase.ended()
@@ -125,6 +127,39 @@ def test_a_savepoint_goes_on_while_its_progress_cannot_be_reported(
     reporter.phase("copying")
     reporter.phase("writing")
     assert registry.request(request.request_id).progress == {"phase": "writing"}
+
+
+@pytest.mark.parametrize("method", ["heartbeat", "transition"])
+def test_a_job_is_running_once_the_registry_is_back(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Its program does not see that the registry was away."""
+    runtime = bare_runtime(registry)
+    query = SimpleNamespace(name="q", run_id="r", progress={}, recorded=("r",))
+    runtime._gate.add(query)  # type: ignore[arg-type]
+    monkeypatch.setattr(runtime._reports, "statuses", list)  # Spark is not asked
+    monkeypatch.setattr(registry, method, Away(getattr(registry, method), calls=1))
+    runtime.program_asks()
+    assert registry.job(runtime.job_id).state is JobState.CREATED
+    runtime.program_asks()
+    assert registry.job(runtime.job_id).state is JobState.RUNNING
+
+
+def test_a_guest_whose_start_cannot_be_reported_is_served(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every savepoint would be refused: the query would run without flinkish too."""
+    runtime = bare_runtime(registry, ExternalLauncher("python", "1"))
+    query = SimpleNamespace(name="q", run_id="r", handle=object(), progress={}, recorded=("r",))
+    monkeypatch.setattr(runtime.session, "created", lambda _: None)
+    monkeypatch.setattr(runtime._reports, "statuses", list)  # Spark is not asked
+    monkeypatch.setattr(runtime._starts, "_begun", lambda *_: query)
+    monkeypatch.setattr(registry, "heartbeat", Away(registry.heartbeat))
+    writer = SimpleNamespace(_spark=SimpleNamespace(_jsparkSession=None))
+    handle = runtime.start_query(writer, WriterFacts(query_name="q"), lambda: None)
+    assert handle is query.handle
+    assert not runtime._starts._not_served
+    assert [each.name for each in runtime.queries()] == ["q"]
 
 
 @pytest.mark.parametrize("calls", [0, 1], ids=["reached", "away"])

@@ -29,7 +29,7 @@ from flinkish.driver.runtime.restore_gate import RestoreGate
 from flinkish.driver.runtime.running_query import ManagedQuery, set_once
 from flinkish.driver.runtime.start_phase import StartPhase
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, ProgramFailed
+from flinkish.errors import FlinkishError, ProgramFailed, RegistryError
 from flinkish.messages.launch import Launch
 from flinkish.messages.queries import QueryStatus
 from flinkish.messages.requests import LeftOut
@@ -250,25 +250,34 @@ class Runtime:
 
     def _let_go(self, _queries: Sequence[ManagedQuery]) -> None:
         """Carry out the steps that are due when held queries may run."""
-        self._reports.send()  # with those whose tables had to be rolled back first
+        self._reports.try_send()  # with those whose tables had to be rolled back first
         self._running_if_started()
 
     def _running_if_started(self) -> None:
-        """Make the job RUNNING, once, when the program has started its queries."""
+        """Make the job RUNNING, once, when the program has started its queries.
+
+        If the registry cannot be reached, the next heartbeat tries again.
+        """
         queries = self.queries()
         if self._is_running or self.fatal is not None or not queries:
             return
         if not self.start_phase.is_over or self.restore_gate.closed:
             return
-        self._is_running = True
-        self._reports.send()
+        self._is_running = True  # at once: several threads come here
+        if not self._reports.try_send():
+            self._is_running = False
+            return
         names = ", ".join(f"'{query.name}'" for query in queries)
         reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
         missing = self.start_phase.missing
         if missing:
             reason += f", {missing} more announced"
             log(f"{reason}; the job counts as running")
-        self.registry.transition(self.job_id, JobState.RUNNING, reason)
+        try:
+            self.registry.transition(self.job_id, JobState.RUNNING, reason)
+        except RegistryError as error:
+            self._is_running = False
+            log(f"registry: {error.message}")
 
     def _program_waits(self) -> None:
         """Do what follows when the program starts no other query for now."""

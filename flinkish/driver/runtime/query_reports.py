@@ -21,7 +21,7 @@ from flinkish.driver.runtime.running_query import (
     what_lasts,
 )
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import FlinkishError, UsageError
+from flinkish.errors import FlinkishError, RegistryError, UsageError
 from flinkish.messages.queries import QueryStatus
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import JobState
@@ -82,6 +82,15 @@ class QueryReports:
                     self._registry.record_facts(self._job_id, query.name, query.query_id, facts)
                     query.recorded = described
         return state, statuses
+
+    def try_send(self) -> bool:
+        """Send, and return whether the registry has taken it; if not, the next heartbeat sends."""
+        try:
+            self.send()
+        except RegistryError as error:  # the job continues
+            log(f"registry: {error.message}")
+            return False
+        return True
 
     @contextmanager
     def starting(self, name: str, session: Any) -> Iterator[list[Any]]:

@@ -235,7 +235,7 @@ class QueryStarts:
             query = self._begun(name, writer, facts, begin, handles)
             self._gate.add(query)
         self.start_phase.started(query.name)
-        self._reports.send()
+        self._reports.try_send()
         return query.handle
 
     @contextmanager
