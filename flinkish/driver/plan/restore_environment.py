@@ -322,17 +322,22 @@ def qualified(path: str | None, session: Any) -> str | None:
     """Return a path with the file system that Spark would write to, unless that is local.
 
     A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
-    Hadoop's ``Path.makeQualified``; it stays as it is if the default has another scheme.
+    Hadoop's ``Path.makeQualified``; it stays as it is if the default has another scheme. A relative
+    path starts at the working directory of the default file system, such as ``/user/NAME``.
     """
     if path is None or path.startswith("file:"):
         return path
     url = _URL.fullmatch(path)
     if url is not None and url["host"]:
         return path
-    default = str(session._jsc.hadoopConfiguration().get("fs.defaultFS") or "").rstrip("/")
+    hadoop = session._jsc.hadoopConfiguration()
+    default = str(hadoop.get("fs.defaultFS") or "").rstrip("/")
     if url is not None:
         same_scheme = default.lower().startswith(f"{url['scheme'].lower()}://")
         return f"{default}/{url['path'].lstrip('/')}" if same_scheme else path
     if default.startswith("file:") or not default:
         return os.path.abspath(path)
-    return default + "/" + path.lstrip("/")
+    if path.startswith("/"):
+        return f"{default}/{path.lstrip('/')}"
+    relative = session._jvm.org.apache.hadoop.fs.Path(path)
+    return str(relative.getFileSystem(hadoop).makeQualified(relative).toString())

@@ -154,6 +154,27 @@ def test_a_path_gets_the_host_of_the_default_file_system(
     assert qualified(path, session) == expected
 
 
+def test_a_relative_path_starts_where_hadoop_says() -> None:
+    """In the working directory of the default file system, not in its root."""
+    hadoop = SimpleNamespace(get=lambda _: HDFS)
+    home = {"out/a": f"{HDFS}/user/me/out/a"}
+    system = SimpleNamespace(
+        makeQualified=lambda path: SimpleNamespace(toString=lambda: home[path])
+    )
+
+    class JavaPath(str):
+        def getFileSystem(self, conf: object) -> SimpleNamespace:
+            assert conf is hadoop
+            return system
+
+    fs = SimpleNamespace(Path=JavaPath)
+    apache = SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=fs)))
+    session = SimpleNamespace(
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop), _jvm=SimpleNamespace(org=apache)
+    )
+    assert qualified("out/a", session) == f"{HDFS}/user/me/out/a"
+
+
 def test_a_link_leads_to_the_same_sink(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "link").symlink_to("out")
