@@ -109,7 +109,7 @@ class DriverRestoreEnvironment:
             if taken is not None:
                 return taken
         job_at = None
-        if offer.live and _is_own(offer.query.sink, new.sink):
+        if offer.live and _is_own(offer.query.sink, new.sink, new.session):
             job_at = newest_planned_batch(offer.origin.root)  # read after the sink, so never older
         query = Continuation(
             recipe.batch_id,
@@ -308,14 +308,19 @@ def recorded_version(sink: Mapping[str, Any], table_id: str) -> int | None:
     return version if type(version) is int and sink.get("table_id") == table_id else None
 
 
-def _is_own(saved: Mapping[str, Any], sink: NewSink) -> bool:
+def _is_own(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
     """Return whether a query writes to the place that the saved query wrote to."""
     if sink.table is not None and saved.get("table") == sink.table:
         return True
+    return has_path_of(saved, sink, session)
+
+
+def has_path_of(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
+    """Return whether a sink has the path of a saved one, which is as the program wrote it."""
     path = saved.get("path")
     if path is None or sink.path is None:
         return False
-    return storage.same_place(str(path), sink.path)
+    return storage.same_place(str(qualified(str(path), session)), sink.path)
 
 
 def qualified(path: str | None, session: Any) -> str | None:
@@ -339,5 +344,7 @@ def qualified(path: str | None, session: Any) -> str | None:
         return os.path.abspath(path)
     if path.startswith("/"):
         return f"{default}/{path.lstrip('/')}"
+    if not path or ":" in path.partition("/")[0]:
+        return path  # no path for Hadoop, which raises an error
     relative = session._jvm.org.apache.hadoop.fs.Path(path)
     return str(relative.getFileSystem(hadoop).makeQualified(relative).toString())

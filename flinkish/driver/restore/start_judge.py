@@ -17,7 +17,12 @@ from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.table import SinkPlace
 from flinkish.driver.plan.plan_extraction import PlannedQuery
 from flinkish.driver.plan.planned_queries import new_query, new_sink
-from flinkish.driver.plan.restore_environment import beginning, qualified, start_status
+from flinkish.driver.plan.restore_environment import (
+    beginning,
+    has_path_of,
+    qualified,
+    start_status,
+)
 from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
@@ -207,7 +212,7 @@ class StartJudge:
         reads = sorted(source.signature for source in planned.sources)
         if output is None:
             again = any(is_read_again(each.signature, each.options) for each in planned.sources)
-            return self._wrote_alike(name, reads, sink) if again else None
+            return self._wrote_alike(name, reads, sink, session) if again else None
         if not output.is_table:
             return None
         for job in reversed(self._registry.jobs(name=self._job.name)):
@@ -215,7 +220,7 @@ class StartJudge:
                 continue
             facts = self._registry.facts(job.job_id).get(name)
             queries = {query.name: query for query in self._registry.queries(job.job_id)}
-            if facts is None or _signatures(facts) != reads or not _writes_to(facts, sink):
+            if facts is None or _signatures(facts) != reads or not _writes_to(facts, sink, session):
                 continue
             batch = newest_batch(queries[name])
             if batch is not None and _has_batches(sink, session, queries[name].query_id):
@@ -223,7 +228,9 @@ class StartJudge:
                 return EarlierRun(job.name, job.job_id, batch, place)
         return None
 
-    def _wrote_alike(self, name: str, reads: list[str], sink: NewSink) -> EarlierRun | None:
+    def _wrote_alike(
+        self, name: str, reads: list[str], sink: NewSink, session: Any
+    ) -> EarlierRun | None:
         """Return the newest run of this job's name with the same input and the same kind of sink.
 
         For a sink without batch numbers, whose place is not known; a path must be the same.
@@ -238,7 +245,7 @@ class StartJudge:
         if batch is None or facts is None or _signatures(facts) != reads:
             return None
         before = str(facts.sink.get("format", ""))
-        is_there = sink.path is None or _writes_to(facts, sink)
+        is_there = sink.path is None or _writes_to(facts, sink, session)
         if before.lower() != kind or not is_there:
             return None
         place = f"its {sink.format} sink"
@@ -310,12 +317,12 @@ def _signatures(known: QueryFacts) -> list[str]:
     return sorted(str(source.get("signature")) for source in known.sources)
 
 
-def _writes_to(known: QueryFacts, sink: NewSink) -> bool:
+def _writes_to(known: QueryFacts, sink: NewSink, session: Any) -> bool:
     """Return whether a query wrote to the table of a sink."""
-    table, path = known.sink.get("table"), known.sink.get("path")
+    table = known.sink.get("table")
     if sink.table is not None and table is not None:
         return str(table).lower() == sink.table.lower()
-    return path is not None and sink.path is not None and storage.same_place(str(path), sink.path)
+    return has_path_of(known.sink, sink, session)
 
 
 def _has_batches(sink: NewSink, session: Any, query_id: str) -> bool:

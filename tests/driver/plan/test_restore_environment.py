@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from flinkish.driver.plan.restore_environment import DriverRestoreEnvironment, qualified
+from flinkish.driver.plan.restore_environment import (
+    DriverRestoreEnvironment,
+    has_path_of,
+    qualified,
+)
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
@@ -22,6 +28,24 @@ from tests.support.checkpoints.handwritten import CheckpointLikeness
 from tests.support.checkpoints.recorded import unpack
 
 KEPT = QueryIdentity(True, "the job it comes from ended with this batch")
+
+
+def session_with(default: str, relative: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A session with a default file system, which qualifies these relative paths."""
+    hadoop = SimpleNamespace(get=lambda _: default)
+    system = SimpleNamespace(
+        makeQualified=lambda path: SimpleNamespace(toString=lambda: relative[path])
+    )
+
+    class JavaPath(str):
+        def getFileSystem(self, _: object) -> SimpleNamespace:
+            return system
+
+    packages = SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(Path=JavaPath)))
+    return SimpleNamespace(
+        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
+        _jvm=SimpleNamespace(org=SimpleNamespace(apache=packages)),
+    )
 
 
 def judged(
@@ -46,8 +70,9 @@ def judged(
     log = tmp_path / writes_to / "_spark_metadata"
     log.mkdir(parents=True)
     (log / str(sink_at)).touch()
+    sink = NewSink("parquet", str(tmp_path / writes_to))
     found = DriverRestoreEnvironment(lambda _: (), writers=lambda: writers).sink(
-        NewQuery("q", sink=NewSink("parquet", str(tmp_path / writes_to))),
+        NewQuery("q", sink=sink, session=session_with("file:///")),
         offer,
         Recipe((offer.origin,)),
         KEPT,
@@ -149,30 +174,23 @@ HDFS = "hdfs://nn:8020"
 def test_a_path_gets_the_host_of_the_default_file_system(
     path: str, default: str, expected: str
 ) -> None:
-    hadoop = SimpleNamespace(get=lambda _: default)
-    session = SimpleNamespace(_jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop))
-    assert qualified(path, session) == expected
+    assert qualified(path, session_with(default)) == expected
 
 
 def test_a_relative_path_starts_where_hadoop_says() -> None:
     """In the working directory of the default file system, not in its root."""
-    hadoop = SimpleNamespace(get=lambda _: HDFS)
-    home = {"out/a": f"{HDFS}/user/me/out/a"}
-    system = SimpleNamespace(
-        makeQualified=lambda path: SimpleNamespace(toString=lambda: home[path])
-    )
-
-    class JavaPath(str):
-        def getFileSystem(self, conf: object) -> SimpleNamespace:
-            assert conf is hadoop
-            return system
-
-    fs = SimpleNamespace(Path=JavaPath)
-    apache = SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=fs)))
-    session = SimpleNamespace(
-        _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop), _jvm=SimpleNamespace(org=apache)
-    )
+    session = session_with(HDFS, {"out/a": f"{HDFS}/user/me/out/a"})
     assert qualified("out/a", session) == f"{HDFS}/user/me/out/a"
+    for no_path in ("", "out:a"):
+        assert qualified(no_path, session) == no_path
+
+
+@pytest.mark.parametrize(("saved", "is_same"), [("/out", True), ("out", True), ("/other", False)])
+def test_a_saved_path_is_compared_as_spark_takes_it(saved: str, is_same: bool) -> None:
+    """It is recorded as the program wrote it, without the default file system."""
+    session = session_with(HDFS, {"out": f"{HDFS}/out"})
+    sink = NewSink("delta", f"{HDFS}/out")
+    assert has_path_of({"format": "delta", "path": saved}, sink, session) is is_same
 
 
 def test_a_link_leads_to_the_same_sink(tmp_path: Path) -> None:
