@@ -260,12 +260,12 @@ class MeaningReader:
 
         With ``follow``, the origins of the columns replace their names.
         """
-        text = str(expression.sql())
+        named: dict[str, str] = {}
         for attribute in items(expression.references().toSeq()):
-            new = self._origin(attribute) if follow else self._name(attribute)
-            old = rf"(?<![\w.`]){re.escape(str(attribute.sql()))}(?![\w`])"
-            text = re.sub(old, new.replace("\\", r"\\"), text)
-        return _short(without_zones(text))
+            old = str(attribute.sql())
+            if named.get(old, old) == old:  # two inputs may have columns of one name
+                named[old] = self._origin(attribute) if follow else self._name(attribute)
+        return _short(without_zones(_renamed(str(expression.sql()), named)))
 
     def _name(self, attribute: Any) -> str:
         """Return the program's name for an attribute; for one without a name its definition."""
@@ -360,15 +360,26 @@ def _delay_ms(node: Any) -> int | None:
 
 def _partial(aggregation: Any) -> Any:
     """Return the partial aggregation below the one that is saved."""
-    lowest = node = aggregation
+    above = lowest = node = aggregation
     while node.children().size() == 1:
         node = node.children().apply(0)
         name = str(node.getClass().getSimpleName())
+        if "StateStoreSave" in name:
+            return above  # the lowest is the final aggregation of the operator below
         if not _BETWEEN.search(name):
             break
         if "Aggregate" in name:
-            lowest = node
+            above, lowest = lowest, node
     return lowest
+
+
+def _renamed(text: str, named: Mapping[str, str]) -> str:
+    """Return SQL with other names, or definitions, of its columns, each replaced once. Pure."""
+    if not named:
+        return text
+    columns = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
+    pattern = rf"(?<![\w.`])(?:{columns})(?![\w`])"
+    return re.sub(pattern, lambda column: named[column.group()], text)
 
 
 def _short(text: str) -> str:
