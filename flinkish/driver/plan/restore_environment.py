@@ -120,6 +120,7 @@ class DriverRestoreEnvironment:
             replays_planned=recipe.replays_planned and not offer.live,
             has_planned_state=recipe.takes_planned_state,
             job_at=job_at,
+            writes_elsewhere=_is_other(offer.query.sink, new.sink, new.session),
         )
         return judge_sink(position, query, mode)
 
@@ -320,7 +321,14 @@ def has_path_of(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
     path = saved.get("path")
     if path is None or sink.path is None:
         return False
-    return storage.same_place(str(qualified(str(path), session)), sink.path)
+    path = str(path) if session is None else str(qualified(str(path), session))
+    return storage.same_place(path, sink.path)
+
+
+def _is_other(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
+    """Return whether a query writes to another place than the saved query; False if unknown."""
+    places = (saved.get("path"), sink.path), (saved.get("table"), sink.table)
+    return any(None not in pair for pair in places) and not _is_own(saved, sink, session)
 
 
 def qualified(path: str | None, session: Any) -> str | None:

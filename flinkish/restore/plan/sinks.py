@@ -33,7 +33,8 @@ query id then accept its batches as new, although they have rows of the same inp
 the same choice.
 
 A planned batch (written to the offset log, not committed) is replayed with exactly the same input.
-A sink that is ahead already has it, as the batch after the savepoint's.
+A sink of the saved query that is ahead already has it, as the batch after the savepoint's. (A file
+sink at another place has batches of others: there the planned batch is one of those to write.)
 
 * Without state, or if it is computed anyway (Iceberg), skipping it is right: a sink that has this
   batch and no later one is not ahead, and a rebase gives the planned batch the number of the sink's
@@ -170,6 +171,8 @@ class Continuation:
     job_at
         The newest batch that the running job had planned when the status was known, if the sink
         is the job's own: up to there, the sink is ahead only because the job continues.
+    writes_elsewhere
+        Whether the program writes to another place than the saved query did.
     """
 
     saved_batch: int
@@ -180,6 +183,7 @@ class Continuation:
     replays_planned: bool = False
     has_planned_state: bool = False
     job_at: int | None = None
+    writes_elsewhere: bool = False
 
 
 def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = None) -> SinkPlan:
@@ -227,7 +231,9 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
             text = f"{where} has batch {newest}, of another query id"
             return _plan(status, "as-is", "sink-other-id", text)
         return _judge_new_id(status, query, mode, where)
-    has_planned = query.replays_planned and newest == saved + 1
+    # Batches by query id are the saved query's at any place.
+    sink_has_it = query.replays_planned and (status.by_query_id or not query.writes_elsewhere)
+    has_planned = sink_has_it and newest == saved + 1
     breaks = query.stateful and not status.computes_skipped
     if has_planned and (query.has_planned_state or not breaks):
         state = ", and the state that it has written is taken" if breaks else ""
@@ -242,7 +248,7 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     if mode == "rebase":
         # The sink has the planned batch. With the number of the sink's newest batch it is skipped,
         # not written twice. But a skipped batch is not computed, and state needs it computed.
-        planned_skipped = query.replays_planned and not breaks
+        planned_skipped = sink_has_it and not breaks
         return _plan(
             status,
             "rebase",

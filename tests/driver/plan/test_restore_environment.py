@@ -217,6 +217,39 @@ def test_a_planned_batch_of_a_running_job_is_not_replayed(tmp_path: Path) -> Non
     assert reasons == ["sink-ahead-state", "sink-has-planned"]
 
 
+@pytest.mark.parametrize(
+    ("wrote", "reason"),
+    [
+        ({"path": "out"}, "sink-has-planned"),
+        ({"path": "another"}, "sink-ahead"),
+        ({"table": "t"}, "sink-has-planned"),  # it may be that place
+        ({}, "sink-has-planned"),
+    ],
+)
+def test_a_planned_batch_is_not_taken_for_one_of_another_place(
+    tmp_path: Path, wrote: dict[str, str], reason: str
+) -> None:
+    checkpoint = CheckpointLikeness(tmp_path / "c").run_to(3)
+    checkpoint.plan(4)
+    job = JobOrigin(
+        *("j", False, (QueryStatus("q", "id", "run", str(checkpoint.root)),)),
+        facts={"q": QueryFacts("run", sink={"format": "parquet", **wrote})},
+        working_directory=str(tmp_path),
+    )
+    (offer,) = open_job(job).by_key.values()
+    (tmp_path / "out/_spark_metadata").mkdir(parents=True)
+    (tmp_path / "out/_spark_metadata/4").touch()
+    plan = DriverRestoreEnvironment(lambda _: ()).sink(
+        NewQuery("q", sink=NewSink("parquet", str(tmp_path / "out"))),
+        offer,
+        Recipe((offer.origin,), states={}),
+        KEPT,
+        None,
+    )
+    assert plan is not None
+    assert plan.reason == reason
+
+
 def test_logs_of_a_running_job_that_are_trimmed_are_no_damage(tmp_path: Path) -> None:
     root = unpack("spark43-ids-join", tmp_path)
     [offer] = open_path(str(root)).by_key.values()

@@ -40,6 +40,8 @@ STATE: dict[str, bool] = {"stateful": True}
 PLANNED: dict[str, bool] = {"replays_planned": True}
 #: The query was killed after its sink had the batch, and the state of that is there.
 KEPT: dict[str, bool] = {**PLANNED, "has_planned_state": True}
+#: Its program writes to another place than before, where others have written.
+MOVED: dict[str, bool] = {**PLANNED, "writes_elsewhere": True}
 #: The job went on after the savepoint, so that the query gets a new id.
 BACK: dict[str, bool] = {"keeps_query_id": False, "goes_back": True}
 FORK: dict[str, bool] = {"keeps_query_id": False}
@@ -65,6 +67,10 @@ CASES: list[tuple[SinkStatus, Continuation, Any, str, str, int | None]] = [
     (ICEBERG, at(7, **STATE, **PLANNED), "rebase", "rebase", "sink-ahead", 8),
     (FILE, at(7, **PLANNED), None, "ahead", "sink-ahead", None),
     (FILE, at(7, **PLANNED), "rebase", "rebase", "sink-ahead", 8),
+    (FILE, at(8, **MOVED), None, "ahead", "sink-ahead", None),
+    (FILE, at(8, **STATE, **KEPT, writes_elsewhere=True), None, "ahead", "sink-ahead-state", None),
+    (FILE, at(7, **MOVED), "rebase", "rebase", "sink-ahead", 9),
+    (DELTA, at(8, **MOVED), None, "as-is", "sink-has-planned", None),
     (FILE, at(7), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(7, **STATE), "rebase", "rebase", "sink-ahead", 9),
     (FILE, at(7, **PLANNED), "accept", "accept", "sink-ahead", None),
