@@ -130,7 +130,7 @@ class OtherJobs:
         if writer is None or not may_be_another_directory(writer):
             return False
         position = file_sink_status(sink.format, claim.place, storage)
-        return position is None or is_another_directory(writer, position)
+        return position is not None and is_another_directory(writer, position)
 
     def _writer(self, claim: Claim) -> KnownWriter | None:
         """Return the writer of a claim's place; None for a claim of something else."""

@@ -291,15 +291,14 @@ def is_another_directory(writer: KnownWriter, sink: SinkStatus) -> bool:
     """Return whether a writer's place is another host's directory of the same name. Pure.
 
     If both hosts have mounted one directory, the log of the sink has the batch that the writer
-    committed last, and its newest entry is not older.
+    committed last, and its newest entry is not older. A writer that has committed nothing proves
+    nothing: its first batch may be running.
     """
     if not may_be_another_directory(writer):
         return False
-    if sink.newest_batch is None:
-        return True
-    if writer.last_batch is None:
+    if writer.last_batch is None or sink.unreadable is not None:
         return False
-    if sink.newest_batch < writer.last_batch:
+    if sink.newest_batch is None or sink.newest_batch < writer.last_batch:
         return True
     if sink.written is None or writer.last_batch_end is None:
         return False

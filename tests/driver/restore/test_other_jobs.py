@@ -85,6 +85,20 @@ def test_a_local_sink_of_another_host(registry: Registry, tmp_path: Path) -> Non
     other.take("q", out, None, None)
 
 
+def test_the_first_batch_of_another_host_may_be_for_the_same_directory(
+    registry: Registry, tmp_path: Path
+) -> None:
+    out = NewSink("csv", str(tmp_path))
+    add(registry, "a").take("q", out, None, None)
+    registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
+    registry.heartbeat("a" * 32, [QueryStatus("q", "i", "r", "/c")])
+    other = add(registry, "b")
+    with pytest.raises(ConsentNeeded, match="as query 'q' of job a"):
+        other.take("q", out, None, None)
+    registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=0)])
+    other.take("q", out, None, None)
+
+
 @pytest.mark.usefixtures("unread_sinks")
 def test_a_local_checkpoint_of_another_host_is_another(registry: Registry) -> None:
     add(registry, "a").take("q", KAFKA, None, None, checkpoint="/chk")
