@@ -422,6 +422,8 @@ def _type_change(
 
 
 def _widens(saved: Any, new: Any, *, is_key: bool, decimals: bool) -> bool:
+    if not isinstance(new, str):
+        return False
     if is_key:
         return new in _KEY_PROMOTIONS.get(str(saved), frozenset())
     old, now = (_DECIMAL.fullmatch(str(each)) for each in (saved, new))

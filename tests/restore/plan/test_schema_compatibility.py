@@ -246,6 +246,21 @@ NESTED: dict[str, tuple[Fields, Fields, list[tuple[str, str]]]] = {
         {"s": {"type": "array", "elementType": "long", "containsNull": True}},
         [("as-is", "nullability-widened")],
     ),
+    "column becomes an array": (
+        "a long",
+        {"a": {"type": "array", "elementType": "long", "containsNull": True}},
+        [("incompatible", "type-changed")],
+    ),
+    "field becomes a struct": (
+        {"s": struct("a long")},
+        {"s": struct({"a": struct("b long")})},
+        [("incompatible", "type-changed")],
+    ),
+    "struct becomes a map": (
+        {"s": struct("a long")},
+        {"s": {"type": "map", "keyType": "string", "valueType": "long"}},
+        [("incompatible", "type-changed")],
+    ),
     "keys of a map are not promoted": (
         {"s": {"type": "map", "keyType": "integer", "valueType": "integer"}},
         {"s": {"type": "map", "keyType": "long", "valueType": "long"}},
@@ -258,6 +273,13 @@ NESTED: dict[str, tuple[Fields, Fields, list[tuple[str, str]]]] = {
 def test_nested_types(case: str) -> None:
     before, after, expected = NESTED[case]
     assert found(FUNCTION, State(value=before), State(value=after)) == expected
+
+
+def test_a_key_that_becomes_nested_is_another_type() -> None:
+    nested = State(key={"k": struct("a long")})
+    assert found(FUNCTION, State(key="k long"), nested) == [("incompatible", "type-changed")]
+    grouped = (sums("sum(v)", key="k integer"), sums("sum(v)", key={"k": struct("a long")}))
+    assert found(AGG, *grouped) == [("incompatible", "type-changed")]
 
 
 def test_a_field_of_a_state_type_has_no_origin_so_a_new_name_is_a_new_field() -> None:
