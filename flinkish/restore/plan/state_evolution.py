@@ -49,16 +49,25 @@ def evolution_by_name(
 ) -> dict[str, StoreEvolution]:
     """Return the evolution of values whose fields the user names, by store.
 
-    Stores whose values do not change are left out.
+    Keys have the same columns in the same order; only their nullability may be wider. Stores of
+    which neither changes are left out.
     """
     before = {store.name: store for store in saved}
-    return {
-        store.name or DEFAULT_STORE: StoreEvolution(value=store.value_schema)
-        for store in new
-        if store.name in before
-        and store.value_schema is not None
-        and before[store.name].value_schema != store.value_schema
-    }
+    evolutions: dict[str, StoreEvolution] = {}
+    for store in new:
+        if (old := before.get(store.name)) is None:
+            continue
+        value = store.value_schema if store.value_schema != old.value_schema else None
+        key = store.key_schema if _is_wider(old.key_schema, store.key_schema) else None
+        if key is not None or value is not None:
+            evolved = StoreEvolution(key, value, _as_they_are(key))
+            evolutions[store.name or DEFAULT_STORE] = evolved
+    return evolutions
+
+
+def _is_wider(saved: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    pairs = zip(_fields(saved), _fields(new), strict=False)
+    return any(now["nullable"] and not was["nullable"] for was, now in pairs)
 
 
 def evolution_by_meaning(

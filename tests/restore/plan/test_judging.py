@@ -272,3 +272,24 @@ def test_a_wider_nullability_needs_a_new_schema_only_where_spark_writes_one() ->
         "a savepoint of the unchanged program, taken with this flinkish, records it"
         in refused.message
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("transformWithStateInPandasExec", "n long"),  # nothing else changes
+        ("applyInPandasWithState", "n long, m long"),
+    ],
+)
+def test_a_key_that_may_be_null_gets_its_schema_where_the_state_is_rewritten(
+    kind: str, value: str
+) -> None:
+    strict = StoreInfo("default", struct("k long!"), struct("n long"))
+    wide = StoreInfo("default", struct("k long"), struct(value))
+    taken = changed(old("x", kind=kind), stores=(strict,))
+    plan = judge_operator(changed(new("x", kind=kind), stores=(wide,)), taken, saved_query(taken))
+    assert plan.verdict is StateVerdict.MIGRATE
+    assert plan.evolution is not None
+    evolved = plan.evolution["default"]
+    assert (evolved.key, evolved.key_places) == (struct("k long"), (0,))
+    assert evolved.value == (struct(value) if value != "n long" else None)
