@@ -90,7 +90,7 @@ def match_sources(
                 hint="run it with flinkish from this checkpoint, and take a savepoint of that job",
             )
         return SourceMatches()
-    if not origins and not _any_uid(new, saved):
+    if not origins and new.sources is None:
         return SourceMatches()
     unknown = [query for query in origins if query.sources is None]
     if unknown or new.sources is None:
@@ -101,6 +101,8 @@ def match_sources(
         )
     finder = _Finder(new.sources, saved, own, taken, hasher, uid_map, afresh)
     matched = finder.find()
+    if not origins and all(position is None for position in matched):
+        return SourceMatches()
     positions = tuple(
         None if source.entry in afresh else position
         for source, position in zip(new.sources, matched, strict=True)
@@ -243,11 +245,6 @@ def _origins(
 ) -> list[SavedQueryFacts]:
     keys = {op.query for op in taken.values() if op is not None}
     return [query for query in saved if query is own or query.key in keys]
-
-
-def _any_uid(new: NewQuery, saved: Sequence[SavedQueryFacts]) -> bool:
-    uids = {source.uid for query in saved for source in query.sources or ()}
-    return any(source.uid in uids for source in new.sources or () if source.uid is not None)
 
 
 def _unchanged(
