@@ -92,7 +92,12 @@ def known_runs(
     return {
         query_id: (
             *(
-                KnownRun(job.job_id, job.state.value, newest_batch(query), newest_begun(query))
+                KnownRun(
+                    job_id=job.job_id,
+                    state=job.state.value,
+                    last_batch=newest_batch(query, query_id),
+                    begun_batch=newest_begun(query, query_id),
+                )
                 for job, query in registry.find_query(query_id)
                 if job.job_id != own
             ),

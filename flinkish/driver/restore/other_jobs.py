@@ -50,7 +50,12 @@ class OtherJobs:
     def runs(self, query_id: str) -> Sequence[OtherRun]:
         """Return all other jobs that ever ran a Spark query id."""
         return [
-            OtherRun(job.job_id, self._state_of(job), newest_batch(query), newest_begun(query))
+            OtherRun(
+                job_id=job.job_id,
+                state=self._state_of(job),
+                last_batch=newest_batch(query, query_id),
+                begun_batch=newest_begun(query, query_id),
+            )
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job_id
         ]

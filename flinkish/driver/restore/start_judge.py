@@ -169,7 +169,7 @@ class StartJudge:
             EarlierRun(job.name, job.job_id, batch, query.checkpoint_dir)
             for job, query in self._registry.find_query(query_id)
             if job.job_id != self._job.job_id and not storage.same_place(query.checkpoint_dir, here)
-            if (batch := newest_batch(query)) is not None
+            if (batch := newest_batch(query, query_id)) is not None
         ]
         last = -1 if begins.committed is None else begins.committed
         return max((r for r in runs if r.batch > last), key=lambda r: r.batch, default=None)
