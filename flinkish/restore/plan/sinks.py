@@ -282,14 +282,14 @@ def _judge_undone(
         f"the batches up to {query.saved_batch}, and has what was written since"
     )
     skips = newest is not None and newest > query.saved_batch and query.keeps_query_id
+    stays: SinkMode = "rebase" if skips else "accept"
     if mode == "rollback":
-        return _roll_back(status, query, back, "sink-undone")
+        return _roll_back(status, query, back, "sink-undone", stays, _AS_IT_IS)
     if mode == "rebase" or (mode == "accept" and not skips):
         verdict: SinkVerdict = "rebase" if mode == "rebase" else "accept"
         text = f"{back}: it continues with the table as it is, as accepted"
         return _plan(status, verdict, "sink-undone", text, rebase_to=newest if skips else None)
-    modes: tuple[SinkMode, ...] = ("rebase" if skips else "accept", "rollback")
-    return _ahead(status, query, "sink-undone", back, modes, _AS_IT_IS)
+    return _ahead(status, query, "sink-undone", back, (stays, "rollback"), _AS_IT_IS)
 
 
 def _judge_shared(
@@ -313,7 +313,7 @@ def _judge_shared(
     if mode in ("accept", "rebase"):
         return _plan(status, mode, "sink-shared", f"{text}; it continues, as accepted")
     if mode == "rollback":
-        return _roll_back(status, query, text, "sink-shared")
+        return _roll_back(status, query, text, "sink-shared", "accept", _AS_IT_IS)
     return _ahead(status, query, "sink-shared", text, ("accept",), _AS_IT_IS)
 
 
@@ -348,14 +348,22 @@ def _judge_new_id(
 
 
 def _roll_back(
-    status: SinkStatus, query: Continuation, ahead: str, reason: str = "sink-ahead"
+    status: SinkStatus,
+    query: Continuation,
+    ahead: str,
+    reason: str = "sink-ahead",
+    instead: SinkMode = "rebase",
+    choices: Mapping[str, str] | None = None,
 ) -> SinkPlan:
-    """Return the plan to roll a table back to the savepoint's version, or why it cannot be done."""
+    """Return the plan to roll a table back to the savepoint's version, or why it cannot be done.
+
+    ``instead`` is the choice that works where it cannot; ``choices`` are the texts of choices.
+    """
     why = _why_not_back(status, query)
     if why or status.rollback is None:
         text = f"{ahead}, and it cannot be rolled back to the savepoint: {why}"
-        only: SinkMode = "rebase" if reason == "sink-ahead" else "accept"
-        return _ahead(status, query, "sink-cannot-go-back", text, (only,), _CHOICES)
+        chosen = choices or _CHOICES
+        return _ahead(status, query, "sink-cannot-go-back", text, (instead,), chosen)
     undone = len(status.rollback.undone)
     newest = status.newest_batch
     skips = newest is not None and newest > query.saved_batch
@@ -379,7 +387,7 @@ def _roll_back(
 def _why_not_back(status: SinkStatus, query: Continuation) -> str:
     """Return why a sink cannot be rolled back to the savepoint; empty if it can."""
     if status.rollback is None:
-        return f"a {status.format} sink has no versions"
+        return f"the format {status.format} keeps no versions"
     if query.in_use:
         return "the job that it comes from still writes to it"
     return status.rollback.why

@@ -143,9 +143,27 @@ def test_each_choice_that_is_offered_works(case: tuple[Any, ...]) -> None:
 
 
 def test_a_sink_that_cannot_go_back_says_why() -> None:
-    assert "a parquet sink has no versions" in judge_sink(FILE, at(7), "rollback").text
+    assert "the format parquet keeps no versions" in judge_sink(FILE, at(7), "rollback").text
     assert "others have written to it" in judge_sink(SHARED, at(7), "rollback").text
     assert "still writes to it" in judge_sink(DELTA, at(7, **USED), "rollback").text
+
+
+@pytest.mark.parametrize(
+    ("sink", "query", "choice"),
+    [
+        (UNDONE_DELTA, at(7, **STATE), "rebase"),  # it skips batches that were undone
+        (UNDONE_DELTA, at(9, **STATE), "accept"),
+        (FOLLOWED, at(9, **STATE), "accept"),
+    ],
+)
+def test_a_table_with_rows_of_others_that_cannot_go_back_may_be_taken_as_it_is(
+    sink: SinkStatus, query: Continuation, choice: Any
+) -> None:
+    stuck = replace(sink, rollback=RollbackTarget(None, why="others have written to it since"))
+    plan = judge_sink(stuck, query, "rollback")
+    assert (plan.reason, plan.permit) == ("sink-cannot-go-back", (choice,))
+    assert f"--sink-ahead {choice} continues with the table as it is" in plan.advice
+    assert not judge_sink(stuck, query, choice).blocks
 
 
 def test_what_a_rollback_undoes_is_said() -> None:
