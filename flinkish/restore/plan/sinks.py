@@ -195,14 +195,18 @@ def judge_sink(status: SinkStatus, query: Continuation, mode: SinkMode | None = 
     where = f"the {status.format} sink {status.path}"
     if status.unreadable is not None and mode == "rollback":
         text = f"{where} cannot be rolled back to the savepoint: {status.unreadable}"
-        return _ahead(status, query, "sink-cannot-go-back", text, ("rebase",))
+        return _ahead(status, query, "sink-cannot-go-back", text, ("rebase",), _UNSEEN)
     if status.unreadable is not None:
+        text = f"the batches of {where} are unknown: {status.unreadable}"
+        if mode is not None:
+            text += f"; --sink-ahead {mode} has no effect on it"
         return _plan(
             status,
             "unreadable",
             "sink-unreadable",
-            f"the batches of {where} are unknown: {status.unreadable}",
-            f"if it has batches after {saved}, use --sink-ahead or another path",
+            text,
+            f"if it has batches after {saved}, output may be dropped, or be there twice: let the "
+            "driver read it, or write to another path",
         )
     if status.drift.undone:
         return _judge_undone(status, query, mode, where)
@@ -396,7 +400,7 @@ def _why_not_back(status: SinkStatus, query: Continuation) -> str:
 _CHOICES = {
     "rebase": "--sink-ahead rebase writes it all again (output from after the savepoint is then "
     "there twice)",
-    "accept": "--sink-ahead accept lets the sink drop them",
+    "accept": "--sink-ahead accept lets the sink drop that output",
     "rollback": "--sink-ahead rollback first rolls the table back to the savepoint (nothing is "
     "lost or there twice)",
 }
@@ -405,6 +409,11 @@ _AS_IT_IS = {
     **_CHOICES,
     "rebase": "--sink-ahead rebase continues with the table as it is",
     "accept": "--sink-ahead accept continues with the table as it is",
+}
+#: The choice for a sink whose batches are unknown.
+_UNSEEN = {
+    "rebase": "--sink-ahead rebase continues all the same (the output of batches that the sink has "
+    "may be dropped, or be there twice)",
 }
 
 

@@ -204,7 +204,7 @@ def judge_start(
             "--sink-ahead rebase starts with the next batch after those (all input is written)"
         )
     if sink and ahead is None and not breaks:
-        choices.append("--sink-ahead accept lets the sink drop them")
+        choices.append("--sink-ahead accept lets the sink drop that output")
     if written is not None and reason.endswith("-written"):
         choices.append("--sink-ahead rebase writes it all again")
     if position is not None:

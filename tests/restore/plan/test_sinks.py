@@ -176,6 +176,14 @@ def test_what_a_rollback_undoes_is_said() -> None:
 def test_an_unreadable_sink_is_said_and_does_not_block() -> None:
     plan = judge_sink(SinkStatus("orc", "x://out", unreadable="gone"), at(5, **STATE))
     assert (plan.verdict, plan.blocks, plan.newest_batch) == ("unreadable", False, None)
+    assert "--sink-ahead" not in plan.text + plan.advice, "no choice has an effect"
+
+
+@pytest.mark.parametrize("mode", ["rebase", "accept"])
+def test_a_choice_for_an_unreadable_sink_is_said_to_have_no_effect(mode: Any) -> None:
+    plan = judge_sink(SinkStatus("orc", "x://out", unreadable="gone"), at(5, **STATE), mode)
+    assert (plan.verdict, plan.rebase_to) == ("unreadable", None)
+    assert f"--sink-ahead {mode} has no effect on it" in plan.text
 
 
 def test_an_unreadable_table_that_is_to_go_back_blocks() -> None:
@@ -183,4 +191,5 @@ def test_an_unreadable_table_that_is_to_go_back_blocks() -> None:
     plan = judge_sink(table, at(5, **STATE), "rollback")
     assert (plan.blocks, plan.reason, plan.permit) == (True, "sink-cannot-go-back", ("rebase",))
     assert "no classes" in plan.text
+    assert "writes it all again" not in plan.advice
     assert not judge_sink(table, at(5, **STATE), "rebase").blocks
