@@ -87,7 +87,8 @@ def pinned(
 ) -> Launch:
     """Return the launch with the Spark, interpreters and redaction pattern that were found.
 
-    An interpreter of the executors stays as it is named if it may be in an archive. The redaction pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
+    An interpreter of the executors stays as it is named if it may be in an archive. The redaction
+    pattern comes from Spark's defaults. Raises LaunchFailed when they cannot be read.
     """
     complete = replace(launch, spark_home=installation.spark_home)
     if not is_cluster_mode(launch):

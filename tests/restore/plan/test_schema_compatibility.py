@@ -95,7 +95,9 @@ def found(kind: str, old: State, new: State, *, known: bool = True) -> list[tupl
     return [(c.verdict.value, c.reason) for c in compare(kind, old, new, known=known)]
 
 
-def sums(*of: str, value: str = "", key: str = "k string", keys: Sequence[str] = ("k",)) -> State:
+def sums(
+    *of: str, value: str = "", key: Fields = "k string", keys: Sequence[str] = ("k",)
+) -> State:
     """An aggregation's state: one long for each aggregate."""
     buffers = value or ", ".join(f"b{i} long" for i, _ in enumerate(of))
     return State(key, buffers, keys, of)

@@ -23,6 +23,7 @@ from flinkish.savepoint.format.reader import FULL, OpenSavepoint, check_files, o
 from flinkish.savepoint.reporter import SilentSavepointReporter
 from flinkish.savepoint.write import copied_files
 from flinkish.savepoint.write.copying import copy_savepoint
+from flinkish.savepoint.write.ledger import newest_of_job
 from flinkish.savepoint.write.transfer import ThreadedTransferer, TransferOutcome
 from flinkish.savepoint.write.writer import write_savepoint
 from tests.savepoint.conftest import JOB, Taking
@@ -151,10 +152,9 @@ def test_an_earlier_copy_that_goes_in_the_meantime_is_not_taken_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied(make_savepoint(f"{tmp_path}/s", 1.0), tmp_path / "t")
-    newest = copied_files.newest_of_job
 
     def disposed_of(directory: str, job_id: str) -> OpenSavepoint | None:
-        earlier = newest(directory, job_id)
+        earlier = newest_of_job(directory, job_id)
         assert earlier is not None
         Path(earlier.path, "_metadata").unlink()
         return earlier
