@@ -19,7 +19,7 @@ from flinkish.client.program import (
 from flinkish.client.resuming import check_resume, run_to_resume
 from flinkish.config import working_directory
 from flinkish.config.secrets import MASK
-from flinkish.errors import Locked, NameTaken, UsageError
+from flinkish.errors import NameTaken, UsageError
 from flinkish.launch import launcher
 from flinkish.launch import spark_submit as programs
 from flinkish.launch.deploy_mode import check_deploy_mode, is_cluster_mode
@@ -223,21 +223,9 @@ def launch(context: Context, submission: Submission) -> JobRecord:
         try:
             launcher.launch_job(registry, url, job, environ, unique_name=unique)
         except NameTaken:
-            _drop_log(job)
             _check_name(context, job.name)  # no error: its holder turned out to be dead
-        except Locked:
-            _drop_log(job)
-            raise
         else:
             return job
-
-
-def _drop_log(job: JobRecord) -> None:
-    """Remove the log of a job that was not registered after all."""
-    from flinkish import storage
-
-    if job.log_path is not None:
-        storage.remove_file(*storage.split(job.log_path))
 
 
 def _check_name(context: Context, name: str) -> None:

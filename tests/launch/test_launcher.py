@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, ProgramFailed
+from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, NameTaken, ProgramFailed
 from flinkish.launch import spark_submit
 from flinkish.launch.driver_process import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
-from flinkish.launch.launcher import new_job
+from flinkish.launch.launcher import launch_job, new_job
 from flinkish.launch.termination import answers_late, kill_job
 from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.requests import CancelArguments, SavepointArguments
@@ -27,6 +27,21 @@ from flinkish.registry.jobs import JobState, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, process_ref, reconcile
 from tests.launch.conftest import Run, ended, wait
 from tests.support.launcher_fakes import make_java, make_spark
+
+
+def test_a_job_that_is_refused_its_name_leaves_no_log(
+    registry: Registry, registry_url: str, environ: dict[str, str]
+) -> None:
+    launch = Launch("/app.py")
+    first, second = (
+        new_job("rides", launch, checkpoints="/cp", environ=environ, now=1.0) for _ in range(2)
+    )
+    registry.add_job(first)
+    with pytest.raises(NameTaken):
+        launch_job(registry, registry_url, second, environ, unique_name=True)
+    assert second.log_path is not None
+    assert not os.path.exists(second.log_path)
+
 
 # --- the supervisor ---------------------------------------------------------------------------
 
