@@ -165,15 +165,20 @@ def check_alone(registry: Registry, job: JobRecord) -> None:
     NameTaken, Locked, Superseded
         As :meth:`.job_registry.Registry.restart`, which checks again.
     """
-    named = registry.jobs(name=job.name) if job.has_given_name else ()
-    for other in reconcile(registry, named):
-        if not other.state.is_final and other.job_id != job.job_id:
-            raise name_taken(other)
+    if job.has_given_name:
+        check_name_free(registry, job)
     registry.check_not_in_upgrade(name=job.name if job.has_given_name else None, job=job)
     while (successor := registry.successor(job)) is not None:
         (current,) = reconcile(registry, [successor])
         if current.state.is_final == successor.state.is_final:
             raise superseded(job, current)
+
+
+def check_name_free(registry: Registry, job: JobRecord) -> None:
+    """Raise NameTaken when another job has the name of ``job`` and runs; a dead one does not."""
+    for other in reconcile(registry, registry.jobs(name=job.name)):
+        if not other.state.is_final and other.job_id != job.job_id:
+            raise name_taken(other)
 
 
 def with_secrets(

@@ -218,8 +218,10 @@ def restart_all(
     started. Failures are in the result.
     """
 
-    def start(job: JobRecord, savepoint: str) -> JobRecord:
-        return restart_from(context, job, savepoint, changes=changes, options=options)
+    def start(job: JobRecord, savepoint: str) -> JobRecord | None:
+        return restart_from(
+            context, job, savepoint, changes=changes, options=options, dry_run=dry_run
+        )
 
     stops = newest_together(context.registry)
     outcomes = []
@@ -242,7 +244,7 @@ def _begun(
     context: Context,
     job: JobRecord,
     stop: Request,
-    start: Callable[[JobRecord, str], JobRecord],
+    start: Callable[[JobRecord, str], JobRecord | None],
     *,
     dry_run: bool,
 ) -> StartedAgain:
@@ -270,11 +272,8 @@ def _begun(
             )
         if successor is not None and _has_committed(registry, successor):
             raise _gone_on(successor)
-        if dry_run:
-            registry.check_not_in_upgrade(job=job)
-            return outcome
         started = start(job, outcome.savepoint)
-        if successor is not None:
+        if successor is not None and started is not None:
             registry.acknowledge([successor.job_id])
     except FlinkishError as error:
         return replace(outcome, error=error)

@@ -14,7 +14,7 @@ import pytest
 from flinkish import Client
 from flinkish.client.together import newest_together
 from flinkish.messages.launch import Launch
-from flinkish.messages.requests import SavepointArguments
+from flinkish.messages.requests import RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
 from flinkish.registry.liveness import process_ref
 from tests.cli.conftest import Command
@@ -126,6 +126,24 @@ def test_a_second_call_starts_what_has_not_come_up(cli: Command, tmp_path: Path)
     assert cli.ok("list", "-q").out == ""
     (restarted,) = cli.ok(*RESTART, "--spark-home", str(cli.spark_home)).json()["restarted"]
     assert restarted["state"] == "RUNNING"
+
+
+def test_a_dry_run_finds_a_savepoint_that_is_gone(cli: Command) -> None:
+    job = "a" * 32
+    saved = SavepointSummary("/no/such", job, 1.0, "native", bytes=1, files=1, duration=0.1)
+    stop = Request(
+        *("c" * 32, job, RequestKind.STOP, RequestState.COMPLETED, 1.0),
+        SavepointArguments("/no", together="f" * 32),
+        result=RequestResult(saved),
+    )
+    launch = Launch(str(cli.program), spark_home=str(cli.spark_home))
+    with cli.registry() as registry:
+        registry.add_job(JobRecord(job, "rides", JobState.RUNNING, 1.0, launch))
+        registry.transition(job, JobState.FINISHED)
+        registry.record_request(replace(stop, finished=2.0))
+    refused = cli(*RESTART, "--dry-run")
+    assert refused.code == 1
+    assert [each["error"]["id"] for each in refused.json()["failed"]] == ["savepoint-not-found"]
 
 
 @pytest.mark.parametrize("has_committed", [False, True])
