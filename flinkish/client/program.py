@@ -26,7 +26,8 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
     """Return the launch that a program and the configuration describe, without a restore.
 
     ``program``: names a file or a module. ``config``: ``parallelism.default`` and the keys
-    ``spark.*`` are used. ``cwd``: the base of relative paths.
+    ``spark.*`` are used; the program's own settings count more than a file of the configuration or
+    the environment. ``cwd``: the base of relative paths.
 
     Raises UsageError if no program or two are named, or there is no such file.
     """
@@ -42,10 +43,11 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
         raise UsageError(
             f"no program was specified{jar}", hint="flinkish run [OPTIONS] APP.py [ARGS...]"
         )
-    conf = {**config.extra("spark."), **program.conf}
-    partitions = config.integer("parallelism.default")
-    if partitions is not None:
-        conf[_PARTITIONS] = str(partitions)
+    parallelism = config.setting("parallelism.default")
+    partitions = {} if parallelism.value is None else {_PARTITIONS: parallelism.value}
+    conf = {**config.extra("spark."), **partitions, **program.conf}
+    if parallelism.origin in ("flag", "-D"):
+        conf |= partitions
     complete = {**vars(absolute(program, cwd)), "conf": conf}
     return Launch(**complete, options=config.to_options(), working_directory=cwd)
 
