@@ -365,10 +365,11 @@ def _saving(
     targets: dict[str, set[str]] = {}
     for record in savepoints:
         targets.setdefault(storage.parent(record.path), set()).add(record.job_id)
-    configured = [context.config.get(_SAVEPOINTS)]
-    configured += [facts.job.launch.options.get(_SAVEPOINTS) for facts in candidates]
-    for directory in filter(None, configured):
-        targets.setdefault(directory, set())
+    configured = [(context.config.get(_SAVEPOINTS), by_id.keys())]
+    configured += [(f.job.launch.options.get(_SAVEPOINTS), {f.job.job_id}) for f in candidates]
+    for directory, owners in configured:
+        if directory:
+            targets.setdefault(directory, set()).update(owners)
     now = time.time()
     for target, owners in targets.items() if candidates else ():
         try:

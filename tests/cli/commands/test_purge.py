@@ -222,6 +222,15 @@ def test_while_a_savepoint_of_it_is_written_a_job_stays(cli: Command) -> None:
     assert cli.ok("purge", *OLD, "--yes", "-q", *options).out.split() == [job]
 
 
+def test_where_leases_cannot_be_read_every_job_stays(cli: Command) -> None:
+    """A first savepoint may be going there: no record names the directory yet."""
+    job, target = add(cli, "a"), cli.directory / "sp"
+    target.symlink_to(target)  # cannot be listed, also by root
+    options = ("-D", f"execution.checkpointing.savepoint-dir={target}")
+    assert f"in {target}, which cannot be checked" in reason(cli, job, *options)
+    assert cli.ok("purge", *OLD, "--yes", "-q", *options).out == ""
+
+
 def test_the_record_stays_while_an_earlier_savepoint_is_there(cli: Command) -> None:
     job = add(cli, "a", batch=3)  # the last heartbeat; the checkpoint is at batch 5
     path = make_savepoint(str(cli.directory / "sp"), time.time(), job_id=job, name="job-a")
