@@ -214,8 +214,8 @@ def restart_all(
 
     ``pattern``: only jobs whose name matches it; ``*`` and ``?`` are wildcards. ``changes`` and
     ``options``: for all of them, as in :func:`.restarts.restart_from`. ``dry_run``: only find out
-    what would be started. ``on_outcome``: called with each outcome, once all jobs have been
-    started. Failures are in the result.
+    what would be started. ``on_outcome``: called with each outcome as soon as it is known; for a
+    job that was started, once all have been. Failures are in the result.
     """
 
     def start(job: JobRecord, savepoint: str) -> JobRecord | None:
@@ -233,10 +233,12 @@ def restart_all(
                 continue
             if pattern is None or name_matches(job.name, pattern):
                 outcomes.append(_begun(context, job, stop, start, dry_run=dry_run))
+                if outcomes[-1].started is None:
+                    on_outcome(outcomes[-1])
         for index, outcome in enumerate(outcomes):
             if outcome.started is not None:
                 outcomes[index] = _awaited(context, outcome)
-            on_outcome(outcomes[index])
+                on_outcome(outcomes[index])
     return AllStarted(together_of(stops[0]) if stops else None, outcomes)
 
 

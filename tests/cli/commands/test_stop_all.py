@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from flinkish import Client
-from flinkish.client.together import newest_together
+from flinkish.client import together
+from flinkish.client.context import Context
+from flinkish.client.together import newest_together, restart_all
+from flinkish.config import Config
+from flinkish.errors import FlinkishError
 from flinkish.messages.launch import Launch
 from flinkish.messages.requests import RequestResult, SavepointArguments, SavepointSummary
 from flinkish.registry.jobs import JobRecord, JobState, Request, RequestKind, RequestState
@@ -128,19 +132,44 @@ def test_a_second_call_starts_what_has_not_come_up(cli: Command, tmp_path: Path)
     assert restarted["state"] == "RUNNING"
 
 
-def test_a_dry_run_finds_a_savepoint_that_is_gone(cli: Command) -> None:
-    job = "a" * 32
-    saved = SavepointSummary("/no/such", job, 1.0, "native", bytes=1, files=1, duration=0.1)
-    stop = Request(
-        *("c" * 32, job, RequestKind.STOP, RequestState.COMPLETED, 1.0),
-        SavepointArguments("/no", together="f" * 32),
-        result=RequestResult(saved),
-    )
+def stopped(cli: Command, *digits: str) -> None:
+    """Add jobs that one call stopped, with savepoints that are gone."""
     launch = Launch(str(cli.program), spark_home=str(cli.spark_home))
-    with cli.registry() as registry:
-        registry.add_job(JobRecord(job, "rides", JobState.RUNNING, 1.0, launch))
-        registry.transition(job, JobState.FINISHED)
-        registry.record_request(replace(stop, finished=2.0))
+    for job in (digit * 32 for digit in digits):
+        saved = SavepointSummary("/no/such", job, 1.0, "native", bytes=1, files=1, duration=0.1)
+        stop = Request(
+            *(job, job, RequestKind.STOP, RequestState.COMPLETED, 1.0),
+            SavepointArguments("/no", together="f" * 32),
+            finished=2.0,
+            result=RequestResult(saved),
+        )
+        with cli.registry() as registry:
+            registry.add_job(JobRecord(job, job[:1], JobState.RUNNING, 1.0, launch))
+            registry.transition(job, JobState.FINISHED)
+            registry.record_request(stop)
+
+
+def test_what_is_not_started_is_told_before_the_others_are_waited_for(
+    cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(cli, "a", "b")
+
+    def start(_context: object, job: JobRecord, *_more: object, **_named: object) -> JobRecord:
+        if job.name == "b":
+            raise FlinkishError("no")
+        return job
+
+    monkeypatch.setattr(together, "restart_from", start)
+    monkeypatch.setattr(together, "wait_until_restored", lambda _context, job, _path: job)
+    told: list[str] = []
+    with Context(Config.load()) as context:
+        result = restart_all(context, on_outcome=lambda outcome: told.append(outcome.job.name))
+    assert told == ["b", "a"]
+    assert [outcome.job.name for outcome in result.outcomes] == ["a", "b"]
+
+
+def test_a_dry_run_finds_a_savepoint_that_is_gone(cli: Command) -> None:
+    stopped(cli, "a")
     refused = cli(*RESTART, "--dry-run")
     assert refused.code == 1
     assert [each["error"]["id"] for each in refused.json()["failed"]] == ["savepoint-not-found"]
