@@ -126,7 +126,8 @@ def with_queries(context: Context, job: JobRecord) -> JobRecord:
 
 def _running(context: Context, job: JobRecord) -> str:
     """Return which queries run, in parentheses, to be appended to a message."""
-    names = ", ".join(f"'{query.name}'" for query in context.registry.queries(job.job_id))
+    queries = context.registry.queries(job.job_id)
+    names = ", ".join(f"'{query.name}'" for query in queries if query.active)
     return f" (running: {names or 'no query'})"
 
 
@@ -191,7 +192,7 @@ def _reached(context: Context, job: JobRecord, watch: Watch, timeout: float | No
     except WaitTimeout as error:
         raise WaitTimeout(
             f"timed out after {timeout:g} s waiting for job {job.name} ({job.job_id}): "
-            f"{lacks}; the job is still running",
+            f"{lacks}; the job continues",
             hint=error.hint,
             **error.data,
         ) from error
