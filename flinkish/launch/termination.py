@@ -137,27 +137,34 @@ def kill_job(
 
     Sends SIGTERM to the supervisor (which ends the driver's process group and records the end),
     then SIGKILL to the group. In cluster mode the cluster manager is asked to end the application.
-    The cancel request is completed with the stop method ``kill``. Requires that :func:`can_kill` is
-    True for the job. Raises WaitTimeout if the processes survive SIGKILL, LaunchFailed if the
-    cluster manager does not end the application, or its id is not known.
+    The cancel request is completed with the stop method ``kill`` once they were told to end.
+    Requires that :func:`can_kill` is True for the job. Raises WaitTimeout if the processes survive
+    SIGKILL, LaunchFailed if the cluster manager does not end the application, or its id is not
+    known, WrongState, before anything is changed, if a process belongs to another user.
     """
     _check_known(job)
-    registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
-    registry.complete(request_id, RequestResult(stop_method="kill"))
     application = application_of(job)
+    if application is None:
+        _check_permitted(job)
+    registry.transition(job.job_id, JobState.CANCELLING, "its driver does not answer: ending it")
+    result = RequestResult(stop_method="kill")
     if application is not None:
         _kill_application(job, application)
+        registry.complete(request_id, result)
         final = registry.job(job.job_id)
         if not final.state.is_final:
             final = registry.transition(job.job_id, JobState.CANCELED, "its cluster has ended it")
         return final
     if job.launch.external is not None:
+        registry.complete(request_id, result)
         return _kill_attached(registry, job, sleep)
     group = _group(job.driver)
     if job.supervisor is not None and is_alive(job.supervisor):
-        os.kill(job.supervisor.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.kill(job.supervisor.pid, signal.SIGTERM)
     elif group is not None:
         _kill_group(group, signal.SIGTERM)
+    registry.complete(request_id, result)
     if not _gone(registry, job.job_id, _TERM_PATIENCE, sleep):
         if group is not None:
             _kill_group(group, signal.SIGKILL)
@@ -170,6 +177,25 @@ def kill_job(
     if not final.state.is_final:
         final = registry.transition(job.job_id, JobState.CANCELED, "its processes were ended")
     return final
+
+
+def _check_permitted(job: JobRecord) -> None:
+    """Raise WrongState if a process of the job belongs to another user."""
+    for ref in (job.supervisor, job.driver):
+        if ref is None or not is_alive(ref):
+            continue
+        try:
+            os.kill(ref.pid, 0)
+        except ProcessLookupError:
+            continue
+        except PermissionError as error:
+            raise WrongState(
+                f"the driver of job {job.name} ({job.job_id}) does not answer, and its process "
+                f"{ref.pid} belongs to another user",
+                hint="cancel the job as that user",
+                job_id=job.job_id,
+                state=job.state.value,
+            ) from error
 
 
 def _kill_attached(registry: Registry, job: JobRecord, sleep: Callable[[float], None]) -> JobRecord:

@@ -111,6 +111,7 @@ def test_the_cluster_is_asked_to_end_it(submit: Any, registry: Registry, tmp_pat
     command.chmod(0o755)
     with pytest.raises(LaunchFailed, match="the queue is closed"):
         kill_job(registry, registry.job(job.job_id), request.request_id)
+    assert registry.request(request.request_id).state is RequestState.PENDING
     command.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/killed\n')
     final = kill_job(registry, registry.job(job.job_id), request.request_id)
     assert final.state is JobState.CANCELED

@@ -8,13 +8,21 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.errors import DriverLost, FlinkishError, LaunchFailed, NameTaken, ProgramFailed
+from flinkish.errors import (
+    DriverLost,
+    FlinkishError,
+    LaunchFailed,
+    NameTaken,
+    ProgramFailed,
+    WrongState,
+)
 from flinkish.launch import spark_submit
 from flinkish.launch.driver_process import end_of, how_it_ended
 from flinkish.launch.job_logs import Follower, error_summary, error_tail, last_lines
@@ -23,7 +31,7 @@ from flinkish.launch.termination import answers_late, kill_job
 from flinkish.messages.launch import ExternalLauncher, Launch
 from flinkish.messages.requests import CancelArguments, SavepointArguments
 from flinkish.registry.job_registry import Registry
-from flinkish.registry.jobs import JobState, RequestKind, RequestState
+from flinkish.registry.jobs import JobRecord, JobState, RequestKind, RequestState
 from flinkish.registry.liveness import is_alive, process_ref, reconcile
 from tests.launch.conftest import Run, ended, wait
 from tests.support.launcher_fakes import make_java, make_spark
@@ -220,6 +228,49 @@ def test_of_another_launchers_job_only_the_driver_is_killed(registry: Registry) 
             assert group.poll() is None
         finally:
             os.killpg(group.pid, signal.SIGKILL)
+
+
+def refused(_pid: int, _number: int) -> None:
+    raise PermissionError("not the user's own")
+
+
+def ended_meanwhile(_pid: int, _number: int) -> None:
+    raise ProcessLookupError("no such process")
+
+
+def test_a_job_of_another_user_is_not_half_killed(
+    sqlite_registry: Registry,
+    make_job: Callable[..., JobRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = sqlite_registry
+    job = make_job(supervisor=process_ref())
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    monkeypatch.setattr(os, "kill", refused)
+    with pytest.raises(WrongState, match=f"process {os.getpid()} belongs to another user"):
+        kill_job(registry, job, request.request_id)
+    assert registry.job(job.job_id).state is JobState.RUNNING
+    assert registry.request(request.request_id).state is RequestState.PENDING
+
+
+def test_a_supervisor_that_ends_before_the_signal_is_as_good(
+    sqlite_registry: Registry,
+    make_job: Callable[..., JobRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = sqlite_registry
+    job = make_job(supervisor=process_ref())
+    registry.add_job(job)
+    request = registry.submit(job.job_id, RequestKind.CANCEL, CancelArguments())
+    monkeypatch.setattr(os, "kill", ended_meanwhile)
+
+    def record_end(_seconds: float) -> None:
+        registry.transition(job.job_id, JobState.CANCELED, "by its supervisor")
+
+    final = kill_job(registry, job, request.request_id, sleep=record_end)
+    assert final.state is JobState.CANCELED
+    assert registry.request(request.request_id).state is RequestState.COMPLETED
 
 
 def wait_for_number(path: Path) -> int:
