@@ -171,7 +171,8 @@ class Execution:
                 newest = newest_committed_batch(query.checkpoint_dir)
                 if newest is not None and newest >= query.first_batch:
                     committed[query.name] = (query.first_batch, newest)
-        self._done(committed=committed)
+        # One that could not be started has no job, and no log.
+        self._done(committed=committed, new_job_id=None if job is None else job.job_id)
 
     # --- inside -----------------------------------------------------------------------------
 

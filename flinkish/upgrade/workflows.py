@@ -60,13 +60,17 @@ class UpgradeResult:
         if state is UpgradeState.SHADOWING and upgrade.failure is None:
             return None
         record = dict(upgrade.failure or {})
-        rolled_back = upgrade.starts_beside or state is UpgradeState.ROLLED_BACK
+        # Without a job of the new program there was nothing to roll back.
+        began_beside = upgrade.starts_beside and upgrade.new_job_id is not None
+        rolled_back = began_beside or state is UpgradeState.ROLLED_BACK
         if state is UpgradeState.SHADOWING or not rolled_back:
             return from_record(record)
         return RolledBack(
             f"job {upgrade.name} was not upgraded, and continues as job {self.job_id}: "
             f"{record.get('message')}",
-            hint=f"see the log of the new program with: flinkish logs {upgrade.new_job_id}",
+            hint=f"see the log of the new program with: flinkish logs {upgrade.new_job_id}"
+            if upgrade.new_job_id is not None
+            else str(record.get("hint") or ""),
         )
 
     @property

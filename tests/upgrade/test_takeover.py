@@ -15,14 +15,15 @@ from flinkish.config import MASK, Config
 from flinkish.errors import FlinkishError, Locked, UsageError, WrongState
 from flinkish.messages.launch import Launch, RestoreSpec
 from flinkish.messages.restore_options import RestoreOptions
-from flinkish.messages.upgrades import Health, Upgrade, UpgradeState
+from flinkish.messages.upgrades import Health, Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
+from flinkish.upgrade.takeover import InPlaceUpgrade, ShadowUpgrade, resume, rollback
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
+from tests.upgrade.test_steps import UPGRADE
 
 ID = "0" * 31 + "1"
 #: A process of this host that is gone.
@@ -212,6 +213,13 @@ def test_a_job_that_was_not_asked_to_stop_is_left_alone(cli: Command, context: C
     done = rollback(context, ID).run()
     assert done.state is UpgradeState.ABANDONED
     assert alive(context) == [upgrade.job_id]
+
+
+def test_a_program_that_could_not_be_started_has_no_job(context: Context) -> None:
+    """Its id was recorded before."""
+    never = replace(UPGRADE, state=UpgradeState.ENDING, kind=UpgradeKind.SHADOW, new_job_id=ID)
+    done = begun(context, never, ShadowUpgrade).run()
+    assert (done.state, done.new_job_id) == (UpgradeState.ABANDONED, None)
 
 
 def test_a_process_that_is_at_work_is_not_disturbed(cli: Command, context: Context) -> None:

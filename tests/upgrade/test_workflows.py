@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.errors import FlinkishError, RolledBack, WrongState
+from flinkish.errors import FlinkishError, RolledBack, StorageError, WrongState
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
 from flinkish.upgrade.workflows import UpgradeResult
@@ -49,6 +49,19 @@ def test_what_it_failed_with(
     assert result.warnings == ([written] if error is RolledBack or undoing else [])
     if error is RolledBack:
         assert "continues as job again: job n was canceled" in str(result.failure)
+
+
+@pytest.mark.parametrize("kind", [UpgradeKind.SHADOW, UpgradeKind.HANDOVER])
+def test_without_a_job_of_the_new_program_the_error_itself_is_told(kind: UpgradeKind) -> None:
+    error = StorageError("no space left on device", hint="make some").to_record()
+    ended = replace(ENDED, kind=kind, state=S.ABANDONED, new_job_id=None, failure=error)
+    failure = UpgradeResult(ended).failure
+    assert type(failure) is StorageError
+    assert (failure.message, failure.hint) == ("no space left on device", "make some")
+    back = replace(ended, kind=UpgradeKind.IN_PLACE, state=S.ROLLED_BACK)
+    failure = UpgradeResult(back).failure
+    assert type(failure) is RolledBack
+    assert failure.hint == "make some", "there is no log"
 
 
 def test_the_job_that_was_never_stopped_runs() -> None:
