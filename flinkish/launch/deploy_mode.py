@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from flinkish.config import mask_secrets
+from flinkish.config import MASK, mask_secrets
 from flinkish.errors import UsageError
 from flinkish.messages.launch import Launch, is_pipeline
 
@@ -212,4 +212,11 @@ def kill_command(launch: Launch, spark_home: str, application: str) -> list[str]
         application,
         "--master",
         master,
+        *(word for setting in _access_settings(launch) for word in ("--conf", setting)),
     ]
+
+
+def _access_settings(launch: Launch) -> list[str]:
+    """Return the settings by which ``spark-submit`` reaches Kubernetes; masked ones are lost."""
+    keys = ("spark.kubernetes.context", "spark.kubernetes.authenticate.submission.")
+    return [f"{k}={v}" for k, v in launch.conf.items() if k.startswith(keys) and v != MASK]
