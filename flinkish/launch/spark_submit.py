@@ -233,7 +233,8 @@ def submission_environment(
     hidden = {FILE_VARIABLE, ARGUMENTS_VARIABLE, "FLINKISH_REGISTRY", "PYSPARK_DRIVER_PYTHON_OPTS"}
     kept = {key: value for key, value in without_notices(environ).items() if key not in hidden}
     log = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submission-log4j2.properties")
-    options = f"{kept.get('SPARK_SUBMIT_OPTS', '')} -Dlog4j2.configurationFile={log}".strip()
+    own = f'-Dlog4j2.configurationFile="{log}"'  # Spark splits it like a shell
+    options = f"{kept.get('SPARK_SUBMIT_OPTS', '')} {own}".strip()
     return {**kept, "SPARK_HOME": installation.spark_home, "SPARK_SUBMIT_OPTS": options}
 
 

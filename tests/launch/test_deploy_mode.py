@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.config import MASK
 from flinkish.errors import UsageError
 from flinkish.launch import spark_submit
 from flinkish.launch.deploy_mode import (
@@ -160,6 +161,20 @@ def test_how_an_application_is_ended(master: str, application: str, command: str
     assert kill_command(launch, "/spark", application) == command.split(" ")
 
 
+def test_kubernetes_is_reached_as_it_was_for_the_submission() -> None:
+    conf = {
+        "spark.kubernetes.context": "prod",
+        "spark.kubernetes.authenticate.submission.caCertFile": "/ca.pem",
+        "spark.kubernetes.authenticate.submission.oauthToken": MASK,
+        "spark.executor.cores": "2",
+    }
+    launch = Launch("a", master="k8s://https://h", conf={**CLUSTER, **conf})
+    assert kill_command(launch, "/spark", "jobs:rides-driver")[5:] == [
+        *("--conf", "spark.kubernetes.context=prod"),
+        *("--conf", "spark.kubernetes.authenticate.submission.caCertFile=/ca.pem"),
+    ]
+
+
 SUBMITTED = {
     "spark://h:7077": "--conf spark.standalone.submit.waitAppCompletion=true "
     "--conf spark.pyspark.python=py3 --conf spark.submit.deployMode=cluster --jars /x.jar "
@@ -244,9 +259,10 @@ def test_the_environment_of_a_submission() -> None:
     built = spark_submit.submission_environment(given, INSTALLATION)
     options = built.pop("SPARK_SUBMIT_OPTS")
     assert built == {"PATH": "/bin", "HADOOP_CONF_DIR": "/etc/hadoop", "SPARK_HOME": "/spark"}
-    own = "-Dlog4j2.configurationFile="
+    own = '-Dlog4j2.configurationFile="'
     assert options.startswith(own)
-    assert Path(options.removeprefix(own)).is_file()
+    assert options.endswith('"'), "there may be blanks in it"
+    assert Path(options.removeprefix(own)[:-1]).is_file()
     given["SPARK_SUBMIT_OPTS"] = "-Dx=y"
     kept = spark_submit.submission_environment(given, INSTALLATION)
     assert kept["SPARK_SUBMIT_OPTS"] == f"-Dx=y {options}"
