@@ -56,7 +56,9 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "handover": bool,
 }
 _LEAST = {"parallelism": LEAST_PARALLELISM, "health-batches": LEAST_HEALTH_BATCHES}
-_PATHS = ("to", "spark-home")
+#: Those that are paths. An interpreter without a slash is looked up in PATH; that of the executors
+#: (``pyexec``) may be in an archive, which is unpacked elsewhere.
+_PATHS = ("to", "spark-home", "pyclientexec")
 _NAMES = {str: "text", list: "a list of texts", dict: "a table of texts", int: "a whole number"}
 
 
@@ -144,10 +146,10 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     paths = {
         key: os.path.normpath(os.path.join(directory, os.path.expanduser(table[key])))
         for key in _PATHS
-        if key in table
+        if key in table and (key != "pyclientexec" or "/" in table[key])
     }
     arguments = table.get("args")
-    program, patience = paths.get("to"), table.get("health-timeout")
+    program, patience = paths.get("to"), _seconds(table, "health-timeout", where)
     target = table.get("savepoint-path")
     changes = Changes(
         Program(
@@ -156,7 +158,7 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
             master=table.get("master"),
             spark_home=paths.get("spark-home"),
             python=table.get("pyexec"),
-            client_python=table.get("pyclientexec"),
+            client_python=paths.get("pyclientexec", table.get("pyclientexec")),
             conf=table["conf"],
         ),
         drops_arguments=arguments == [],
@@ -165,18 +167,30 @@ def _entry(table: Mapping[str, Any], where: str, directory: str) -> FleetEntry:
     )
     version = NewVersion(
         changes=changes,
-        restore=_options(table, where),
+        restore=_options(table, where, directory),
         health=Health(
             table.get("health-batches", Health.batches),
-            Health.timeout if patience is None else parse_duration(patience),
+            Health.timeout if patience is None else patience,
         ),
         target=None if target is None else _location(target, where, directory),
-        timeout=parse_duration(table["timeout"]) if "timeout" in table else None,
+        timeout=_seconds(table, "timeout", where),
     )
     return FleetEntry(table["job"], version, handover=table.get("handover", False))
 
 
-def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
+def _seconds(table: Mapping[str, Any], key: str, where: str) -> float | None:
+    if key not in table:
+        return None
+    try:
+        return parse_duration(table[key])
+    except FlinkishError as error:
+        raise _wrong(f"{key} of {where}: {error.message}", error.hint) from error
+
+
+def _options(table: Mapping[str, Any], where: str, directory: str) -> RestoreOptions:
+    def located(text: str) -> str:
+        return locate_from(directory, text) if text.strip() else text
+
     values = {name: table[key] for key, (name, _) in _RESTORE.items() if key in table}
     for name, value in values.items():
         if isinstance(value, list | dict):
@@ -185,7 +199,11 @@ def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
     return replace(
         options,
         uid_map=_checked(check_uid_map, options.uid_map, f"uid-map of {where}"),
-        path_map=_checked(check_path_map, options.path_map, f"map-path of {where}"),
+        path_map=_checked(
+            lambda pairs: check_path_map((located(old), located(new)) for old, new in pairs),
+            options.path_map,
+            f"map-path of {where}",
+        ),
         set_offsets=tuple((name, _target(text, where)) for name, text in options.set_offsets),
     )
 
@@ -193,7 +211,7 @@ def _options(table: Mapping[str, Any], where: str) -> RestoreOptions:
 def _checked(check: Callable[[_Pairs], _Pairs], pairs: _Pairs, where: str) -> _Pairs:
     try:
         return check(pairs)
-    except UsageError as error:
+    except FlinkishError as error:
         raise _wrong(f"{where}: {error.message}", error.hint) from error
 
 
