@@ -30,10 +30,17 @@ _BEARER = re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")
 #: libpq accepts blanks as they are, so a password may contain some.
 _POSTGRES_PASSWORD = re.compile(r"(postgres(?:ql)?://[^:/@\n]*):(?:(?!://)[^\n])*@")
 _POSTGRES_PARAMETER = re.compile(r"(?i)(postgres(?:ql)?://\S*[?&][\w.-]*password=)[^&\n]*")
+#: A value ends at a blank, or at a separator before the next name or blank. JDBC of SQL Server puts
+#: a value with separators in braces.
 _ASSIGNMENT = re.compile(
     rf"(?i)\b(?P<before>(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)\s*=\s*)"
-    r"""(?P<value>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s&;,]+)"""
+    r"""(?P<value>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\{(?:[^}\n]|\}\})*\}"""
+    r"""|(?:[^\s&;,]|[&;,](?![\w.-]+\s*=|\s|$))+)"""
 )
+#: Oracle's ``jdbc:oracle:thin:USER/PASSWORD@HOST``.
+_ORACLE_PASSWORD = re.compile(r"(?i)(jdbc:oracle:\w+:[^\s/@]*)/\S+@")
+#: A word of a command line that is an option rather than the value of the one before.
+_OPTION = re.compile(r"--[a-z][A-Za-z_.-]*(=|$)")
 #: A field of a JSON document.
 _FIELD = re.compile(
     rf"""(?i)(?P<before>"(?P<key>[\w.-]*(?:{_PARTS})[\w.-]*)"\s*:\s*)"""
@@ -115,6 +122,8 @@ def mask_secrets(text: str) -> str:
             text = _POSTGRES_PARAMETER.sub(rf"\g<1>{MASK}", text)
         text = _URL_PASSWORD.sub(rf"\1:{MASK}@", text)
         text = _URL_TOKEN.sub(rf"\1{MASK}@", text)
+    if "oracle:" in text.lower():
+        text = _ORACLE_PASSWORD.sub(rf"\1/{MASK}@", text)
     if "=" in text:
         text = _URL_SIGNATURE.sub(rf"\g<1>{MASK}", text)
         text = _ASSIGNMENT.sub(_masked, text)
@@ -139,7 +148,7 @@ def mask_words(words: Sequence[str], also: re.Pattern[str] | None = None) -> tup
     masked, option = [], ""
     for word in words:
         name, equals, value = word.partition("=")
-        if option and not word.startswith("--") and secret(option, word):
+        if option and not _OPTION.match(word) and secret(option, word):
             masked.append(MASK)
             option = ""
         elif equals and re.fullmatch(r"-{0,2}[\w.-]+", name) and secret(name, value):
