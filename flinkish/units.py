@@ -11,7 +11,7 @@ def size_text(size: int) -> str:
     """Return a size in bytes as text for people: ``1.2 MiB``."""
     value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
+        if round(value, 1) < 1024:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"

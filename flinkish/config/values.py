@@ -55,7 +55,7 @@ def parse_duration(text: str) -> float:
 
     The units are those of Flink's ``TimeUtils`` (d, h, min, s, ms, µs, ns and their long forms);
     decimals are allowed. A number without a unit means **seconds**, as everywhere in flinkish;
-    Flink reads it as milliseconds, so give the unit for both to agree. At most 1e11 seconds.
+    Flink reads it as milliseconds, so give the unit for both to agree. At most 9e9 seconds.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*", text.lower(), re.ASCII)
     unit = _UNITS.get(match.group(2)) if match else None
@@ -64,7 +64,7 @@ def parse_duration(text: str) -> float:
             f"{text!r} is not a duration", hint='write a number and a unit, such as "90 s" or "2 h"'
         )
     seconds = float(match.group(1)) * unit
-    if seconds > 1e11:  # three thousand years; keeps every later sum finite
+    if seconds > 9e9:  # 285 years; threading and queues refuse to wait for more than 9.2e9 s
         raise InvalidConfiguration(
             f"the duration {text!r} is too long", hint="use a shorter duration"
         )
@@ -89,6 +89,8 @@ def parse_moment(text: str, now: float) -> float:
     try:
         if re.match(r"\d{4}-", word, re.ASCII):
             return datetime.fromisoformat(word).timestamp()
+        if re.fullmatch(r"\d{8}", word, re.ASCII):  # meant as a date, and not as 240 days or more
+            raise ValueError
         return now - parse_duration(word)
     except (InvalidConfiguration, ValueError, OverflowError):
         raise InvalidConfiguration(
@@ -167,9 +169,9 @@ def normal_value(key: Key, value: str, base: str) -> str:
     elif key.kind == "boolean":
         return "true" if parse_boolean(text) else "false"
     elif key.kind == "int":
-        if not (text.isascii() and text.isdigit() and int(text) > 0):
+        if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text):
             raise InvalidConfiguration(
-                f"{value!r} is not a positive number", hint="write a number of at least 1"
+                f"{value!r} is not a positive number", hint="write a number from 1 to 999999999"
             )
         return str(int(text))
     elif key.kind == "choice":

@@ -248,6 +248,7 @@ def test_a_file_that_is_not_one(load: Load, here: Path) -> None:
         ("parallelism.default", "0"),
         ("parallelism.default", "four"),
         ("parallelism.default", "²"),
+        ("parallelism.default", "9" * 5000),
         ("execution.state-recovery.claim-mode", "legacy"),
         ("execution.savepoint-restore-mode", "legacy"),
         ("execution.stream-graph-hasher.version", "v4"),
@@ -388,7 +389,20 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "s", "-1 s", "1 fortnight", "1 s 2 ms", "1e3 s", "inf", "nan", "1,5 s", "٣ s", "9" * 40],
+    [
+        "",
+        "s",
+        "-1 s",
+        "1 fortnight",
+        "1 s 2 ms",
+        "1e3 s",
+        "inf",
+        "nan",
+        "1,5 s",
+        "٣ s",
+        "9" * 40,
+        "1000000 d",
+    ],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(InvalidConfiguration):
@@ -397,7 +411,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 @patient
 @given(
-    st.integers(0, 10**6), st.sampled_from(["ms", "s", "min", "h", "d"]), st.text(" \t", max_size=3)
+    st.integers(0, 10**5), st.sampled_from(["ms", "s", "min", "h", "d"]), st.text(" \t", max_size=3)
 )
 def test_units_and_blanks_do_not_matter(number: int, unit: str, blank: str) -> None:
     factor = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}[unit]
@@ -426,7 +440,9 @@ def test_a_moment_is_a_duration_before_now_or_a_time(
     assert parse_moment(text, now) == now + seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1h", "2026-13-01", "25:00", "10:61", "9999-99-99"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-1h", "2026-13-01", "25:00", "10:61", "9999-99-99", "20261123"]
+)
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(InvalidConfiguration, match="neither a duration nor a time"):
         parse_moment(text, 0.0)
@@ -456,7 +472,7 @@ def _seconds(text: str) -> Fraction | None:
         return None
     whole, _, rest = number.partition(".")
     seconds = Fraction(int(whole + rest), 10 ** len(rest)) * UNITS[unit]
-    return seconds if seconds <= 10**11 else None
+    return seconds if seconds <= 9 * 10**9 else None
 
 
 @patient
