@@ -156,11 +156,8 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        try:
+        with suppress(StorageError, UnsafePath):  # the work is done, and it expires by itself
             self.release()
-        except (StorageError, UnsafePath):
-            if error is None:
-                raise  # otherwise the first error is the one to report
 
 
 def _first_conflict(target: str, mine: LeaseRecord) -> FoundLease | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import storage
-from flinkish.errors import Locked
+from flinkish.errors import Locked, StorageError
 from flinkish.savepoint.directory import leases
 from flinkish.savepoint.directory.leases import Kind, Lease, LeaseRecord, conflicts, read_leases
 from tests.support.savepoint.places import KINDS, place
@@ -142,3 +142,17 @@ def test_garbage_among_the_leases_is_passed_over(tmp_path: Path) -> None:
     assert read_leases(str(tmp_path)) == ()
     with Lease.take(str(tmp_path), Kind.PRUNE, owner="ann@one"):
         pass
+
+
+def test_work_that_is_done_does_not_fail_if_its_lease_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a storage that refuses deletions; the lease expires by itself."""
+
+    def refused(target: str, name: str) -> bool:
+        raise StorageError(f"cannot delete {target}/_locks/{name}: 503 Slow Down")
+
+    with Lease.take(str(tmp_path), Kind.WRITE, owner="ann@one", job_id=A):
+        monkeypatch.setattr(leases, "remove", refused)
+    [left] = read_leases(str(tmp_path))
+    assert left.is_stale(left.refreshed + leases.STALE + 1)
