@@ -563,6 +563,7 @@ def test_unlock_removes_stale_ones_without_asking(cli: Command, place: str) -> N
     with Lease.take(place, Kind.WRITE, owner="me@h", job_id=JOB_ID) as lease:
         file = Path(place, "_locks", lease.record.lease_id)
         file.write_text(json.dumps({**json.loads(file.read_text()), "refreshed": 5.0}))
+        os.utime(file, (5.0, 5.0))
         result = cli.ok("savepoint", "unlock", place)
         assert "stale" in result.out
         assert "removed" in result.out

@@ -266,6 +266,20 @@ def test_a_clock_that_is_a_little_ahead_is_believed(place: Path) -> None:
     assert (record.refreshed, record.is_stale(time.time())) == (ahead, False)
 
 
+def test_a_clock_that_is_slow_does_not_make_a_lease_stale(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its refreshes are long ago by its own clock, and just now by that of the storage."""
+    take_patiently(monkeypatch)
+    slow = time.time() - OLD
+    file = plant(place, lease(refreshed=slow, created=slow))
+    with pytest.raises(Locked, match="a savepoint is being written by eve@h"):
+        Lease.take(str(place), Kind.PRUNE, owner="me@h")
+    os.utime(file, (slow, slow))
+    with Lease.take(str(place), Kind.PRUNE, owner="me@h"):
+        assert not file.exists()
+
+
 @pytest.mark.timeout(30)
 def test_other_files_among_the_leases_lock_nothing(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

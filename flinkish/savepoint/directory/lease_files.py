@@ -2,7 +2,8 @@
 
 Anyone who can write into a directory of savepoints can write such a file. Therefore only the file's
 name identifies it. It is read with a size limit, and only if it is a regular file. Every field must
-have its type and range, and a time in the future is replaced by the file's time.
+have its type and range. A time in the future is replaced by the file's time, and so is a refresh
+before that: the clock of another host may be wrong.
 """
 
 from __future__ import annotations
@@ -197,16 +198,16 @@ def _is_text(value: str) -> bool:
 
 
 def _believed(record: LeaseRecord, modified: float, now: float) -> LeaseRecord:
-    """Replace times in the future by the time of the lease's file. Pure.
+    """Replace times in the future, and an older refresh, by the time of the lease's file. Pure.
 
-    Clocks of hosts may differ, but not by more than :data:`STALE` seconds.
+    The owner's clock may be wrong. Each refresh writes the file, with the time of the storage.
     """
     latest = now + STALE
     written = modified if modified <= latest else 0.0
     return replace(
         record,
         created=record.created if record.created <= latest else written,
-        refreshed=record.refreshed if record.refreshed <= latest else written,
+        refreshed=max(record.refreshed if record.refreshed <= latest else 0.0, written),
     )
 
 
