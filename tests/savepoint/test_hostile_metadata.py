@@ -177,6 +177,7 @@ Change = Callable[[dict[str, Any]], object]
         ("Query", {"sink": "[" * 200_000}),
         ("Query", {"source": "9" * 5000}),
         ("File", {"size": -1}),
+        *[("File", {"digest": value}) for value in ("x\0y", "sha256: 1", "a\nb", "")],
         ("Operator", {"partitions": 1 << 30}),
         ("Operator", {"ordinal": -1}),
         ("Operator", {"meaning": '{"keys": 5}'}),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -32,6 +33,8 @@ from flinkish.savepoint.format.contents import (
 )
 
 _INT64 = 1 << 63
+#: Characters of a digest of any algorithm: it is one word.
+_DIGEST = re.compile(r"[!-~]+")
 
 
 class Damaged(ValueError):
@@ -127,6 +130,8 @@ def _operator_from_avro(record: Mapping[str, Any]) -> OperatorRecord:
 def file_from_avro(record: Mapping[str, Any]) -> FileRecord:
     """Convert an Avro record into a file record; raise Damaged if it is out of range."""
     _in_range(record, "size", 0, _INT64)
+    if not _DIGEST.fullmatch(record["digest"]):
+        raise Damaged(f"it has an invalid digest: {record['digest'][:200]!r}")
     return FileRecord(**record)
 
 
