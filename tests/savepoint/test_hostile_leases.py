@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -218,6 +219,23 @@ def test_a_lease_that_cannot_be_read(place: Path, monkeypatch: pytest.MonkeyPatc
         patch.setattr(storage, "read_below", refused)
         with pytest.raises(Locked, match=r"damaged .*Permission denied"):
             Lease.take(str(place), Kind.WRITE, owner="me@h", job_id=JOB_ID)
+
+
+def test_a_directory_of_leases_that_cannot_be_entered(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's with the mode 744, of which only the names can be read."""
+    file = str(plant(place, lease()))
+    lstat = os.lstat
+
+    def refused(path: Any, **options: Any) -> os.stat_result:
+        if path == file:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", refused)
+    with pytest.raises(StorageError, match=f"cannot read {file}: Permission denied"):
+        find_leases(str(place))
 
 
 @pytest.mark.parametrize("what", DAMAGED)
