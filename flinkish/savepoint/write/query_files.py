@@ -134,11 +134,11 @@ class QueryFiles:
     def take_back_references(self) -> None:
         """Remove the reference lists of this savepoint from other savepoints.
 
-        A damaged list stays, with the files that it may name: it must neither prevent this
-        savepoint nor hide the reason why it failed.
+        A list that is damaged or cannot be removed stays, with the files that it may name: it must
+        neither prevent this savepoint nor hide the reason why it failed.
         """
         for holder in self._referred:
-            with suppress(Corrupt):
+            with suppress(FlinkishError):
                 release_holder(holder, storage.base_name(self._path))
         self._referred.clear()
 

@@ -239,6 +239,20 @@ def test_a_log_that_its_checksum_file_contradicts_is_not_taken(
     assert list((tmp_path / "t").iterdir()) == []
 
 
+def test_the_reason_of_a_failure_is_told_although_its_directory_stays(
+    likeness: CheckpointLikeness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> bool:
+        raise StorageError("no permission to delete")
+
+    def lose(phase: str) -> None:
+        (likeness.root / "state/0/1/5.zip").unlink(missing_ok=True)
+        monkeypatch.setattr(storage, "remove_tree", refused)
+
+    with pytest.raises(Corrupt, match=r"state/0/1/5\.zip"):
+        save(likeness.root, tmp_path / "t", reporter=Told(lose))
+
+
 def test_a_snapshot_that_replaces_its_deltas_is_no_damage(tmp_path: Path) -> None:
     """Maintenance may trim deltas for a snapshot without any newer commit."""
     standing = CheckpointLikeness(tmp_path / "c", retain=99).run_to(1)
