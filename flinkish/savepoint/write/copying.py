@@ -35,7 +35,8 @@ def copy_savepoint(
     the files copied so far stay.
 
     Raises SavepointNotFound, Corrupt if a file of the source does not have its recorded digest,
-    UsageError if the target is the source, StorageError if another savepoint of that name is there,
+    UsageError if the target is the source, StorageError if another savepoint or one that cannot be
+    read has that name there,
     Locked if another process writes a savepoint of the job or removes files there.
     """
     started = time.monotonic()
@@ -94,6 +95,12 @@ def _existing(final: str) -> OpenSavepoint | None:
         return open_savepoint(final)
     except SavepointNotFound:
         return None
+    except Corrupt as error:
+        raise StorageError(
+            f"the copy that is there cannot be read: {error.message}",
+            hint="remove its directory, and run the same command again",
+            path=final,
+        ) from error
 
 
 def _is_same(one: OpenSavepoint, two: OpenSavepoint) -> bool:

@@ -119,6 +119,18 @@ def test_other_bytes_in_its_place_are_replaced(saved: SavepointSummary, tmp_path
     check_files(open_savepoint(copy.path), FULL)
 
 
+def test_a_copy_whose_metadata_is_damaged_is_told_from_its_source(tmp_path: Path) -> None:
+    source = make_savepoint(f"{tmp_path}/s", 1.0)
+    metadata = Path(copied(source, tmp_path / "t").path, "_metadata")
+    metadata.write_bytes(metadata.read_bytes()[:100])
+    with pytest.raises(StorageError, match="the copy that is there cannot be read") as caught:
+        copied(source, tmp_path / "t")
+    assert str(metadata) in caught.value.message
+    assert "remove its directory" in caught.value.hint
+    shutil.rmtree(metadata.parent)
+    check_files(open_savepoint(copied(source, tmp_path / "t").path), FULL)
+
+
 def test_files_of_an_earlier_copy_are_not_sent(
     likeness: CheckpointLikeness, take: Taking, tmp_path: Path
 ) -> None:
