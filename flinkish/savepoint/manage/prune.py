@@ -270,17 +270,21 @@ def _carry_out(
     if outcome.keep:
         return outcome
     gone: list[str] = []
-    tell = gone.append if names else None
+    tell = gone.append if names or dry_run else None
     path, gone_before = outcome.savepoint.path, before if dry_run else ()
     try:
         disposed = dispose(
             path, dry_run=dry_run, follow=False, tell=tell, gone=gone_before, siblings=catalog
         )
     except FlinkishError as error:
-        return replace(outcome, error=error, gone=tuple(gone))
+        return replace(outcome, error=error, gone=tuple(gone) if names else ())
     before.update(gone)
     return replace(
-        outcome, removed=not dry_run, bytes=disposed.bytes, shared=disposed.kept, gone=tuple(gone)
+        outcome,
+        removed=not dry_run,
+        bytes=disposed.bytes,
+        shared=disposed.kept,
+        gone=tuple(gone) if names else (),
     )
 
 

@@ -35,9 +35,9 @@ def copy_savepoint(
     the files copied so far stay.
 
     Raises SavepointNotFound, Corrupt if a file of the source does not have its recorded digest,
-    UsageError if the target is the source, StorageError if another savepoint or one that cannot be
-    read has that name there,
-    Locked if another process writes a savepoint of the job or removes files there.
+    UsageError if the target is the source, StorageError if another savepoint of that name is there
+    or one that cannot be read, Locked if another process writes a savepoint of the job or removes
+    files there.
     """
     started = time.monotonic()
     source = open_savepoint(path)
