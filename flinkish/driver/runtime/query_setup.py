@@ -101,13 +101,17 @@ class Preparer:
             reserved = bool(run.own)
             self._names.resume(run.name, run.checkpoint, run.places, reserved=reserved)
 
-    def name_of(self, facts: WriterFacts, session: Any) -> str:
+    def name_of(self, facts: WriterFacts, session: Any, writer: Any = None) -> str:
         """Return the name of a query that is about to start; unnamed ones get one.
+
+        ``writer`` is what starts it: the writer of a failed query starts that query again.
 
         Raises ConsentNeeded if an unnamed query would be given the checkpoint of another.
         """
         if facts.query_name is None:
-            return self._generated(own_location(facts, session), session)
+            own = own_location(facts, session)
+            retried = self._retried(facts, writer) if own is None else None
+            return self._generated(own, session, retried)
         return self._names.given(str(facts.query_name))
 
     def prepare(
@@ -148,7 +152,7 @@ class Preparer:
         assert location is not None
         return self._admitted(placed, facts, session, location, again=False)
 
-    def _generated(self, own: str | None, session: Any) -> str:
+    def _generated(self, own: str | None, session: Any, retried: str | None) -> str:
         """Return the name of a query that the program does not name.
 
         Raises ConsentNeeded if a query of another location had the name in the job's last driver.
@@ -156,7 +160,7 @@ class Preparer:
         place = own
         if own is not None and not self._names.knows(own):
             place = storage.one_name(str(qualified(own, session)))
-        name = self._names.generate(place, self._retried())
+        name = self._names.generate(place, retried)
         run = self._earlier.get(name)
         if run is not None and own is not None and place is not None:
             refusal = run.refuse_other(name, own, place)
@@ -292,13 +296,30 @@ class Preparer:
             replace(prepared, location=location if own is None else None), meanings
         )
 
-    def _retried(self) -> str | None:
-        """Return the name of an unnamed query without own location whose newest run failed."""
-        for query in self._queries():
-            unnamed = query.generated_name and "checkpointlocation" not in query.facts.options
-            if unnamed and spark_jvm.error_of(query.jsq) is not None:
-                return query.name
-        return None
+    def _retried(self, facts: WriterFacts, writer: Any) -> str | None:
+        """Return the name of the failed query that an unnamed one without own location continues.
+
+        None if no such query has failed. Raises ConsentNeeded if it may be one of several.
+        """
+        failed = [
+            query
+            for query in self._queries()
+            if query.generated_name
+            and "checkpointlocation" not in query.facts.options
+            and spark_jvm.error_of(query.jsq) is not None
+        ]
+        same = [query for query in failed if query.writer is writer] or failed
+        if len(same) > 1:
+            same = [query for query in same if _is_alike(query.facts, facts)]
+            if len(same) != 1:
+                names = ", ".join(f"'{query.name}'" for query in failed)
+                raise ConsentNeeded(
+                    f"an unnamed query starts, and several unnamed ones have failed: {names}; it "
+                    "may continue any of them",
+                    hint="name the queries with queryName",
+                    reasons=["query-unknown"],
+                )
+        return same[0].name if same else None
 
     def _is_fresh(self, name: str) -> bool:
         """Return whether a new run of ``name`` starts with a new checkpoint.
@@ -323,6 +344,16 @@ class Preparer:
         properties = self._properties.get(name, {})
         with configured(session, wanted), local_properties(session, properties):
             yield
+
+
+def _is_alike(one: WriterFacts, other: WriterFacts) -> bool:
+    """Return whether two queries write to the same place in the same way."""
+    return (one.format, one.path, one.table, one.options) == (
+        other.format,
+        other.path,
+        other.table,
+        other.options,
+    )
 
 
 def own_place(own: str, beside: str) -> str:

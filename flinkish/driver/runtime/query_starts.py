@@ -230,7 +230,7 @@ class QueryStarts:
         session = writer._spark
         self._session.created(session)
         with self._failing():
-            name = self._preparer.name_of(facts, session)
+            name = self._preparer.name_of(facts, session, writer)
         with self._reports.starting(name, session) as handles:
             query = self._begun(name, writer, facts, begin, handles)
             self._gate.add(query)
