@@ -6,7 +6,7 @@ wherever Spark writes, even if a catalog has placed a new table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from flinkish.connectors.path_map import NO_MAP, PathMap
 from flinkish.driver.log import log
 from flinkish.driver.runtime.start_listener import at_start
 from flinkish.driver.spark import jvm as spark_jvm
-from flinkish.errors import Corrupt, StorageError
+from flinkish.errors import Corrupt, FlinkishError, StorageError
 from flinkish.restore.check.file_sinks import batch_of, keeps_log, missing_entries
 from flinkish.restore.materialize.source_logs import with_other_files
 
@@ -30,6 +30,7 @@ def file_sink_log_ready(
     format: str | None,
     checkpoint: str | None,
     paths: PathMap = NO_MAP,
+    fail: Callable[[FlinkishError], None] | None = None,
 ) -> Iterator[None]:
     """Complete the log of the file sink of query ``name``, which is started inside the block.
 
@@ -39,7 +40,9 @@ def file_sink_log_ready(
     this before it plans a batch.
 
     ``format`` is the one that the program passed to ``DataStreamWriter.format``. ``checkpoint`` is
-    where the query's checkpoint is or will be; None if Spark chooses it.
+    where the query's checkpoint is or will be; None if Spark chooses it. ``fail`` is called with
+    the error if the log cannot be completed, and the query then runs no batch; without it, the
+    query runs all the same.
     """
     if not keeps_log(format) or not _may_have_batches(checkpoint):
         yield
@@ -48,12 +51,36 @@ def file_sink_log_ready(
     def complete(jsq: Any) -> None:
         if spark_jvm.is_told_to_end(jsq):
             return  # it was held, and the job's start is refused
-        for note in (map_log(jsq, session, paths) if paths else None, complete_log(jsq)):
-            if note is not None:
-                log(f"query '{name}': {note}")
+        error = make_log_ready(jsq, session, name, paths)
+        if error is not None and fail is not None:
+            spark_jvm.end_after_batch(session._jvm, jsq)
+            fail(error)
 
     with at_start(session, name, complete):
         yield
+
+
+def make_log_ready(jsq: Any, session: Any, name: str, paths: PathMap) -> FlinkishError | None:
+    """Map and complete the log of a query's file sink; return the error if that is not possible.
+
+    Called like :func:`complete_log`, on a thread of Spark's that swallows errors.
+    """
+    try:
+        for note in (map_log(jsq, session, paths) if paths else None, complete_log(jsq)):
+            if note is not None:
+                log(f"query '{name}': {note}")
+    except FlinkishError as error:
+        failure = error
+    except Exception as error:  # noqa: BLE001 - Py4J's, of any storage
+        failure = StorageError(str(error))
+    else:
+        return None
+    failure.message = (
+        f"query '{name}': the log of its file sink cannot be made ready for the next batch, and "
+        f"readers of the output would miss files: {failure.message}"
+    )
+    log(failure.message)
+    return failure
 
 
 def complete_log(jsq: Any) -> str | None:

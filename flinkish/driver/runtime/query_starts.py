@@ -269,7 +269,14 @@ class QueryStarts:
         with (
             self._preparer.session_settings(session, prepared.name),
             self.restore_gate.watching(prepared, session) as started,
-            file_sink_log_ready(session, prepared.name, facts.format, checkpoint, self._paths()),
+            file_sink_log_ready(
+                session,
+                prepared.name,
+                facts.format,
+                checkpoint,
+                self._paths(),
+                None if self.is_guest else self._gate.fail,
+            ),
         ):
             handle = begin()
             handles.append(handle)
