@@ -178,7 +178,7 @@ def conclude(
         )
     if error is not None:
         _fail(registry, job_id, runtime.launch, error)
-        return outcome.status or 1
+        return outcome.status & 0xFF or 1  # only this part reaches who waits for the process
     why = "program ended" if runtime.queries() else "program ended without starting a query"
     if runtime.session.ended_before_queries:
         why = ENDED_BEFORE_QUERIES

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.cut import newest_committed_batch
+from flinkish.driver.job import conclude
 from flinkish.driver.plan.writer_settings import WriterFacts
 from flinkish.driver.requests import actions, job_savepoint, time_limit
 from flinkish.driver.requests.agent import leave_without_jvm
 from flinkish.driver.runtime import quiesce
+from flinkish.driver.runtime.hook import Hook
 from flinkish.driver.runtime.job_runtime import Runtime
+from flinkish.driver.script import ProgramOutcome
 from flinkish.errors import (
     GivenUp,
     NoCommittedBatch,
@@ -112,6 +115,37 @@ def test_a_request_has_its_outcome_once_the_registry_is_back(
     )
     carried_out.perform(request, threading.Event())
     assert registry.request(request_id).state is end
+
+
+def test_a_status_that_the_shell_would_cut_to_zero_is_still_a_failure(registry: Registry) -> None:
+    runtime = bare_runtime(registry)
+    agent: Any = SimpleNamespace(close=lambda: None)
+    hook: Any = SimpleNamespace(remove=lambda: None)
+    outcome = ProgramOutcome(256, SystemExit(256))
+    assert conclude(runtime, agent, hook, outcome, stop_session=False) == 1
+    assert registry.job(runtime.job_id).state is JobState.FAILED
+
+
+def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) -> None:
+    config = Hook(bare_runtime(registry))._config(lambda *given, **_: given)
+    assert config("builder", None, None, "conf") == ("builder", None, None, "conf")
+    assert config("builder", "key", 1) == ("builder", "key", 1, None)
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_the_error_of_a_canonical_savepoint_says_whether_the_job_continues(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    runtime = bare_runtime(registry)
+    arguments = arguments_for(RequestKind.STOP, str(tmp_path), drain=drain)
+    request = registry.submit(runtime.job_id, RequestKind.STOP, arguments)
+    stops = actions.Actions(runtime, savepoint_timeout=1, quiesce_timeout=1, cancel_grace=1)
+    monkeypatch.setattr(stops, "_write", lambda *_: SimpleNamespace(path="/sp"))
+    error = stops._with_native(request, [], "stop", (), StorageError("the disk is full"))
+    assert ("the job continues" in error.message) is not drain
+    assert error.hint is not None
+    assert ("-type native" in error.hint) is not drain
+    assert error.hint.endswith("run it from there: flinkish run -s /sp")
 
 
 def test_a_savepoint_goes_on_while_its_progress_cannot_be_reported(

@@ -285,7 +285,9 @@ class Actions:
     ) -> FlinkishError:
         """Keep a native savepoint in place of the canonical one, and return ``error`` extended."""
         log(f"no canonical savepoint: {error.message}")
-        what = f"no canonical savepoint could be made, and the job continues: {error.message}"
+        drains = _wanted(request).drain  # the job cannot continue then
+        continues = "" if drains else ", and the job continues"
+        what = f"no canonical savepoint could be made{continues}: {error.message}"
         facts = {}
         try:
             path = self._write(request, queries, trigger, FORMAT_NATIVE, left).path
@@ -295,7 +297,8 @@ class Actions:
         else:
             kept, facts = f"; a native savepoint is kept at {path}", {"savepoint": path}
             hint = f"{error.hint}; " if error.hint else ""
-            hint += "end the job with -type native, or run it from there: "
+            hint += "" if drains else "end the job with -type native, or "
+            hint += "run it from there: "
             hint += f"flinkish run -s {quoted_path(path)}"
         return from_record({**error.to_record(), "message": what + kept, "hint": hint, **facts})
 

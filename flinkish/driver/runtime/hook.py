@@ -230,10 +230,12 @@ class Hook:
         runtime = self._runtime
 
         @functools.wraps(original)
-        def config(builder: Any, key: str | None = None, value: Any = None, **more: Any) -> Any:
+        def config(
+            builder: Any, key: str | None = None, value: Any = None, conf: Any = None, **more: Any
+        ) -> Any:
             options = {**(more.get("map") or {}), str(key): value}
             _refuse(connect_refusal(options, {}), runtime)
-            return original(builder, key, value, **more)
+            return original(builder, key, value, conf, **more)
 
         return config
 
