@@ -166,13 +166,14 @@ def _is_installed(entry: str) -> bool:
     import pyspark
 
     path = os.path.abspath(entry or os.getcwd())
+    # "data" is the prefix of Python, below which a program may be too: <venv>/app.
     homes = {
-        *sysconfig.get_paths().values(),
+        *(place for name, place in sysconfig.get_paths().items() if name != "data"),
         *site.getsitepackages(),
         site.getusersitepackages(),
         os.path.dirname(os.path.dirname(pyspark.__file__)),
     }
-    home = os.environ.get("SPARK_HOME")
-    return any(path == each or path.startswith(f"{each}{os.sep}") for each in homes) or bool(
-        home and path.startswith(os.path.abspath(home) + os.sep)
-    )
+    spark = os.environ.get("SPARK_HOME")
+    if spark:  # a program may be in another of its directories: work-dir in Spark's own images
+        homes |= {os.path.join(os.path.abspath(spark), name) for name in ("python", "jars")}
+    return any(path == each or path.startswith(f"{each}{os.sep}") for each in homes)
