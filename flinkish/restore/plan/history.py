@@ -119,7 +119,7 @@ def check_foreach_batch(
     number = saved_batch + saved
     newest = max((_newest(run) for run in runs), default=-1)
     open_run = next((run for run in runs if not run.state.is_final), None)
-    again = max(newest - saved_batch, 1 if replay.again else 0)
+    again = max(newest - saved_batch, 1 if replay.planned else 0)
     if again <= 0 and open_run is None:
         return Check(
             "foreach-batch",
@@ -133,9 +133,16 @@ def check_foreach_batch(
             "taken, runs again with the same input"
             + (" and the same history batch" if identity.keep else "")
         )
+    elif replay.planned and newest <= saved_batch:
+        parts.append(
+            f"batch {saved_batch + 1}, which had been started when the savepoint was taken, is "
+            "not repeated as it was: its input may be processed again, in batches with new "
+            "history numbers"
+        )
     if newest > saved_batch + (1 if replay.again else 0) or open_run is not None:
+        count = newest - saved_batch
         many = (
-            f"the input of up to {newest - saved_batch} batches"
+            f"the input of up to {count} batch{'es' if count > 1 else ''}"
             if newest > saved_batch
             else "the input of batches"
         )
