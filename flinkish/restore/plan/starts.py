@@ -271,13 +271,13 @@ def _ways(begins: Beginning, stands: EarlierRun | None) -> Iterable[str]:
     if stands is not None:
         yield (
             f"resume job {stands.name} (at batch {stands.batch}) with: flinkish run "
-            f"--name {stands.name} --resume"
+            f"--name {quoted(stands.name)} --resume"
         )
     yield "start from a savepoint with -s PATH"
     if begins.is_new and not begins.has_place:
         yield "give the query a checkpointLocation, from which its next start resumes"
     if begins.checkpoint is not None and begins.committed is not None:
-        yield f"resume from this checkpoint with -s {begins.checkpoint} --sink-ahead rebase"
+        yield f"resume from this checkpoint with -s {quoted(begins.checkpoint)} --sink-ahead rebase"
     elif begins.checkpoint is not None and begins.planned is None:
         yield f"remove {begins.checkpoint}, which has no batch, and use --sink-ahead rebase"
 

@@ -205,3 +205,11 @@ def test_writers(
         assert "job orig" in plan.text
         assert "flinkish stop bbbb" in plan.advice
         assert ("another directory on its host" in plan.advice) is writer.elsewhere
+
+
+def test_commands_in_advice_quote_names_and_paths() -> None:
+    begins = replace(OWN, checkpoint="/my ckpt")
+    refused = judge_start(begins, replace(FILES, newest_batch=9), stands=replace(AHEAD, name="a b"))
+    assert isinstance(refused, ConsentNeeded)
+    assert "flinkish run --name 'a b' --resume" in refused.hint
+    assert "-s '/my ckpt' --sink-ahead rebase" in refused.hint
