@@ -83,7 +83,7 @@ class NonRestored:
 
     def error(self) -> NonRestoredState:
         """Return the refusal to continue without this state."""
-        names = ", ".join(f"'{q.key}'" for q in self.queries)
+        names = ", ".join(f"'{q.key}'" for q in self.queries if q.key is not None)
         hint = (
             f"start a query named {names} (.queryName), as in the savepoint; or " if names else ""
         )

@@ -20,10 +20,10 @@ def plan_rows(plan: RestorePlan) -> list[tuple[str, ...]]:
         name = op.uid or f'"{op.name}"'
         state = "-" if op.bytes is None else state_text(op.rows, op.bytes)
         why = "starts empty" if op.verdict == "new" else op.text
-        rows.append((str(op.query), name, op.kind or "-", op.verdict, state, why))
+        rows.append((op.query or "-", name, op.kind or "-", op.verdict, state, why))
     for source in plan.sources:
         why = "" if source.verdict == "as-is" else source.text
-        rows.append((str(source.query), source.label, "source", source.verdict, "-", why))
+        rows.append((source.query or "-", source.label, "source", source.verdict, "-", why))
     for sink in plan.sinks:
         why = "" if sink.reason in _QUIET else sink.text
         rows.append((sink.query, sink.path, f"{sink.format} sink", sink.verdict, "-", why))

@@ -380,7 +380,9 @@ class RestorePlanner:
 
     def _left_behind(self) -> NonRestored:
         """Return the non-restored state, without queries refused before operators were matched."""
-        refused = {name for name, each in self._done.items() if each.plan is None}
+        refused: set[QueryKey] = {name for name, each in self._done.items() if each.plan is None}
+        if refused:
+            refused.add(None)  # the query of a plain checkpoint continues as any
         left = self.non_restored()
         return NonRestored(
             tuple(query for query in left.queries if query.key not in refused),

@@ -714,3 +714,20 @@ def test_what_one_query_needs_has_not_the_outcome_of_another() -> None:
         ("lost", "incompatible"),
         ("gone", "consent-needed"),
     ]
+
+
+def test_state_of_a_plain_checkpoint_is_not_called_dropped_when_its_query_is_refused() -> None:
+    unnamed = old("x", named=False, ids=False, query=None)
+    planner = planner_of(saved_query(unnamed, key=None, sources=None))
+    assert planner.plan(starting(new("a"), new("b", 1)), {}).refusal is not None
+    assert planner.restore_plan(complete=True).operators == ()
+
+
+def test_state_of_a_plain_checkpoint_that_nobody_takes_has_no_name_and_needs_none() -> None:
+    unnamed = old("x", named=False, ids=False, query=None)
+    planner = planner_of(saved_query(unnamed, key=None, sources=None))
+    plan = planner.restore_plan(complete=True)
+    (row,) = plan.operators
+    assert (row.verdict, row.advice) == ("dropped", "use -n to drop it")
+    assert plan_rows(plan)[0][0] == "-"
+    assert planner.non_restored().error().hint.startswith("use -n")
