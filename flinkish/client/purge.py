@@ -365,7 +365,7 @@ def _saving(
     targets: dict[str, set[str]] = {}
     for record in savepoints:
         targets.setdefault(storage.parent(record.path), set()).add(record.job_id)
-    configured = [(context.config.get(_SAVEPOINTS), by_id.keys())]
+    configured = [(context.config.get(_SAVEPOINTS), set(by_id))]
     configured += [(f.job.launch.options.get(_SAVEPOINTS), {f.job.job_id}) for f in candidates]
     for directory, owners in configured:
         if directory:

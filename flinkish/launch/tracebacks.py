@@ -120,7 +120,7 @@ def _indent(line: str, *, embedded: bool = False) -> int | None:
 
 
 def _below(lines: Sequence[str], start: int, indent: int) -> Traceback | None:
-    frames = []
+    frames: list[str] = []
     for index in range(start, len(lines)):
         line = lines[index][indent:].rstrip()
         if _indent(line) is not None:
