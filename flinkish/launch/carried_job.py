@@ -69,7 +69,7 @@ def carried_job(
 
     The file is removed at the end. For a standalone cluster the workers can read its URL;
     otherwise it is in ``log_directory``, from where ``spark-submit`` uploads it. ``secret`` has
-    the secrets, which the registry does not record. Raises LaunchFailed if it cannot be written,
+    the secrets, which the registry does not record. Raises LaunchFailed if it cannot be made,
     UsageError if a file of the launch cannot be brought to the driver.
     """
     standalone = manager_of(launch) is ClusterManager.STANDALONE
@@ -79,6 +79,12 @@ def carried_job(
     )
     try:
         data = archive(job, launch, url, secret, where if standalone else None)
+    except OSError as error:
+        raise LaunchFailed(
+            f"the file that brings the job to its driver could not be made: {error}",
+            hint="see that the program and its files exist and can be read",
+        ) from error
+    try:
         if standalone:
             _write_beside(where, data)
         else:

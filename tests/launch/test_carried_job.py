@@ -198,6 +198,17 @@ def test_a_file_for_imports_that_is_not_here(launch: Launch, tmp_path: Path) -> 
         pass
 
 
+def test_a_program_that_was_deleted(launch: Launch, tmp_path: Path) -> None:
+    """The place for the file is not to blame."""
+    os.unlink(str(launch.application))
+    with (
+        pytest.raises(LaunchFailed, match=r"could not be made: .*app\.py") as failed,
+        carried_job(job_of(launch, tmp_path), launch, "u", Secrets(), None),
+    ):
+        pass
+    assert "written" not in failed.value.hint
+
+
 def test_a_place_that_cannot_be_written(launch: Launch, tmp_path: Path) -> None:
     (tmp_path / "cp").write_text("a file")
     with (
