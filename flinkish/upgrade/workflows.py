@@ -9,7 +9,7 @@ from flinkish.client.checking import Plan
 from flinkish.client.context import Context, interruptible
 from flinkish.client.program import pinned
 from flinkish.client.rehearsal import RehearsalResult
-from flinkish.errors import FlinkishError, RolledBack, from_record
+from flinkish.errors import FlinkishError, Locked, RolledBack, from_record
 from flinkish.launch.secret_settings import without_secrets
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
@@ -186,7 +186,8 @@ def _finished(context: Context, execution: Execution, *, is_undoing: bool = Fals
         try:
             finished = execution.run()
         except FlinkishError as error:  # the upgrade's record says how far it got
-            error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
+            if not isinstance(error, Locked):  # another process continues it
+                error.hint = "; ".join(filter(None, (error.hint, f"continue with: {hint}")))
             error.data.setdefault("upgrade_id", upgrade_id)
             raise
     return UpgradeResult(finished, is_undoing, tuple(execution.sinks_of_old()))

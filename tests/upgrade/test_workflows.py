@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from flinkish.errors import FlinkishError, RolledBack, StorageError, WrongState
+from flinkish.client.context import Context
+from flinkish.client.reporter import SilentReporter
+from flinkish.config import Config
+from flinkish.errors import FlinkishError, Locked, RolledBack, StorageError, WaitTimeout, WrongState
 from flinkish.messages.plan import SinkRow
 from flinkish.messages.upgrades import UpgradeKind, UpgradeState
-from flinkish.upgrade.workflows import UpgradeResult
+from flinkish.upgrade.workflows import UpgradeResult, _finished
 from tests.upgrade.test_steps import UPGRADE
 
 S = UpgradeState
@@ -74,3 +77,24 @@ def test_a_table_that_went_back_is_told() -> None:
     first, second = result.warnings
     assert first.endswith("is rolled back in its table")
     assert second == "query 'q' of the old program: the table goes back to version 7"
+
+
+class TakenOver:
+    """The rest of an upgrade that another process continues; or one that waited for too long."""
+
+    upgrade = UPGRADE
+
+    def __init__(self, error: FlinkishError) -> None:
+        self._error = error
+
+    def run(self) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [Locked("taken over", hint=""), WaitTimeout("late", hint="")])
+def test_only_an_upgrade_that_no_process_continues_can_be_resumed(error: FlinkishError) -> None:
+    context = Context(Config.load(), SilentReporter())
+    with pytest.raises(type(error)) as raised:
+        _finished(context, TakenOver(error))  # type: ignore[arg-type]
+    assert ("flinkish upgrade resume" in raised.value.hint) is isinstance(error, WaitTimeout)
+    assert raised.value.data["upgrade_id"] == UPGRADE.upgrade_id
