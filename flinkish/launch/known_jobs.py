@@ -142,7 +142,7 @@ def check_began(registry: Registry, job: JobRecord) -> None:
         return
     raise WrongState(
         f"job {job.name} ({job.job_id}), which is {job.state.value}, ended before it had started "
-        f"from {spec.path}: its checkpoints may lack state that is there",
+        f"from {spec.path}: its checkpoints may lack state that the savepoint has",
         hint=f"use {spec.path} instead; or start it again with: flinkish restart {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,
@@ -160,9 +160,11 @@ def check_stands(registry: Registry, job: JobRecord) -> None:
         return
     newest = standing(registry, job.name, but=job.job_id)
     if newest is not None and newest.job.job_id != spec.job:
+        # The batch is unknown where its checkpoints are gone.
+        at = "" if newest.batch is None else f" to batch {newest.batch}"
         raise Superseded(
             f"job {job.name} ({job.job_id}) was to resume from job {spec.job}, but by now job "
-            f"{newest.job.job_id} has continued to batch {newest.batch}",
+            f"{newest.job.job_id} has continued{at}",
             hint="run the command again: it resumes from that one",
             job_id=newest.job.job_id,
             state=newest.job.state.value,

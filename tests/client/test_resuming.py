@@ -204,6 +204,9 @@ def test_a_run_that_another_has_overtaken_is_not_started(cli: Command, tmp_path:
         registry.add_job(late)
         with pytest.raises(Superseded, match=f"{newest} has continued to batch 4"):
             Runtime(registry, late, str(tmp_path / "root"))
+        shutil.rmtree(registry.queries(newest)[0].checkpoint_dir)
+        with pytest.raises(Superseded, match=f"{newest} has continued$"):
+            Runtime(registry, late, str(tmp_path / "root"))
 
 
 def test_queries_that_the_newest_run_had_not_started(cli: Command, tmp_path: Path) -> None:
