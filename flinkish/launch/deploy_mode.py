@@ -140,7 +140,7 @@ def check_deploy_mode(launch: Launch, registry_url: str) -> None:
     """
     mode = launch.conf.get(DEPLOY_MODE, "client")
     if mode.lower() not in ("client", "cluster"):
-        raise UsageError(f"{DEPLOY_MODE}={mode} does not exist", hint="it is client or cluster")
+        raise UsageError(f"{DEPLOY_MODE}={mode} is not a deploy mode", hint="use client or cluster")
     if not is_cluster_mode(launch):
         return
     if is_pipeline(launch.application):

@@ -178,7 +178,7 @@ def _run(
             raise LaunchFailed(
                 f"the driver could not be started: {error.filename or command[0]}: "
                 f"{error.strerror}",
-                hint="see that it exists and may be executed",
+                hint="check that it exists and is executable",
             ) from error
         try:
             while not os.path.exists(answer_path(call)):

@@ -235,7 +235,7 @@ def how_it_ended(status: int) -> str:
         return f"was killed by {_signal_name(-status)}"
     number = _killed_child(status)
     # The JVM passes on its Python child's status, 128 + N when signal N ended it (PythonRunner).
-    child = f" (its Python was killed by {_signal_name(number)})" if number else ""
+    child = f" (its Python process was killed by {_signal_name(number)})" if number else ""
     return f"exited with status {status}{child}"
 
 

@@ -127,7 +127,10 @@ def _supervised(
                 start_new_session=True,
             )
         except OSError as error:
-            failed = LaunchFailed(f"no process could be started: {error.strerror}")
+            failed = LaunchFailed(
+                f"the job's supervisor could not be started: {error.strerror}",
+                hint="see what this user may start with: ulimit -a",
+            )
             registry.transition(
                 job.job_id, JobState.FAILED, failed.message, failure=failed.to_record()
             )

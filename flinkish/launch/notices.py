@@ -116,8 +116,8 @@ class NoticeWatch:
         since = max([*runs[-1:], view.last_savepoint or 0.0])
         if view.now - since > self._max_age and self._overdue != since:
             self._overdue = since
-            last = "has had no savepoint" if view.last_savepoint is None else "has had no other"
-            yield _at(view, Event.OVERDUE, f"it {last} for {view.now - since:,.0f} s")
+            last = "no savepoint" if view.last_savepoint is None else "no further savepoint"
+            yield _at(view, Event.OVERDUE, f"it has had {last} for {view.now - since:,.0f} s")
 
 
 def _has_run(history: Sequence[JobStateChange]) -> bool:

@@ -98,7 +98,7 @@ class Addressees:
         try:
             return cls.of(settings)
         except InvalidConfiguration as error:
-            _say(f"nobody is told what happens to this job: {error.message}")
+            _say(f"no notices are sent about this job: {error.message}")
             return None
 
 

@@ -192,7 +192,7 @@ def check_path_map(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], .
     for one, other in overlapping(located):
         raise UsageError(
             f"--map-path: {one} and {other} overlap, so that paths in both have two places",
-            hint="map directories of which none is in another one",
+            hint="map directories that do not contain each other",
         )
     return tuple(located)
 
@@ -308,7 +308,7 @@ def options_from(texts: Mapping[str, str]) -> RestoreOptions:
             raise UsageError(f"a restore has no option {name!r}", hint=f"it has {names}")
         if option in _CHOICES and text not in _CHOICES[option]:
             raise UsageError(
-                f"the option {name} of a restore is {text!r}",
+                f"{text!r} is not a value of the restore option {name}",
                 hint=f"it takes {' or '.join(_CHOICES[option])}",
             )
         if hints[option] is bool:

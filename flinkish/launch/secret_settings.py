@@ -161,6 +161,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     Raises UsageError unless it is a file (or pipe) that only this user can read.
     """
     chmod = f"chmod 600 {quoted_path(path)}"
+    check = "check the path and its permissions"
     try:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
@@ -174,9 +175,9 @@ def read_arguments(path: str) -> tuple[str, ...]:
                 )
             data = file.read(_MAX_ARGUMENTS_BYTES + 1)
     except PermissionError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
+        raise StorageError(f"{path} cannot be read: {error.strerror}", hint=check) from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="check it") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=check) from error
     if len(data) > _MAX_ARGUMENTS_BYTES:
         raise UsageError(f"{path} is too long for arguments", hint="one argument a line")
     try:
@@ -184,7 +185,7 @@ def read_arguments(path: str) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not valid UTF-8", hint="one argument a line") from error
     if "\x00" in text:
-        raise UsageError(f"{path} has a NUL in it", hint="one argument a line")
+        raise UsageError(f"{path} contains a NUL character", hint="one argument a line")
     return tuple(line.removesuffix("\r") for line in text.split("\n") if line.strip())
 
 

@@ -162,7 +162,7 @@ def _record_end(
         if job.state.is_final and not guessed:
             return None
         if end_requested:
-            lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended it")
+            lost = DriverLost("its supervisor was asked to end (SIGTERM), and ended the driver")
             failure = lost.to_record()
         elif job.state is not JobState.FAILING or failure is None:
             failure = end_of(status, text, started=job.driver is not None).to_record()

@@ -171,7 +171,7 @@ def kill_job(
         if not _gone(registry, job.job_id, _KILL_PATIENCE, sleep):
             raise WaitTimeout(
                 f"the processes of job {job.name} ({job.job_id}) survive SIGKILL",
-                hint="the host may hang on storage: see ps",
+                hint="they may be blocked on storage: see their state with ps",
             )
     final = registry.job(job.job_id)
     if not final.state.is_final:
@@ -215,12 +215,13 @@ def _kill_attached(registry: Registry, job: JobRecord, sleep: Callable[[float], 
             return final
     raise WaitTimeout(
         f"the driver of job {job.name} ({job.job_id}) survives SIGKILL",
-        hint="the host may hang on storage: see ps",
+        hint="it may be blocked on storage: see its state with ps",
     )
 
 
 def _kill_application(job: JobRecord, application: str) -> None:
     """Make the cluster manager end a job's application. Raises LaunchFailed."""
+    import shlex
     import subprocess
 
     installation = spark_submit.resolve(job.launch, os.environ)
@@ -239,13 +240,13 @@ def _kill_application(job: JobRecord, application: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LaunchFailed(
             f"the cluster manager could not be asked to end {application}: {error}",
-            hint=f"end it with: {' '.join(command)}",
+            hint=f"end it with: {shlex.join(command)}",
         ) from error
     if process.returncode != 0:
         lines = process.stdout.decode("utf-8", "replace").strip().splitlines() or ["no output"]
         raise LaunchFailed(
-            f"the cluster manager does not end {application}: {lines[-1]}",
-            hint=f"end it with: {' '.join(command)}",
+            f"the cluster manager did not end {application}: {lines[-1]}",
+            hint=f"end it with: {shlex.join(command)}",
         )
 
 
@@ -308,7 +309,7 @@ def _held(job: JobRecord, ref: ProcessRef) -> WrongState:
     hint = f"follow it with: flinkish status {job.job_id}"
     if ref != job.supervisor:
         text = f"{who} its driver, process {ref.pid}, has not"
-        hint = "try again when that is gone, or end it"
+        hint = "try again when the process is gone, or end it"
     elif is_stopped(ref):
         text = (
             f"{who} its supervisor, process {ref.pid}, is stopped by a signal: when it "

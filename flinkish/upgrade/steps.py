@@ -90,12 +90,13 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
         if health.batches
         else "until its queries have started"
     )
-    watch = f"watch it {well}, for {health.timeout:g} s at most each for its start and for this"
+    limit = f"{health.timeout:g} s"
+    watch = f"watch it {well}, allowing {limit} for its start and another {limit} for this"
     if upgrade.kind is _K.SHADOW:
         yield f"1. take a savepoint of the job, which continues, in {target}"
         yield (
             "2. start the new program alongside it, as another job with its own query ids; both "
-            f"need their resources: {resources(upgrade.launch)} more"
+            f"need resources: {resources(upgrade.launch)} more"
         )
         yield f"3. {watch}, and until it has caught up with the job"
         yield "4. when it is promoted: stop the job with a savepoint"
@@ -104,8 +105,8 @@ def describe(upgrade: Upgrade) -> Iterator[str]:
     if upgrade.kind is _K.HANDOVER:
         yield (
             "1. start the driver of the new program alongside the job, up to its first query; "
-            "until 3 "
-            f"both need their resources: {resources(upgrade.launch)} more"
+            "until step 3 "
+            f"both need resources: {resources(upgrade.launch)} more"
         )
         yield f"2. stop the job with a savepoint in {target}"
         yield "3. have the new program start its queries from the savepoint"

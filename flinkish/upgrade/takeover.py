@@ -87,7 +87,7 @@ class ShadowUpgrade(Execution):
         self._await(
             job.job_id,
             lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
-            "has not started its queries in",
+            "has not started its queries within",
         )
         self._done()
 
@@ -212,7 +212,7 @@ class InPlaceUpgrade(Execution):
         job = self._await(
             job.job_id,
             lambda now: None if now.state is JobState.CREATED else f"it is {now.state.value}",
-            "has not reached its first query in",
+            "has not reached its first query within",
         )
         if job.state is not JobState.CREATED:
             raise canceled(job)
@@ -243,7 +243,7 @@ class InPlaceUpgrade(Execution):
         self._await(
             job.job_id,
             lambda now: f"it is {now.state.value}" if now.state in STARTING else None,
-            "has not started its queries in",
+            "has not started its queries within",
         )
         self._wait_for_old()
         self._done()

@@ -52,7 +52,7 @@ def test_the_master_tells_the_manager(master: str | None, manager: ClusterManage
         ("Cluster", None, POSTGRES, "needs a cluster, and the master is not named"),
         ("cluster", "local[2]", POSTGRES, "the master is local"),
         ("cluster", "yarn", "sqlite:////home/me/registry.db", "a file of this host"),
-        ("both", "yarn", POSTGRES, "does not exist"),
+        ("both", "yarn", POSTGRES, "both is not a deploy mode"),
     ],
 )
 def test_what_cannot_run_in_cluster_mode(

@@ -299,8 +299,8 @@ def running(pid: int) -> bool:
         (0, True, DriverLost, "exited with status 0 without recording"),
         (-9, True, DriverLost, "was killed by SIGKILL"),
         (-15, False, DriverLost, "was killed by SIGTERM"),
-        (137, True, DriverLost, "its Python was killed by SIGKILL"),
-        (143, True, DriverLost, "its Python was killed by SIGTERM"),
+        (137, True, DriverLost, "its Python process was killed by SIGKILL"),
+        (143, True, DriverLost, "its Python process was killed by SIGTERM"),
         (-99, True, DriverLost, "signal 99"),
     ],
 )

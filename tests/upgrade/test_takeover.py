@@ -125,7 +125,7 @@ def test_a_program_that_ends_with_its_input_is_well(cli: Command, context: Conte
             "its program ended while its queries ran, and query 'counts' has committed",
         ),
         pytest.param(
-            *("silent", 0.5, "has not started its queries in 0.5 s"), marks=pytest.mark.deep
+            *("silent", 0.5, "has not started its queries within 0.5 s"), marks=pytest.mark.deep
         ),
     ],
 )
