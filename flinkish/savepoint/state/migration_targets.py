@@ -128,8 +128,7 @@ def changes_of(
         except (EngineError, ValueError, KeyError) as error:
             raise UsageError(
                 f"the schema for {asked.name} is not an Avro schema of a state: {error}",
-                hint="a record, as in the files of a canonical savepoint, or as `savepoint show` "
-                "writes it",
+                hint="give an Avro record schema, as in the files of a canonical savepoint",
             ) from error
         result.setdefault(operator.ordinal, {})[place] = FamilyChange(value=value)
     names = {operator.state.ordinal: operator.state.kind for operator in query.operators}

@@ -92,7 +92,8 @@ def test_names_that_there_are_not(cli: Command, tmp_path: Path) -> None:
         ("rocksdb-tws", "has several states: $rowCounter_values, count, values"),
         ("rocksdb-tws/other", "no state 'other'; it has: $rowCounter_values, count, values"),
         ("changelog-join3", "has several states: left-keyToNumValues, left-keyWithIndexToValue"),
-        ("0/count", "several operators of the savepoint are '0'"),
+        ("rocksdb-tws2/count", "no operator 'rocksdb-tws2/count'; it has: changelog-join3"),
+        ("0/count", "'0' names several operators of the savepoint, in the queries"),
     ):
         refused = cli("state", "show", path, name, "--json")
         assert refused.code == 2
