@@ -62,6 +62,7 @@ class RehearsedProgram(PlanningRuntime):
         if any(query.error is not None for query in self._rehearsed):
             return ended_query(name)
         try:
+            facts = facts.copy()  # the program's own settings, without the name that it gets here
             writer.queryName(name)
             jwriter = self._redirected(writer._jwrite, name, facts)
             trigger = session._jvm.org.apache.spark.sql.streaming.Trigger
