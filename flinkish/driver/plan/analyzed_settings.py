@@ -25,7 +25,10 @@ _DAY_US = 86_400_000_000
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_WHOLE, "float", "double", "decimal")
 #: Types to which a cast from a string may fail.
-_OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz"})
+_OF_TEXT = frozenset({*_NUMBERS, "boolean", "date", "time", "timestamp", "timestamp_ntz"})
+#: The name of a field in the text of a type, and what stands between types.
+_FIELD = re.compile("[^<>,:]+:")
+_BETWEEN_TYPES = re.compile(r"[<>]+|,(?!\d+\))")
 #: Arithmetic that may overflow its type.
 _OVERFLOWS = frozenset({"Add", "Subtract", "Multiply", "UnaryMinus", "Abs"})
 #: Arithmetic that fails on a zero in ANSI mode.
@@ -110,7 +113,7 @@ def _parsing(expression: Any, pattern: Any) -> bool | None:
     kind = str(expression.children().apply(0).dataType().simpleString())
     if kind.startswith("timestamp"):
         return None if kind == "timestamp" else True
-    if kind == "string":
+    if is_string(kind):
         text = _constant(pattern)
         return None if text is not None and names_zone(text) else True
     return True
@@ -120,7 +123,7 @@ def parses(name: str, expression: Any) -> bool:
     """Return whether an expression uses its formatter, which only text needs."""
     if name not in ("ToUnixTimestamp", "UnixTimestamp"):
         return True
-    return str(expression.children().apply(0).dataType().simpleString()) == "string"
+    return _is_text(expression.children().apply(0).dataType())
 
 
 def _adding(interval: Any) -> bool | None:
@@ -149,6 +152,8 @@ def ansi_mode(name: str, expression: Any) -> str | None:
         divisor = expression.children().apply(1)
         value = divisor.eval(None) if bool(divisor.foldable()) else None
         safe = value is not None and str(value).strip("0.") not in ("", "-1", "-")
+        if name == "Divide" and str(expression.dataType().simpleString()).startswith("decimal(38"):
+            safe = False  # a type that was cut to the most digits may overflow
         return None if safe else _mode(expression)
     return _flag(expression) if name in _FAILS and parses(name, expression) else None
 
@@ -164,19 +169,27 @@ def _flag(expression: Any) -> str:
 
 def may_fail(before: str, after: str) -> bool:
     """Return whether a cast between types (Spark's names) may fail in ANSI mode. Pure."""
-    if before == after or after in ("string", "binary"):
+    if before == after or after == "binary" or is_string(after):
         return False
-    if before == "string":
+    if "<" in before:
+        old, new = (_BETWEEN_TYPES.split(_FIELD.sub("", each)) for each in (before, after))
+        return len(old) != len(new) or any(map(may_fail, old, new))
+    if is_string(before):
         return after.partition("(")[0] in _OF_TEXT
-    if before == "timestamp":
-        return after in _WHOLE and after != "bigint"
-    if before.partition("(")[0] not in _NUMBERS:
+    if before.partition("(")[0] not in (*_NUMBERS, "timestamp"):
         return False
     if after.startswith("decimal"):
         return True
+    if before == "timestamp":
+        return after in _WHOLE and after != "bigint"
     if after not in _WHOLE:
-        return False
+        return after == "timestamp" and before in ("float", "double")
     return before not in _WHOLE or _WHOLE.index(before) > _WHOLE.index(after)
+
+
+def is_string(type_: str) -> bool:
+    """Return whether a type is text, by its own text: ``string collate UTF8_LCASE`` is. Pure."""
+    return type_.split(" ")[0] == "string"
 
 
 def is_time(expression: Any) -> bool:
@@ -243,7 +256,7 @@ def shows_zone(written: Any, holder: Any) -> bool:
 
 
 def _is_text(*types: Any) -> bool:
-    return any(str(each.simpleString()) == "string" for each in types)
+    return any(is_string(str(each.simpleString())) for each in types)
 
 
 def _constant(expression: Any) -> str | None:

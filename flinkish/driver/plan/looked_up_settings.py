@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.driver.plan.analyzed_settings import is_string
 from flinkish.operators.state_semantics import (
     ANSI,
     COMPLEX_TO_STRING,
@@ -238,7 +239,7 @@ def _timestamp_type(expression: Any, session: Session) -> Iterator[LookedUp]:
     value = session(TIMESTAMP_TYPE)
     kind = str(expression.dataType().simpleString())
     children = expression.children()
-    text = not children.isEmpty() and str(children.apply(0).dataType().simpleString()) == "string"
+    text = not children.isEmpty() and is_string(str(children.apply(0).dataType().simpleString()))
     if value is not None and text and _TIMESTAMP_TYPES.get(value.upper()) == kind:
         yield LookedUp(TIMESTAMP_TYPE, value, certain=False)
 
@@ -256,5 +257,5 @@ def _digits(name: str, expression: Any) -> Iterator[LookedUp]:
 
 def _text_of_complex(cast: Any) -> bool:
     kind = str(cast.child().dataType().simpleString())
-    text = str(cast.dataType().simpleString()) == "string"
+    text = is_string(str(cast.dataType().simpleString()))
     return text and kind.startswith(("array<", "map<", "struct<"))
