@@ -17,7 +17,7 @@ from flinkish.registry.jobs import JobRecord
 from flinkish.upgrade import takeover
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets, check_agreed, prepare, rehearse
-from flinkish.upgrade.takeover import find_shadow
+from flinkish.upgrade.shadow import find_shadow
 from flinkish.upgrade.target import NewVersion, target_launch
 
 

@@ -15,7 +15,8 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.messages.upgrades import Upgrade, UpgradeKind, UpgradeState
 from flinkish.registry.jobs import JobState, RequestKind
 from flinkish.upgrade.preparation import Secrets, check_apart, place_of, places_of
-from flinkish.upgrade.takeover import ShadowUpgrade, find_shadow, promote, resume, rollback
+from flinkish.upgrade.shadow import ShadowUpgrade, find_shadow
+from flinkish.upgrade.takeover import promote, resume, rollback
 from flinkish.upgrade.workflows import UpgradeResult
 from tests.cli.conftest import Command
 from tests.upgrade.test_takeover import GONE, ID, Dying, Killed, alive, begun, new, state

@@ -20,7 +20,8 @@ from flinkish.registry.jobs import JobState, ProcessRef
 from flinkish.registry.liveness import process_ref
 from flinkish.upgrade.execution import Execution
 from flinkish.upgrade.preparation import Secrets
-from flinkish.upgrade.takeover import InPlaceUpgrade, ShadowUpgrade, resume, rollback
+from flinkish.upgrade.shadow import ShadowUpgrade
+from flinkish.upgrade.takeover import InPlaceUpgrade, resume, rollback
 from tests.cli.conftest import Command
 from tests.client.conftest import Told
 from tests.upgrade.test_steps import UPGRADE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from flinkish.cli.output.drawn_table import draw
+from flinkish.cli.output.printer import draw
 from flinkish.cli.output.text import folded, terminal_width, without_commands
 from flinkish.config import mask_secrets
 from flinkish.messages.plan import RestorePlan
