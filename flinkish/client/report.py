@@ -106,12 +106,12 @@ def report_directory(directory: str) -> Report:
     own = listed.catalog.own
     entries = own[:MOST]
     parents = _parents(own)
-    shown = {entry.path for entry in entries}
+    paths = {entry.path for entry in entries}
     reported = []
     for entry in entries:
         damage = listed.damage.get(entry.path)
         parent = parents[entry.path]
-        is_here = parent in shown and parent != entry.path
+        is_here = parent in paths and parent != entry.path
         answers = _answers(entry.path) if damage is None else ()
         reported.append(Reported(entry, damage, parent, is_here, answers))
     return Report(

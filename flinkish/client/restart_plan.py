@@ -216,11 +216,11 @@ def with_secrets(
 
 def _check_same_settings(job: JobRecord, launch: Launch) -> None:
     """Raise UsageError if a launch has settings or arguments that the job was not started with."""
-    recorded, given = len(job.launch.secret_arguments), len(launch.secret_arguments)
-    if recorded != given:
+    recorded, number = len(job.launch.secret_arguments), len(launch.secret_arguments)
+    if recorded != number:
         raise UsageError(
             "a restart in place keeps the job's arguments: it was started with "
-            f"{counted(recorded, 'secret argument')}, not {given}",
+            f"{counted(recorded, 'secret argument')}, not {number}",
             hint="pass the same secret arguments, one per line of the file of --secret-args"
             if recorded
             else "omit --secret-args; or start the program with flinkish run",
