@@ -78,7 +78,7 @@ def test_a_query_that_the_program_does_not_name_is_planned_without_a_name() -> N
             return "query-1"
 
     facts = WriterFacts()
-    jwriter = SimpleNamespace(format=lambda _: jwriter, trigger=lambda _: jwriter)
+    jwriter: Any = SimpleNamespace(format=lambda _: jwriter, trigger=lambda _: jwriter)
     trigger = SimpleNamespace(Trigger=SimpleNamespace(ProcessingTime=lambda _: None))
     spark = SimpleNamespace(sql=SimpleNamespace(streaming=trigger))
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=spark)))
