@@ -39,7 +39,7 @@ def launch_of(program: Program, config: Config, cwd: str) -> Launch:
             hint="name the program only once: APP.py, -py or -pym",
         )
     if not (program.application or program.module):
-        jar = ": a jar is not a program here" if program.jars else ""
+        jar = ": --jarfile adds a library, jobs are PySpark programs" if program.jars else ""
         raise UsageError(
             f"no program was specified{jar}", hint="flinkish run [OPTIONS] APP.py [ARGS...]"
         )

@@ -10,6 +10,7 @@ from flinkish.annotations import public_evolving
 from flinkish.client.context import Context, requester
 from flinkish.client.requests import Outcome, Removal
 from flinkish.errors import FlinkishError, PartialFailure, RegistryError, SavepointNotFound
+from flinkish.units import counted
 
 if TYPE_CHECKING:
     from flinkish.savepoint.directory.catalog import CatalogEntry
@@ -222,7 +223,8 @@ def remove_old(
         return Removal(tuple(removed), None, warnings)
     first = pruned.errors[0]
     some = PartialFailure(
-        f"{len(pruned.errors)} of them could not be removed: {first.message}", hint=first.hint
+        f"{counted(len(pruned.errors), 'old savepoint')} could not be removed: {first.message}",
+        hint=first.hint,
     )
     return Removal(tuple(removed), some, warnings)
 
@@ -248,7 +250,8 @@ def with_removal(
         return outcome
     removal = remove_old(context, target, keep, [outcome.job_id], [savepoint.path])
     if removal.removed:
-        context.reporter.note(f"Removed {len(removal.removed)} older savepoints of the job.")
+        removed = counted(len(removal.removed), "older savepoint")
+        context.reporter.note(f"Removed {removed} of the job.")
     for text in removal.warnings:
         context.reporter.warning(text)
     return replace(outcome, removal=removal)
@@ -273,9 +276,8 @@ def in_the_future(savepoint: CatalogEntry) -> str:
 
     created, host = savepoint.header.created, savepoint.header.job.host or "the host that took it"
     return (
-        f"{savepoint.path} has the time {iso_time(created)}, which is in the future: the "
-        f"clock of {host} was wrong, or the clock here is; using its batches and its "
-        "file's time instead"
+        f"{savepoint.path} is dated {iso_time(created)}, in the future: the clock of {host} was "
+        "wrong, or this host's is; its batches and its file's time are used instead"
     )
 
 

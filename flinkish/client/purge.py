@@ -38,6 +38,7 @@ from flinkish.registry.purge_plan import (
 from flinkish.registry.resumed_runs import offered_names, resumed_runs
 from flinkish.restore.plan.query_id import newest_batch
 from flinkish.savepoint.directory.leases import LeaseRecord, read_leases
+from flinkish.units import counted
 
 _SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 
@@ -104,11 +105,11 @@ class PurgeResult:
         if not self.errors:
             return None
         first, leftovers = self.errors[0], self.going_leftovers
-        whole = f"{len(self.going) + len(leftovers)} jobs" + (
-            " and leftovers of rehearsals" if leftovers else ""
-        )
+        parts = [counted(len(self.going), "job")] if self.going else []
+        if leftovers:
+            parts.append(f"{counted(len(leftovers), 'leftover')} of rehearsals")
         return PartialFailure(
-            f"{len(self.errors)} of {whole} could not be removed: {first.message}",
+            f"{len(self.errors)} of {' and '.join(parts)} could not be removed: {first.message}",
             hint=first.hint or "run the command again to continue",
         )
 

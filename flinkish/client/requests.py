@@ -88,7 +88,7 @@ def submit(
     if agent != __version__:
         context.reporter.warning(
             f"the driver of job {job.name} ({job.job_id}) has flinkish {agent}, this is "
-            f"{__version__}: if one does not understand the other, upgrade the older"
+            f"{__version__}: if requests fail, upgrade the older one"
         )
     arguments = arguments_for(
         kind, target, format=format_, timeout=limit, full=full, drain=drain, together=together

@@ -134,8 +134,8 @@ def check_ours(job: JobRecord, what: str) -> None:
         return
     stop = "" if job.state.is_final else f"stop it with a savepoint: flinkish stop {job.job_id}; "
     raise ExternalJob(
-        f"job {job.name} ({job.job_id}) cannot be {what}: that is the business of its launcher "
-        f"({job.launch.external.name}), of which flinkish knows nothing",
+        f"job {job.name} ({job.job_id}) cannot be {what}: its launcher "
+        f"({job.launch.external.name}) starts it, and flinkish cannot",
         hint=f"{stop}have its launcher start the program again, from a savepoint with "
         "FLINKISH_FROM_SAVEPOINT=PATH",
         job_id=job.job_id,

@@ -83,8 +83,8 @@ def _own_savepoint(context: Context, job: JobRecord) -> str:
     request = _ended_by(context.registry, job)
     if request is None or request.result is None or request.result.savepoint is None:
         raise WrongState(
-            f"job {job.name} ({job.job_id}) did not end with a savepoint, and another Spark or "
-            "master starts only from one",
+            f"job {job.name} ({job.job_id}) did not end with a savepoint, and a restart with "
+            "another Spark, master or Python needs one",
             hint=f"take one with: flinkish savepoint {job.job_id} TARGET, and name it with --from",
             job_id=job.job_id,
             state=job.state.value,

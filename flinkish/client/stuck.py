@@ -40,10 +40,10 @@ class Stuck:
         """Return what is wrong, as a clause."""
         age = age_text(self.seconds)
         if self.query is None:
-            return f"its driver runs, and has not reported for {age}"
+            return f"its driver runs but has not reported for {age}"
         if self.failed:
             return f"query '{self.query}' has failed, and has committed nothing for {age}"
-        return f"query '{self.query}' has input, and has committed nothing for {age}"
+        return f"query '{self.query}' has input but has committed nothing for {age}"
 
 
 def stuck_queries(

@@ -304,7 +304,7 @@ def _not_stopped(job: JobRecord, stop: Request) -> FlinkishError:
     """Return why a job has no savepoint to start from."""
     why = from_record(stop.error or {"message": "its driver has not answered"}).message
     return WrongState(
-        f"it was not stopped with a savepoint, and is {job.state.value}: {why}",
+        f"it was not stopped with a savepoint ({why}); it is {job.state.value}",
         hint=f"resume it from its own checkpoints with: flinkish restart {job.job_id}",
         job_id=job.job_id,
         state=job.state.value,

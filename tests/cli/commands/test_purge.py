@@ -386,5 +386,5 @@ def test_a_leftover_that_cannot_be_removed(cli: Command) -> None:
     os.utime(path, (1e9, 1e9))
     failed = cli("purge", *OLD, "--yes")
     assert failed.code == 3
-    assert "1 of 1 jobs and leftovers of rehearsals could not be removed" in failed.err
+    assert "1 of 1 leftover of rehearsals could not be removed" in failed.err
     assert path.exists()

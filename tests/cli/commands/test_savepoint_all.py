@@ -295,7 +295,7 @@ def test_old_savepoints_go_after_one_of_one_job(cli: Command, save: Saving, tmp_
     job = cli.start()
     mine = [save(job, "app").path for _ in range(2)]
     result = cli.ok("savepoint", job, "sp", "--keep-last", "1")
-    assert "Removed 1 older savepoints" in result.err
+    assert "Removed 1 older savepoint of the job" in result.err
     assert not (Path(mine[0]) / "_metadata").exists()
     assert (Path(mine[1]) / "_metadata").exists()
     # Within a day nothing is old.
