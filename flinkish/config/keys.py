@@ -224,7 +224,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         "infinite",
-        "number of failures, without a reset of the delay, after which the job fails",
+        "number of restarts, without a reset of the delay, after which the next failure fails the "
+        "job",
     ),
     Key(
         "restart-strategy.failure-rate.max-failures-per-interval",

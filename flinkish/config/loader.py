@@ -304,11 +304,14 @@ def _layer(entries: Iterable[tuple[str, str, str]]) -> dict[str, Setting]:
         name = canonical(spelling)
         before = layer.get(name)
         if before is not None and before.value != value:
-            raise InvalidConfiguration(
-                f"{first_names[name]} and {spelling} are the same key, and {before.origin} sets "
-                "them to different values",
-                hint=f"keep only {name}",
+            kept = name
+            text = (
+                f"{first_names[name]} and {spelling} are the same key, with two values ({origin})"
             )
+            if before.origin != origin:  # two variables of the environment
+                kept = environment_name(name)
+                text = f"{before.origin} and {origin} set the same key, {name}, to two values"
+            raise InvalidConfiguration(text, hint=f"keep only {kept}")
         first_names.setdefault(name, spelling)
         layer[name] = before or Setting(name, value, origin)
     return layer

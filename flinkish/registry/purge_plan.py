@@ -141,7 +141,7 @@ def standing_reason(facts: JobFacts, rules: Rules) -> str | None:
     if not facts.job.state.is_final:
         return f"it is {facts.job.state.value}"
     if facts.job.end_time is None or facts.job.end_time >= rules.ended_before:
-        return "it has not ended that long ago"
+        return "it ended too recently"
     if facts.is_unacknowledged and not rules.failed:
         return "its failure is not acknowledged (flinkish ack, or --failed)"
     return facts.saving

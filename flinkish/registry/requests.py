@@ -67,8 +67,9 @@ class Mailbox:
         def work(tx: Transaction) -> Request:
             job = locked(tx, job_id)
             if job.state.is_final:
+                what = "take a savepoint of" if kind is RequestKind.SAVEPOINT else kind.value
                 raise WrongState(
-                    f"cannot {kind.value} job {job.name} ({job.job_id}): it has already reached "
+                    f"cannot {what} job {job.name} ({job.job_id}): it has already reached "
                     f"the terminal state {job.state.value}",
                     hint=_instead(job, plain_cancel=_is_plain_cancel(arguments)),
                     job_id=job.job_id,
@@ -278,7 +279,7 @@ def _instead(job: JobRecord, *, plain_cancel: bool) -> str:
     """Return the hint for a request to a job that has already ended."""
     if plain_cancel:
         return "see what is running with: flinkish list"
-    return f"save what it has left with: flinkish savepoint {job.job_id} TARGET"
+    return f"take a savepoint of its checkpoints with: flinkish savepoint {job.job_id} TARGET"
 
 
 def _refuse_second(tx: Transaction, job: JobRecord, *, plain_cancel: bool) -> None:

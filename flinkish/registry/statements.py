@@ -187,8 +187,8 @@ def name_taken(holder: JobRecord) -> NameTaken:
     """Return the error for a name that the job ``holder`` already has."""
     return NameTaken(
         f"the name {holder.name} is that of job {holder.job_id}, which is {holder.state.value}",
-        hint=f"stop that job with: flinkish stop {holder.job_id}; flinkish run also takes another "
-        "--name, or --if-not-running to do nothing then",
+        hint=f"stop that job with: flinkish stop {holder.job_id}; or choose another --name; with "
+        "--if-not-running, flinkish run does nothing in this case",
         job_id=holder.job_id,
         state=holder.state.value,
     )

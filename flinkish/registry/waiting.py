@@ -56,7 +56,7 @@ def wait_request(
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
                 f"no result of the {request.kind.value} request {request.request_id} "
-                f"within {timeout:g} s ({_standing(registry, request)}); the work "
+                f"within {timeout:.15g} s ({_standing(registry, request)}); the work "
                 "continues",
                 hint=f"follow it with: flinkish request wait {request.request_id}",
                 request_id=request.request_id,
@@ -93,7 +93,7 @@ def wait_job(
         if deadline is not None and now >= deadline:
             raise WaitTimeout(
                 f"job {job.name} ({job.job_id}) is still {job.state.value} after "
-                f"{timeout:g} s; it continues",
+                f"{timeout:.15g} s; it continues",
                 hint=f"follow it with: flinkish status {job.job_id}",
                 job_id=job.job_id,
                 state=job.state.value,

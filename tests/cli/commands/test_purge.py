@@ -106,7 +106,7 @@ def test_what_ended_long_ago_goes_with_its_files(cli: Command) -> None:
     for job in (young, runs):
         assert (checkpoint_of(cli, job) / "q/commits/5").exists()
         assert log_of(cli, job).exists()
-    assert reason(cli, young) == "it has not ended that long ago"
+    assert reason(cli, young) == "it ended too recently"
     assert cli.ok("purge", *OLD, "--yes", "-q").out == ""
 
 
@@ -117,7 +117,7 @@ def test_a_dry_run_says_why(cli: Command) -> None:
     assert [line.split()[0] for line in lines[1:]] == ["remove", "remove", "remove", "keep"]
     assert f"checkpoint {checkpoint_of(cli, 'a' * 32)}" in lines[1]
     assert lines[1].endswith("nothing needs it")
-    assert lines[-1].endswith("kept: it has not ended that long ago")
+    assert lines[-1].endswith("kept: it ended too recently")
     parts = cli.ok("purge", *OLD, "--dry-run", "--json").json()["jobs"][0]["parts"]
     assert [part["what"] for part in parts] == ["checkpoint", "log", "record"]
 
