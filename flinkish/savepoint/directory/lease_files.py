@@ -43,8 +43,8 @@ class Kind(str, Enum):
 
 _WORDS = {
     Kind.WRITE: "a savepoint is being written",
-    Kind.PRUNE: "files are removed",
-    Kind.REWRITE: "state is rewritten",
+    Kind.PRUNE: "files are being removed",
+    Kind.REWRITE: "state is being rewritten",
 }
 
 
@@ -76,7 +76,7 @@ class LeaseRecord:
         """Describe the lease for messages."""
         seconds = max(0, round(time.time() - self.created))
         return (
-            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) since {seconds} s"
+            f"{_WORDS[self.kind]} by {self.owner} on {self.host} (pid {self.pid}) for {seconds} s"
         )
 
     def to_bytes(self) -> bytes:

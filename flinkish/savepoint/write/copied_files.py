@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from flinkish import storage
-from flinkish.errors import Corrupt, FlinkishError, StorageError, UnsupportedFormat
+from flinkish.errors import Corrupt, FlinkishError, StorageError, UnsupportedFormat, quoted_path
 from flinkish.savepoint.format import digests
 from flinkish.savepoint.format.contents import FORMAT_CANONICAL, FileRecord
 from flinkish.savepoint.format.digests import FileTable
@@ -119,7 +119,7 @@ class Copier:
             if wrong is not None:
                 raise StorageError(
                     f"{storage.join(self._final, query.directory, wrong)} is not as it was written",
-                    hint="the storage has lost or changed it: the same command goes on",
+                    hint="the storage has lost or changed it: run the same command again",
                 )
         canonical = source.header.format == FORMAT_CANONICAL
         features = [CANONICAL_STATE] if canonical else []
@@ -278,7 +278,8 @@ def _is_equal(item: tuple[int, FileRecord, str]) -> bool:
 def _damaged(source: OpenSavepoint, location: str, reason: str) -> Corrupt:
     return Corrupt(
         f"the savepoint {source.path} cannot be copied: {location} {reason}",
-        hint="see all that is wrong with: flinkish savepoint verify; the copy is not a savepoint",
+        hint=f"flinkish savepoint verify {quoted_path(source.path)} lists all damage; "
+        "the copy is incomplete",
         path=source.path,
     )
 

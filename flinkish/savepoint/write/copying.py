@@ -47,7 +47,7 @@ def copy_savepoint(
     if existing is not None:
         if not _is_same(source, existing):
             raise StorageError(
-                f"{final} is another savepoint of that name",
+                f"another savepoint with this name exists: {final}",
                 hint="copy to another directory",
                 path=final,
             )
@@ -74,13 +74,13 @@ def _copy_location(source: OpenSavepoint, directory: str) -> str:
     name = storage.base_name(source.path)
     if not name:
         raise UsageError(
-            f"{source.path} is a whole bucket, so that a copy would have no name",
+            f"{source.path} is a whole bucket, so the copy would have no name",
             hint="only a savepoint in a directory can be copied",
         )
     final = storage.join(directory, name)
     if place_keys(final) & place_keys(source.path):
         raise UsageError(
-            f"{directory} is the directory in which the savepoint is",
+            f"the savepoint is already in {directory}",
             hint="name another TARGET; the copy keeps the name of the savepoint",
         )
     if final.startswith(f"{source.path}/"):

@@ -218,16 +218,16 @@ def test_no_transfer_goes_on_after_an_error(
 
 
 def test_places_that_are_refused(saved: SavepointSummary, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is the directory in which the savepoint is"):
+    with pytest.raises(UsageError, match="the savepoint is already in"):
         copied(saved.path, tmp_path / "savepoints")
     (tmp_path / "link").symlink_to(tmp_path / "savepoints")
-    with pytest.raises(UsageError, match="is the directory in which the savepoint is"):
+    with pytest.raises(UsageError, match="the savepoint is already in"):
         copied(saved.path, tmp_path / "link")
     with pytest.raises(UsageError, match="is inside the savepoint"):
         copied(saved.path, f"{saved.path}/x")
     other = make_savepoint(str(tmp_path / "t"), 1.0, job_id=JOB_ID)
     os.rename(other, tmp_path / "t" / Path(saved.path).name)
-    with pytest.raises(StorageError, match="is another savepoint of that name"):
+    with pytest.raises(StorageError, match="another savepoint with this name exists"):
         copied(saved.path, tmp_path / "t")
 
 
