@@ -27,6 +27,7 @@ from flinkish.registry.statements import (
     lock,
     locked,
     record_state,
+    refuse_changed,
     refuse_taken,
     set_fields,
     successor_row,
@@ -164,12 +165,8 @@ class JobTable(Purging):
 
         def work(tx: Transaction) -> JobRecord:
             job = locked(tx, job_id)
-            if seen is not None and _signs_of_life(job) != _signs_of_life(seen):
-                raise WrongState(
-                    f"job {job.name} ({job.job_id}) has changed, and is {job.state.value} by now",
-                    job_id=job.job_id,
-                    state=job.state.value,
-                )
+            if seen is not None:
+                refuse_changed(job, seen)
             now = self.now()
             values: dict[str, Any] = {}
             if failure is not None and (job.failure is None or is_guess(job.failure)):
@@ -351,7 +348,3 @@ class JobTable(Purging):
             id=job_id,
         )
         return [change_of(row) for row in rows]
-
-
-def _signs_of_life(job: JobRecord) -> tuple[object, ...]:
-    return job.state, job.end_time, job.supervisor, job.driver, job.heartbeat

@@ -158,7 +158,7 @@ class SqliteDatabase(Database):
         return self._connection
 
     def _connect_reader(self) -> sqlite3.Connection:
-        self._frozen, state = None, self._file_state()
+        self._frozen = None
         try:
             return self._connect("ro")
         except sqlite3.Error as error:
@@ -166,17 +166,16 @@ class SqliteDatabase(Database):
                 raise
         # A WAL database in a directory where no -shm can be made. There is no -wal beside it,
         # so no process is writing and the file alone is complete: read it as it is.
-        connection = self._connect("ro", "&immutable=1")
-        self._frozen = state
-        return connection
+        self._frozen = self._file_state()
+        return self._connect("ro", "&immutable=1")
 
     def _file_state(self) -> tuple[object, ...]:
         try:
             file = os.stat(self._path)
         except OSError:
             return ()
-        has_wal = os.path.exists(self._path + "-wal")
-        return file.st_ino, file.st_mtime_ns, file.st_size, has_wal
+        wal = os.path.exists(self._path + "-wal")
+        return file.st_ino, file.st_mtime_ns, file.st_size, wal
 
     def _connect(self, mode: str, suffix: str = "") -> sqlite3.Connection:
         quoted = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -188,9 +187,8 @@ class SqliteDatabase(Database):
             check_same_thread=False,
         )
         try:
-            # These read the file's schema, so a file that cannot be read is an error already here.
             # In WAL mode NORMAL loses nothing when a process dies. A power cut loses at most the
-            # last transactions, never the consistency of the file.
+            # last transactions, never the consistency of the file. This already reads the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
         except BaseException:

@@ -13,6 +13,7 @@ from flinkish.errors import (
     NameTaken,
     Superseded,
     UsageError,
+    WrongState,
 )
 from flinkish.messages.launch import RestoreSpec
 from flinkish.registry.database import Row, Transaction
@@ -166,6 +167,20 @@ def job_row(tx: Transaction, job_id: str) -> JobRecord:
     """Return the job with an id that is known to exist."""
     rows = tx.rows(f"SELECT {JOB_COLUMNS} FROM flinkish_jobs WHERE job_id = :id", id=job_id.lower())
     return job_of(rows[0])
+
+
+def refuse_changed(job: JobRecord, seen: JobRecord) -> None:
+    """Raise WrongState if a job's state, processes or heartbeat are no longer as they were seen."""
+
+    def signs(each: JobRecord) -> tuple[object, ...]:
+        return each.state, each.end_time, each.supervisor, each.driver, each.heartbeat
+
+    if signs(job) != signs(seen):
+        raise WrongState(
+            f"job {job.name} ({job.job_id}) has changed, and is {job.state.value} by now",
+            job_id=job.job_id,
+            state=job.state.value,
+        )
 
 
 def refuse_taken(tx: Transaction, name: str, job_id: str) -> None:
