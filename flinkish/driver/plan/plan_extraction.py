@@ -351,8 +351,8 @@ def _uids(
             named.append(None)
     uids = distinguish(named)
     notes = [
-        f"the DataFrame with uid {first[1]!r} is used more than once: each place is an operator of "
-        f"its own, this one has the uid {uid!r}"
+        f"the DataFrame with uid {first[1]!r} is used more than once: each place is a separate "
+        f"operator; this one has the uid {uid!r}"
         for first, uid in zip(named, uids, strict=True)
         if first is not None and uid != first[1]
     ]

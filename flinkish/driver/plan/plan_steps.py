@@ -193,10 +193,10 @@ def match_stateful(
     if len(ways) != 1:
         ours = ", ".join(nodes[p].name for p in stateful) or "none"
         theirs = ", ".join(f"{op.node.ordinal} {op.node.kind}" for op in physical) or "none"
-        why = "do not fit" if not ways else "fit in more than one way"
+        match, how = ("match", " in more than one way") if ways else ("do not match", "")
         raise Incompatible(
-            f"the stateful operators of the analyzed plan ({ours}) {why} those that Spark would "
-            f"run ({theirs})",
+            f"the stateful operators of the analyzed plan ({ours}) {match} those that Spark would "
+            f"run ({theirs}){how}",
             hint="split the query into simpler steps, or report it with the query's explain()",
         )
     return nodes, dict(zip(ways[0], physical, strict=True))

@@ -333,7 +333,7 @@ def with_properties(meaning: StateSemantics, files: Mapping[str, bytes]) -> Stat
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Incompatible(
             f"this Spark writes the properties of transformWithState in an unknown form: {error}",
-            hint="see which versions of Spark flinkish supports",
+            hint="see which versions of Spark flinkish supports: flinkish compat",
         ) from error
     return replace(meaning, traits={**meaning.traits, **traits})
 

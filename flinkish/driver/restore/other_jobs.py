@@ -162,29 +162,29 @@ class OtherJobs:
 def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeeded:
     """Return the refusal of a query whose id or output another job holds."""
     job = claim.job
-    who = f"query '{claim.query}' of job {job.name} ({job.job_id}), which is {job.state.value}"
-    stop = f"stop that job first, with: flinkish stop {job.job_id}"
+    who = f"query '{claim.query}' of the {job.state.value} job {job.name} ({job.job_id})"
+    stop = f"stop that job first, with: flinkish stop {job.job_id}"  # the last, to be copied
     if claim.resource == query_resource(claim.place):
         return ConsentNeeded(
             f"query '{query}' would run with the query id and the batches of {who}: only one run "
             "of a query may be active",
-            hint=f"{stop}; or restore a savepoint of it with -s PATH, under a new query id",
+            hint=f"restore a savepoint of it with -s PATH, under a new query id; or {stop}",
             reasons=["query-in-use"],
         )
     if claim.is_checkpoint:
         return ConsentNeeded(
-            f"query '{query}' would start in the checkpoint {claim.place}, in which {who}, runs: "
-            "only one run of a query may be active",
-            hint=f"{stop}; or give it another checkpointLocation",
+            f"query '{query}' would start in the checkpoint {claim.place}, which {who} "
+            "uses: only one run of a query may be active",
+            hint=f"give it another checkpointLocation; or {stop}",
             reasons=["query-in-use"],
         )
-    ways = [stop, "or write to another path"]
+    ways = ["write to another path"]
     if writer is not None and may_be_another_directory(writer):
         ways.append(NEXT_BATCH)
     return ConsentNeeded(
-        f"query '{query}' would write to {claim.place}, as {who}, does: of two queries on one file "
-        "sink, the output of one is dropped",
-        hint="; ".join(ways),
+        f"query '{query}' would write to {claim.place}, to which {who} writes: of two queries on "
+        "one file sink, the output of one is dropped",
+        hint="; ".join([*ways, f"or {stop}"]),
         reasons=["sink-in-use"],
     )
 
@@ -192,8 +192,9 @@ def _in_use(query: str, claim: Claim, writer: KnownWriter | None) -> ConsentNeed
 def _in_use_here(query: str, claim: Claim) -> ConsentNeeded:
     """Return the refusal of a query whose output another query of the same program writes."""
     return ConsentNeeded(
-        f"query '{query}' would write to {claim.place}, as query '{claim.query}' of the same "
-        "program does, which runs: of two queries on one file sink, the output of one is dropped",
+        f"query '{query}' would write to {claim.place}, to which the running query "
+        f"'{claim.query}' of the same program writes: of two queries on one file sink, the output "
+        "of one is dropped",
         hint="write to another path, or start one after the other has ended",
         reasons=["sink-in-use"],
     )

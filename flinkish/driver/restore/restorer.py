@@ -348,7 +348,7 @@ class Restorer:
             self._registry.mark_disposed(path)
         except FlinkishError as error:
             log(
-                f"claimed savepoint {path} is no longer needed, and was not deleted: "
+                f"claimed savepoint {path} is no longer needed, but could not be deleted: "
                 f"{error.message}"
             )
             return

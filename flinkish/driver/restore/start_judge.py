@@ -278,7 +278,7 @@ class Adviser(StartJudge):
         except RegistryError as error:
             return [f"query '{name}' is not compared with other jobs: {error.message}"]
         except FlinkishError as error:
-            return [f"query '{name}' starts, and flinkish run would refuse it: {error.message}"]
+            return [f"query '{name}' starts, but flinkish run would refuse it: {error.message}"]
 
     def meanings_in(self, location: str, session: Any) -> Mapping[int, StateSemantics]:
         """Return what is known of the state in a checkpoint; nothing without a registry."""
