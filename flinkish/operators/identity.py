@@ -237,6 +237,6 @@ def _refuse_foreign_hashes(
             raise HashCollision(
                 f"The uid hash {hashes[key]} of operator {node.describe()} is the operator id "
                 f"of {owner.describe()}",
-                hint=f'give "{owner.name}" a uid, then its id is another one',
+                hint=f'give "{owner.name}" a uid, so that its id changes',
                 operators=[node.name, owner.name],
             )

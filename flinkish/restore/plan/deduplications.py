@@ -117,7 +117,7 @@ def _kept_for_ever(new: NewOperator) -> StateChange:
             f"{was}, with the event time among its columns: no key is lost", partial=False
         )
     return _change(
-        f"{was}: expired keys count as new again, the others are kept for ever",
+        f"{was}: expired keys count as new again, the others are kept forever",
         partial=True,
     )
 

@@ -54,8 +54,8 @@ def judge_repeats(
         return Check(
             reason,
             RestoreOutcome.WARNING,
-            f"{about}: whatever job {running[0].job_id}, which is "
-            f"{running[0].state.value}, writes after batch {batch} is written again",
+            f"{about}: all that job {running[0].job_id} ({running[0].state.value}) writes after "
+            f"batch {batch} will be written again",
             "stop the job first, or let the program write to another topic",
             batches=None,
         )

@@ -312,7 +312,7 @@ def _without_values(part: StatePart, field: StateColumn) -> tuple[str, str | Non
         return f"`{field.whole}` starts at the restore for existing keys", None
     if field.event_time:
         return (
-            "waiting rows have no such time, so they would wait for ever",
+            "waiting rows have no such time, so they would wait forever",
             f"keep the event time as it was; {KEEP_OR_DROP}",
         )
     if not field.has_nulls:
@@ -341,7 +341,8 @@ def _same_column(
             store, StateVerdict.INCOMPATIBLE, "definition-changed", text, KEEP_OR_DROP
         )
     if saved.collations != new.collations:
-        yield _type_change(store, part, saved.shown, "a collation", "another one", is_key=True)
+        text = f"{part.subject}: `{saved.shown}` has another collation than before; {part.because}"
+        yield StateChange(store, StateVerdict.INCOMPATIBLE, "type-changed", text, KEEP_OR_DROP)
     yield from _types(store, part, saved.shown, saved.type, new.type, is_key=is_key)
 
 

@@ -146,7 +146,8 @@ def _dropped(saved: SavedSource, fresh: Sequence[NewSource] = ()) -> SourcePlan:
         "dropped",
         "dropped-source",
         f"{saved.describe()} is not taken by any source of this query",
-        advice + "read it again, or drop its position with -n (--allowNonRestoredState)",
+        advice
+        + "keep reading it in the program, or drop its position with -n (--allowNonRestoredState)",
     )
 
 

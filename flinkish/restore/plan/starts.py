@@ -70,8 +70,12 @@ class Beginning:
             return f"query '{self.query}' would start with batch 0, in a new checkpoint"
         if self.planned is None:
             return f"query '{self.query}' would start with batch 0, in {self.checkpoint}"
-        batch = self.planned if self.committed is None else self.committed
-        return f"query '{self.query}' would resume after batch {batch} of {self.checkpoint}"
+        if self.committed is None:
+            again = f"would start with batch {self.planned} again, as planned in"
+            return f"query '{self.query}' {again} {self.checkpoint}"
+        return (
+            f"query '{self.query}' would resume after batch {self.committed} of {self.checkpoint}"
+        )
 
 
 @dataclass(frozen=True)

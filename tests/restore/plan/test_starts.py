@@ -213,3 +213,9 @@ def test_commands_in_advice_quote_names_and_paths() -> None:
     assert isinstance(refused, ConsentNeeded)
     assert "flinkish run --name 'a b' --resume" in refused.hint
     assert "-s '/my ckpt' --sink-ahead rebase" in refused.hint
+
+
+def test_a_batch_that_is_only_planned_is_not_resumed_after() -> None:
+    begins = Beginning("q", checkpoint="/own", planned=0)
+    assert begins.describe() == "query 'q' would start with batch 0 again, as planned in /own"
+    assert OWN.describe() == "query 'q' would resume after batch 4 of /own"
