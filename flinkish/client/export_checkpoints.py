@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from flinkish import storage
@@ -70,13 +70,9 @@ def build_planned(
     spec: RestoreSpec,
     origin: JobOrigin | None,
     place: ExportPlace,
-    made: list[str],
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Let a driver build the checkpoints that a program needs; none of its queries runs.
-
-    The names of their directories are added to ``made``.
-    """
+    """Let a driver build the checkpoints that a program needs; none of its queries runs."""
     installation = find_spark(launch)
     spark = programs.spark_version(installation.spark_home)
     offers = open_origin(spec, origin, verify=spec.verify)
@@ -97,7 +93,7 @@ def build_planned(
         environ=os.environ,
         show_log=context.reporter.log,
     )
-    made += exported.directories.values()
+    place.built.extend(exported.directories.values())
     require_agreed(exported.plan, "the program cannot resume from that state")
     rows = {row.name: row for row in exported.plan.queries}
     file_sinks = {row.query: _log_place(row) for row in exported.plan.sinks}
@@ -123,13 +119,9 @@ def build_unchanged(
     spec: RestoreSpec,
     origin: JobOrigin | None,
     place: ExportPlace,
-    made: list[str],
     query: str | None,
 ) -> BuiltCheckpoints:
-    """Build checkpoints with the state as it is; no JVM is started.
-
-    The names of their directories are added to ``made``.
-    """
+    """Build checkpoints with the state as it is; no JVM is started."""
     offers = open_origin(spec, origin, verify=spec.verify)
     question = restore_question(context.registry, spec, offers, origin)
     plans: dict[str, UnchangedQuery] = {}
@@ -156,7 +148,7 @@ def build_unchanged(
             storage.join(place.building, directory),
             location=place.location_of(directory),
         )
-        made.append(directory)
+        place.built.append(directory)
         notes = () if plan.sink is None else (f"query '{name}': {plan.sink.text}",)
         kept = KeptQueryId(plan.identity.keep, plan.identity.reason)
         queries.append(BuiltQuery(name, directory, kept, _log_place(plan.sink), notes))
@@ -242,18 +234,16 @@ def _log_place(sink: SinkPlan | SinkRow | None) -> str | None:
 class ExportPlace:
     """Where checkpoints are built, each in its own directory, and where they are put.
 
-    On remote storage, where no directory is renamed, both are the same. ``replaces`` is the newest
-    planned batch (-1 without one) of the checkpoint that is replaced; None for a new directory.
+    On remote storage, where no directory is renamed, both are the same. ``is_single``: whether
+    ``final`` is one checkpoint, which is replaced, not a directory of checkpoints; ``replaces`` is
+    then its newest planned batch. ``built`` are the directories that this export has built.
     """
 
     building: str
     final: str
+    is_single: bool = False
     replaces: int | None = None
-
-    @property
-    def is_single(self) -> bool:
-        """Whether ``final`` is one checkpoint, not a directory of checkpoints."""
-        return self.replaces is not None
+    built: list[str] = field(default_factory=list)
 
     def location_of(self, directory: str) -> str:
         """Return the final place of the checkpoint that is built in a directory of this name."""
@@ -265,11 +255,11 @@ class ExportPlace:
         Raises WrongState if the checkpoint to be replaced has got a batch meanwhile, and
         StorageError if a directory cannot be renamed; the old checkpoint then stays in place.
         """
-        if self.replaces is None:
+        if not self.is_single:
             if self.building != self.final:
                 storage.publish(self.building, self.final)
             return None
-        if _newest(self.final) != self.replaces:
+        if newest_planned_batch(self.final) != self.replaces:
             raise WrongState(
                 f"the checkpoint {self.final} is in use: it got a batch during the export",
                 hint="stop the program that runs on it, and export again",
@@ -335,32 +325,26 @@ def in_place_of(checkpoint: str, registry: Registry) -> ExportPlace:
                     job_id=job_id,
                     state=job.state.value,
                 )
-    return ExportPlace(storage.temporary_name(final), final, _newest(final))
+    newest = newest_planned_batch(final)
+    return ExportPlace(storage.temporary_name(final), final, is_single=True, replaces=newest)
 
 
 @contextmanager
-def built(place: ExportPlace) -> Iterator[list[str]]:
+def built(place: ExportPlace) -> Iterator[None]:
     """Make the directory in which checkpoints are built, and remove it at the end of the block.
 
-    Yields a list for the names of the directories that were made in it. On remote storage, where
-    another export may build in the same directory, only these are removed, and only if an error
-    ends the block.
+    On remote storage, where another export may build in the same directory, only what this one has
+    built is removed, and only if an error ends the block.
     """
     storage.make_directory(storage.parent(place.building))
     storage.make_new_directory(place.building)
-    made: list[str] = []
     try:
-        yield made
+        yield
     except BaseException:
         if place.building == place.final:
-            for directory in made:
+            for directory in place.built:
                 storage.remove_tree(place.building, directory)
         raise
     finally:
         if place.building != place.final:
             storage.remove_tree(*storage.split(place.building))
-
-
-def _newest(checkpoint: str) -> int:
-    newest = newest_planned_batch(checkpoint)
-    return -1 if newest is None else newest

@@ -143,11 +143,11 @@ def export(
         if directory is not None
         else in_place_of(str(replaces), context.registry)
     )
-    with built(place) as made:
+    with built(place):
         checkpoints = (
-            build_unchanged(context, spec, origin, place, made, query)
+            build_unchanged(context, spec, origin, place, query)
             if launch is None
-            else build_planned(context, launch, spec, origin, place, made, query)
+            else build_planned(context, launch, spec, origin, place, query)
         )
         exported = tuple(_checkpoint(place, each) for each in checkpoints.queries)
         paths = PathMap(options.path_map)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +23,7 @@ from flinkish.driver.connectors.sinks import open_table
 from flinkish.driver.connectors.sources import ask
 from flinkish.driver.connectors.table import SinkPlace, Table
 from flinkish.driver.log import log
-from flinkish.driver.plan.writer_settings import output_of
+from flinkish.driver.plan.writer_settings import output_of, qualified
 from flinkish.errors import (
     ConsentNeeded,
     Corrupt,
@@ -52,9 +50,6 @@ from flinkish.restore.plan.starts import (
     judge_writers,
 )
 from flinkish.restore.recipe import Recipe
-
-#: A URL of Hadoop, with or without a host: ``dbfs:/a``, ``hdfs:///a``, ``hdfs://host:8020/a``.
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<host>[^/]*))?(?P<path>.*)")
 
 
 class DriverRestoreEnvironment:
@@ -329,30 +324,3 @@ def _is_other(saved: Mapping[str, Any], sink: NewSink, session: Any) -> bool:
     """Return whether a query writes to another place than the saved query; False if unknown."""
     places = (saved.get("path"), sink.path), (saved.get("table"), sink.table)
     return any(None not in pair for pair in places) and not _is_own(saved, sink, session)
-
-
-def qualified(path: str | None, session: Any) -> str | None:
-    """Return a path with the file system that Spark would write to, unless that is local.
-
-    A URL without a host, such as ``hdfs:///out``, gets that of the default file system, as in
-    Hadoop's ``Path.makeQualified``; it stays as it is if the default has another scheme. A relative
-    path starts at the working directory of the default file system, such as ``/user/NAME``.
-    """
-    if path is None or path.startswith("file:"):
-        return path
-    url = _URL.fullmatch(path)
-    if url is not None and url["host"]:
-        return path
-    hadoop = session._jsc.hadoopConfiguration()
-    default = str(hadoop.get("fs.defaultFS") or "").rstrip("/")
-    if url is not None:
-        same_scheme = default.lower().startswith(f"{url['scheme'].lower()}://")
-        return f"{default}/{url['path'].lstrip('/')}" if same_scheme else path
-    if default.startswith("file:") or not default:
-        return os.path.abspath(path)
-    if path.startswith("/"):
-        return f"{default}/{path.lstrip('/')}"
-    if not path or ":" in path.partition("/")[0]:
-        return path  # no path for Hadoop, which raises an error
-    relative = session._jvm.org.apache.hadoop.fs.Path(path)
-    return str(relative.getFileSystem(hadoop).makeQualified(relative).toString())

@@ -20,10 +20,9 @@ from flinkish.driver.plan.planned_queries import new_query, new_sink
 from flinkish.driver.plan.restore_environment import (
     beginning,
     has_path_of,
-    qualified,
     start_status,
 )
-from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location
+from flinkish.driver.plan.writer_settings import WriterFacts, output_of, own_location, qualified
 from flinkish.driver.restore.checkpoint_runs import judge_sources, last_run_in, meanings_of
 from flinkish.driver.restore.empty_checkpoint import make_empty
 from flinkish.driver.restore.other_jobs import OtherJobs

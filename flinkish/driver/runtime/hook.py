@@ -230,12 +230,10 @@ class Hook:
         runtime = self._runtime
 
         @functools.wraps(original)
-        def config(
-            builder: Any, key: str | None = None, value: Any = None, conf: Any = None, **more: Any
-        ) -> Any:
-            options = {**(more.get("map") or {}), str(key): value}
-            _refuse(connect_refusal(options, {}), runtime)
-            return original(builder, key, value, conf, **more)
+        def config(builder: Any, key: str | None = None, *args: Any, **more: Any) -> Any:
+            value = args[0] if args else more.get("value")
+            _refuse(connect_refusal({**(more.get("map") or {}), str(key): value}, {}), runtime)
+            return original(builder, key, *args, **more)
 
         return config
 

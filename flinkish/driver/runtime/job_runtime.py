@@ -254,29 +254,22 @@ class Runtime:
         self._running_if_started()
 
     def _running_if_started(self) -> None:
-        """Make the job RUNNING, once, when the program has started its queries.
-
-        If the registry cannot be reached, the next heartbeat tries again.
-        """
+        """Make the job RUNNING, once, when the program has started its queries."""
         queries = self.queries()
-        if self._is_running or self.fatal is not None or not queries:
-            return
-        if not self.start_phase.is_over or self.restore_gate.closed:
+        started = queries and self.start_phase.is_over and not self.restore_gate.closed
+        if self._is_running or self.fatal is not None or not started:
             return
         self._is_running = True  # at once: several threads come here
-        if not self._reports.try_send():
-            self._is_running = False
-            return
         names = ", ".join(f"'{query.name}'" for query in queries)
         reason = f"{'query' if len(queries) == 1 else 'queries'} {names} started"
-        missing = self.start_phase.missing
-        if missing:
+        if missing := self.start_phase.missing:
             reason += f", {missing} more announced"
             log(f"{reason}; the job counts as running")
         try:
+            self._reports.send()
             self.registry.transition(self.job_id, JobState.RUNNING, reason)
         except RegistryError as error:
-            self._is_running = False
+            self._is_running = False  # the next heartbeat tries again
             log(f"registry: {error.message}")
 
     def _program_waits(self) -> None:
@@ -317,13 +310,10 @@ class Runtime:
         return self._gate.appears_active(query)
 
     def before_session_stop(self) -> None:
-        """Let the request in flight finish, and end the queries, before the program stops Spark.
-
-        Spark would interrupt them in the middle of a batch.
-        """
+        """Let the request in flight finish, and end the queries, before the program stops Spark."""
         self.program_ended()
         self._gate.settle()
-        self.end_queries()
+        self.end_queries()  # Spark would interrupt them in the middle of a batch
         self.report()
         self.session.before_stop()
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.discovery import directory_name
+from flinkish.driver.spark import jvm as spark_jvm
+from flinkish.errors import ConsentNeeded
 from flinkish.storage import same_place
+
+if TYPE_CHECKING:
+    from flinkish.driver.plan.writer_settings import WriterFacts
+    from flinkish.driver.runtime.running_query import ManagedQuery
 
 
 class Names:
@@ -106,3 +113,29 @@ def _run_directory(name: str, run: int) -> str:
     """Return the name of the directory for one run of a query. Pure."""
     safe = directory_name(name)
     return safe if run == 1 else f"{safe}-{run}"
+
+
+def retried_name(queries: Iterable[ManagedQuery], facts: WriterFacts, writer: Any) -> str | None:
+    """Return the name of the failed query that an unnamed one without own location continues.
+
+    None if no such query has failed. Raises ConsentNeeded if it may be one of several.
+    """
+    failed = [
+        query
+        for query in queries
+        if query.generated_name
+        and "checkpointlocation" not in query.facts.options
+        and spark_jvm.error_of(query.jsq) is not None
+    ]
+    same = [query for query in failed if query.writer is writer] or failed
+    if len(same) > 1:
+        same = [query for query in same if query.facts.writes_like(facts)]
+        if len(same) != 1:
+            names = ", ".join(f"'{query.name}'" for query in failed)
+            raise ConsentNeeded(
+                f"an unnamed query starts, and several unnamed ones have failed: {names}; it "
+                "may continue any of them",
+                hint="name the queries with queryName",
+                reasons=["query-unknown"],
+            )
+    return same[0].name if same else None

@@ -12,9 +12,8 @@ from flinkish import storage
 from flinkish.checkpoint.format.pins import SETTING_CHECKPOINT_FORMAT
 from flinkish.driver.log import log
 from flinkish.driver.plan.plan_extraction import PlannedQuery
-from flinkish.driver.plan.restore_environment import qualified
 from flinkish.driver.plan.uid_rules import Planning
-from flinkish.driver.plan.writer_settings import WriterFacts, own_location
+from flinkish.driver.plan.writer_settings import WriterFacts, own_location, qualified
 from flinkish.driver.restore import history
 from flinkish.driver.restore.restorer import Restorer
 from flinkish.driver.restore.start_judge import StartJudge
@@ -26,7 +25,7 @@ from flinkish.driver.restore.typed_formats import (
     with_restored,
 )
 from flinkish.driver.runtime.earlier_runs import EarlierRun
-from flinkish.driver.runtime.naming import Names
+from flinkish.driver.runtime.naming import Names, retried_name
 from flinkish.driver.runtime.running_query import ManagedQuery
 from flinkish.driver.spark import jvm as spark_jvm
 from flinkish.driver.spark.jvm import configured
@@ -110,7 +109,7 @@ class Preparer:
         """
         if facts.query_name is None:
             own = own_location(facts, session)
-            retried = self._retried(facts, writer) if own is None else None
+            retried = None if own is not None else retried_name(self._queries(), facts, writer)
             return self._generated(own, session, retried)
         return self._names.given(str(facts.query_name))
 
@@ -296,31 +295,6 @@ class Preparer:
             replace(prepared, location=location if own is None else None), meanings
         )
 
-    def _retried(self, facts: WriterFacts, writer: Any) -> str | None:
-        """Return the name of the failed query that an unnamed one without own location continues.
-
-        None if no such query has failed. Raises ConsentNeeded if it may be one of several.
-        """
-        failed = [
-            query
-            for query in self._queries()
-            if query.generated_name
-            and "checkpointlocation" not in query.facts.options
-            and spark_jvm.error_of(query.jsq) is not None
-        ]
-        same = [query for query in failed if query.writer is writer] or failed
-        if len(same) > 1:
-            same = [query for query in same if _is_alike(query.facts, facts)]
-            if len(same) != 1:
-                names = ", ".join(f"'{query.name}'" for query in failed)
-                raise ConsentNeeded(
-                    f"an unnamed query starts, and several unnamed ones have failed: {names}; it "
-                    "may continue any of them",
-                    hint="name the queries with queryName",
-                    reasons=["query-unknown"],
-                )
-        return same[0].name if same else None
-
     def _is_fresh(self, name: str) -> bool:
         """Return whether a new run of ``name`` starts with a new checkpoint.
 
@@ -344,16 +318,6 @@ class Preparer:
         properties = self._properties.get(name, {})
         with configured(session, wanted), local_properties(session, properties):
             yield
-
-
-def _is_alike(one: WriterFacts, other: WriterFacts) -> bool:
-    """Return whether two queries write to the same place in the same way."""
-    return (one.format, one.path, one.table, one.options) == (
-        other.format,
-        other.path,
-        other.table,
-        other.options,
-    )
 
 
 def own_place(own: str, beside: str) -> str:

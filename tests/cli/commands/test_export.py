@@ -105,10 +105,11 @@ def test_a_directory_that_is_not_empty(cli: Command, tmp_path: Path) -> None:
 
 def test_another_export_to_the_same_place_keeps_its_checkpoints(tmp_path: Path) -> None:
     remote = f"memory://{tmp_path.name}/both"
-    with suppress(StorageError), built(new_directory(remote)) as made:
+    place = new_directory(remote)
+    with suppress(StorageError), built(place):
         storage.write_bytes(f"{remote}/theirs/metadata", b"{}")
         storage.write_bytes(f"{remote}/ours/metadata", b"{}")
-        made.append("ours")
+        place.built.append("ours")
         raise StorageError("disk full")
     assert storage.list_names(remote) == ["theirs"]
     assert storage.read_bytes(f"{remote}/theirs/metadata") == b"{}"

@@ -13,8 +13,8 @@ import pytest
 from flinkish.driver.plan.restore_environment import (
     DriverRestoreEnvironment,
     has_path_of,
-    qualified,
 )
+from flinkish.driver.plan.writer_settings import qualified
 from flinkish.errors import ConsentNeeded, Corrupt
 from flinkish.messages.calls import JobOrigin, KnownWriter
 from flinkish.messages.queries import QueryFacts, QueryStatus
