@@ -71,7 +71,7 @@ class Root(click.Group):
         widest = max(map(len, command_index.COMMANDS))
         for title, names in COMMANDS.items():
             with formatter.section(title):
-                # The column of each table is as wide as that of the others.
+                # The first column has the same width in all tables.
                 formatter.write_dl(
                     [(f"{name:<{widest}}", command_index.COMMANDS[name].help) for name in names]
                 )
@@ -159,7 +159,7 @@ def report_lost_result(argv: Sequence[str], failure: OSError, status: int) -> in
 
 
 def _what_is_lost(lines: Sequence[str], status: int) -> str:
-    """Return the hint about a lost result, so that the command is not run again for it. Pure."""
+    """Return the hint about a lost result, so that nobody repeats the command for it. Pure."""
     if len(lines) == 1:
         return f"the command succeeded; its result is: {lines[0]}"
     return "" if status else "the command succeeded; only its result is lost"
@@ -199,7 +199,7 @@ def common_options_behind(argv: Sequence[str]) -> list[str]:
 
 
 def _flinks_action(argv: Sequence[str]) -> list[str]:
-    """Replace Flink's action ``run-application`` by a ``run`` on the cluster. Pure."""
+    """Replace Flink's action ``run-application`` with a ``run`` on the cluster. Pure."""
     if argv[:1] != ["run-application"]:
         return list(argv)
     return ["run", "--detached", "--deploy-mode", "cluster", *argv[1:]]

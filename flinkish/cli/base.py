@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from flinkish.cli.session import Session
 
 HELP_NAMES = ["-h", "--help"]
-#: The help is as wide as the terminal, but no line is too long to read.
+#: The help is as wide as the terminal, up to this number of columns.
 HELP_WIDTH = 110
 
-#: Meanings of the exit codes, in the help, that no error class has.
+#: Exit codes without an error class, and their meanings in the help.
 _OTHER_CODES = {0: "ok", 130: "interrupted", 143: "terminated"}
 
 
 class OptionalValue(click.Option):
     """An option whose value may be omitted: ``-s`` and ``-s TARGET`` (Flink's ``cancel -s``).
 
-    One with a choice of values takes only those: the program in ``--require-uids APP.py`` is none.
+    If it has a choice of values, it takes only those: ``--require-uids APP.py`` has no value.
     """
 
     def takes(self, word: str) -> bool:
-        """Return whether the word behind the option is its value."""
+        """Return whether the word after the option is its value."""
         if isinstance(self.type, click.Choice):
             # An empty word is meant as a value, and refused.
             return word in self.type.choices or not word.strip()
@@ -74,7 +74,7 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by sections."""
+        """Write the options, section by section."""
         from flinkish.cli.help_sections import options_by_section
 
         for title, options in options_by_section(self.get_params(ctx)).items():
@@ -90,7 +90,7 @@ class Command(click.Command):
         with formatter.section("Examples"):
             for purpose, words in examples_of(name):
                 formatter.write_text(f"# {purpose}")
-                # Not wrapped: a command is there to be pasted.
+                # Not wrapped, so that the command can be pasted.
                 formatter.write(f"{'':>{formatter.current_indent}}{words}\n")
         super().format_epilog(ctx, formatter)
         meanings = exit_code_meanings()
@@ -113,7 +113,7 @@ def _check_not_only_flinks(command: click.Command, word: str) -> None:
 
 
 def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[str]:
-    """Return a command line with the values that click would look for in the next word."""
+    """Return the command line with omitted values, which click would take from the next word."""
     options, words = _options(command), list(args)
     for kind, at in _places(command, args):
         option = options.get(args[at]) if kind == "option" else None
@@ -166,7 +166,7 @@ class Call:
 
     def session(self, flags: Mapping[str, str | None] | None = None) -> Session:
         """Return a session; ``flags`` are configuration keys set by the command's own options."""
-        # The registry's object model takes a third of the start-up time; the overview needs none.
+        # The registry's object model takes a third of the start-up time; the help does not need it.
         from flinkish.cli.session import Session
 
         return Session(self.out, dynamic=self.dynamic, flags=flags)
@@ -212,7 +212,7 @@ def command(
         declared.params += _common_options()  # after the command's own
         for parameter in declared.params:
             if isinstance(parameter.type, click.Path):
-                # The use case says what it cannot read; a target is read by the driver alone.
+                # The use case reports what it cannot read; only the driver needs to read a target.
                 parameter.type.readable = False
         return declared
 
@@ -248,7 +248,7 @@ def scan(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield what :func:`scan` does, with the index of each word."""
+    """Yield what :func:`scan` does, with the index of each word in place of the word."""
     options = _options(command)
     interspersed = command.context_settings.get("allow_interspersed_args", True)
     following = 0

@@ -66,8 +66,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _say_terminated() -> None:
-    """Make a SIGTERM say so while the command is loaded; then the command handles it itself."""
-    import _signal  # type: ignore[import-not-found]  # unlike signal, Python has loaded it
+    """Report a SIGTERM while the command is being loaded; after that the command handles it."""
+    import _signal  # type: ignore[import-not-found]  # already loaded, unlike signal
 
     def stop(_number: int, _frame: object) -> None:
         os.write(2, b"flinkish: terminated (SIGTERM)\n")
@@ -90,7 +90,7 @@ def list_plainly(arguments: Sequence[str]) -> bool:
 
     try:
         path = registry_path(os.environ, os.getcwd())
-    except OSError:  # the working directory is gone, or nobody may look at the registry
+    except OSError:  # the working directory is gone, or the registry is not accessible
         return False
     if path is None:
         return False

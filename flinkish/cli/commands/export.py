@@ -41,10 +41,10 @@ class ExportOptions(OriginOptions):
 
 
 class PlacesFirst(Command):
-    """A command whose words before the program may have options between and behind them."""
+    """A command that accepts options between and after the words that precede its program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move these words to behind the options: ``SAVEPOINT DIR --fork APP.py``."""
+        """Move these words after the options: ``SAVEPOINT DIR --fork APP.py``."""
         rest, options, words = list(args), list[str](), list[str]()
         while True:
             at = first_argument(self, rest)

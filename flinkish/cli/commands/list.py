@@ -24,7 +24,7 @@ from flinkish.errors import PartialFailure, UsageError
 from flinkish.registry.job_registry import Registry
 from flinkish.registry.jobs import ACTIVE_STATES, SCHEDULED_STATES, JobRecord, JobState
 
-#: Seconds between two looks of ``--watch``.
+#: Seconds between two refreshes of ``--watch``.
 REDRAW = 1.0
 
 

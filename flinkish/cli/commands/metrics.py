@@ -70,7 +70,7 @@ def metrics(call: Call, output: str | None, address: tuple[str, int] | None) -> 
 
 def _serve(call: Call, host: str, port: int) -> int:
     def read() -> list[Metric]:
-        with call.session() as session:  # of the thread that answers
+        with call.session() as session:  # each answering thread has one
             return measure(session)
 
     with served(read, host, port) as bound:

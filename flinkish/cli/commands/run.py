@@ -221,7 +221,7 @@ def show_submitted(
 
 
 def _show_running(out: Output, job: JobRecord) -> int:
-    """Show the job that has not ended, and has the name, with ``--if-not-running``."""
+    """Show the job of this name that has not ended, for ``--if-not-running``."""
     state = job.state.value
     if out.json:
         document: RunDocument = {
@@ -277,8 +277,9 @@ def follow_to_the_end(
 ) -> int:
     """Show the program's output on stderr until the job ends, and return 0 when it FINISHED.
 
-    Spark's log is only in the job's log then, unless ``verbose``.
-    A failed job raises its error. So does a canceled one, as an attached ``flink run`` does.
+    Spark's log goes only to the job's log, unless ``verbose``.
+    The error of a failed job is raised, and one for a canceled job, as by an attached
+    ``flink run``.
     """
     out = session.out
     assert job.log_path is not None

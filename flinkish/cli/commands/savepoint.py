@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Conflict:
-    """A refusal when ``given`` is given with any of ``beside`` (if any) and none of ``without``."""
+    """A refusal if ``given`` is present, any word of ``beside``, and no word of ``without``.
+
+    An empty field is no condition.
+    """
 
     message: str
     hint: str = ""
@@ -44,8 +47,8 @@ class _Conflict:
     without: str = ""
 
 
-#: What excludes what; the first that applies counts. With --all and --from-checkpoint the first
-#: argument, JOB, is the target.
+#: The refused combinations; the first that applies counts. With --all and --from-checkpoint the
+#: first argument, JOB, is the target.
 _CONFLICTS = (
     _Conflict(
         given="--expect",
@@ -337,7 +340,7 @@ def _would_save(session: Session, outcome: Outcome, of: str) -> int:
 
 
 def _shown_early(session: Session) -> Callable[[Outcome], object]:
-    """Return what shows a new savepoint to people before old ones are removed."""
+    """Return a callback that shows people a new savepoint before old ones are removed."""
 
     def show(outcome: Outcome) -> None:
         session.reporter.stop()
@@ -348,7 +351,7 @@ def _shown_early(session: Session) -> Callable[[Outcome], object]:
 
 
 def _show_taken(session: Session, outcome: Outcome, keep: Policy) -> int:
-    """Show the rest of a savepoint's outcome; PartialFailure if old ones could not be removed."""
+    """Show the rest of the outcome; PartialFailure if old savepoints could not be removed."""
     out, removal = session.out, outcome.removal
     assert outcome.savepoint is not None
     if out.json:

@@ -49,7 +49,7 @@ def prune(call: Call, directory: str, garbage: bool, dry_run: bool, yes: bool, *
     if not garbage or not policy.is_empty:
         policy.check()  # before the registry is opened
     with call.session() as session:
-        session.warn_of_absent_registry()  # nobody knows then what running jobs need
+        session.warn_of_absent_registry()  # it would know what running jobs need
         result = prune_savepoints(
             session,
             directory,

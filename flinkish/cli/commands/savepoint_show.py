@@ -165,7 +165,7 @@ def _query(query: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kafka(offsets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the table of Kafka offsets; with the broker's where it was asked."""
+    """Yield the table of Kafka offsets, with the broker's if it was asked."""
     if not offsets:
         return
     asked = any(each["end"] is not None or each["note"] for each in offsets)

@@ -208,7 +208,7 @@ def shadow(
 
 
 def _left_options(function: F) -> F:
-    """Add what takes over an interrupted upgrade: its id, --force, and its secrets."""
+    """Add the parameters that take over an interrupted upgrade: its id, --force, its secrets."""
     function = secret_args_option(function)
     function = conf_option(function)
     function = click.option(
@@ -274,7 +274,7 @@ def _show_plan(session: Session, plan: Plan) -> None:
 
 
 def _show_end(session: Session, result: UpgradeResult) -> int:
-    """Show how an upgrade ended, and return the exit status; raise what it failed with."""
+    """Show how an upgrade ended and return the exit status, or raise its failure."""
     out, failure = session.out, result.failure
     if failure is None:
         _warn(out, result)
