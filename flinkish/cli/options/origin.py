@@ -26,7 +26,7 @@ _WHICH = "flinkish check JOB APP.py, or flinkish check -s PATH APP.py"
 
 @dataclass(frozen=True)
 class OriginOptions:
-    """The parsed options of a command with these words."""
+    """The parsed options of ``check`` or ``rehearse``."""
 
     savepoint: str | None
     restore: RestoreOptions
@@ -51,13 +51,13 @@ class OriginFirst(Command):
     """A command whose first word is an origin, before the options or after them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move the origin to after the options that follow it: ``JOB -p 4 APP.py``."""
+        """Move the origin past the options that follow it: ``JOB -p 4 APP.py``."""
         at = first_argument(self, args)
         if at is None or args[at + 1 : at + 2] == [] or not args[at + 1].startswith("-"):
             return super().parse_args(ctx, args)
         flags = {word.partition("=")[0] for word in args[:at]} & {"-s", "--fromSavepoint"}
         if flags or is_program(args[at]):
-            return super().parse_args(ctx, args)  # these are the program's own
+            return super().parse_args(ctx, args)  # the options that follow are the program's
         behind = args[at + 1 :]
         program = first_argument(self, behind)
         end = len(behind) if program is None else program
@@ -100,14 +100,14 @@ def split_words(
 ) -> tuple[str | None, tuple[str, ...]]:
     """Split the words of ``check`` into the origin and the program with its arguments.
 
-    Without ``-s`` the first word is the origin. A configured savepoint is the origin where the
-    first word is the program.
+    Without ``-s`` the first word is the origin. If it is the program, the configured savepoint is
+    the origin.
 
     ``words``: the words after the options. ``config``: may have a savepoint to restore. ``named``:
     whether ``-s`` names the savepoint. ``has_program``: whether an option names the program, so
     that it is not among the words.
 
-    Returns the origin, None where it is not among the words; and the other words.
+    Returns the origin (None if it is not among the words) and the other words.
 
     Raises UsageError if there is no origin.
     """

@@ -30,7 +30,7 @@ _COLOURS = {
 }
 
 
-#: The columns that a reason gets at least, and the blanks between the columns of a table.
+#: Minimum width of a reason, and the total blanks between a table's columns.
 _WHY, _BLANKS = 16, 2 * (len(HEAD) - 1)
 
 
@@ -54,7 +54,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
     rooms = [] if width is None else _rooms(texts, width)
     for words in texts:
         for i, room in enumerate(rooms[:3]):
-            if "/" in words[i]:  # a path; other words go on in the next line of the cell
+            if "/" in words[i]:  # a path; other words are wrapped
                 words[i] = shortened(words[i], room)
     styles = {(i, 3): _COLOURS.get(row[3], "red") for i, row in enumerate(rows)}
     whole = ("VERDICT", "STATE")
@@ -62,7 +62,7 @@ def _draw(rows: list[tuple[str, ...]], out: TextIO) -> None:
 
 
 def _rooms(rows: list[list[str]], width: int) -> list[int]:
-    """Return the widths of the columns, in which a reason has its own. Pure."""
+    """Return the widths of the columns; WHY gets the rest. Pure."""
     query, what, kind, verdict, state, _ = (
         max(map(width_of, column)) for column in zip(HEAD, *rows, strict=True)
     )

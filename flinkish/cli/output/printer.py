@@ -23,8 +23,8 @@ from flinkish.units import visible, visible_lines
 class Output:
     """The output of one command.
 
-    With ``json``: one JSON document on stdout, which contains the warnings, errors as one JSON line
-    on stderr, no notices. With ``quiet``: only the main result.
+    With ``json``: one JSON document on stdout, with the warnings in it; an error is one JSON line
+    on stderr; no notices. With ``quiet``: only the main result.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
@@ -36,7 +36,7 @@ class Output:
     def line(self, text: str = "") -> None:
         """Write one line of the result; with ``-q`` raw into a pipe or a file, for scripts.
 
-        On a terminal it is escaped, and so is what is not valid text. Line ends are always escaped:
+        On a terminal it is escaped, as is text with surrogates. Line ends are always escaped:
         a name must not add a line to a list that a script reads.
         """
         is_text = not any("\ud800" <= character <= "\udfff" for character in text)
@@ -152,7 +152,7 @@ def masked(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    from flinkish.config import mask_secrets  # a tenth of the time of --help, which needs none
+    from flinkish.config import mask_secrets  # a tenth of the time of --help, which has none
 
     return mask_secrets(text)
 
@@ -210,10 +210,9 @@ def draw(
 ) -> None:
     """Write a table to a terminal.
 
-    ``styles``: rich's styles of cells, by row and column. ``rooms``: the widths of the columns, in
-    which what does not fit goes on in the next line of its cell; none: the widest cells' widths.
-    ``whole``: the titles of columns whose cells stay in one line. ``width``: the columns of the
-    terminal, None if they are unknown.
+    ``styles``: rich's styles of cells, by row and column. ``rooms``: the widths of the columns,
+    to which their cells are wrapped; empty: those of the widest cells. ``whole``: the titles of
+    columns whose cells stay in one line. ``width``: that of the terminal, None if it is unknown.
     """
     from rich.console import Console  # only on a terminal: its import is slow
     from rich.table import Table

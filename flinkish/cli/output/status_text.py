@@ -17,7 +17,7 @@ from flinkish.registry.jobs import JobRecord, JobStateChange, Request
 from flinkish.restore.plan.plan_text import of_query
 from flinkish.units import shortened, size_text, table, visible, width_of
 
-#: The batches that are drawn, and on a terminal with fewer columns.
+#: The number of batches drawn, the columns that these need, and the number drawn with fewer.
 _BARS, _WIDE, _FEW_BARS = 30, 120, 12
 
 
@@ -134,14 +134,14 @@ def _query_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]
         for query in queries
     ]
     head = ("NAME", "STATE", "BATCH", "WATERMARK", "IN/S", "DONE/S", "STATE ROWS", "QUERY ID")
-    # An id is whole or not there: --json has it.
+    # An id is left out rather than shortened: --json has it.
     return table(head, rows, right="2456", width=width, flexible={0: 8}, optional=(7, 5, 4))
 
 
 def _batch_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
     """Return how long the last batches took and the rows they read, as bars and as numbers.
 
-    A query whose batches cannot be compared yet is left out.
+    A query with fewer than two batches is left out.
     """
     number = _BARS if width is None or width >= _WIDE else _FEW_BARS
     rows = []

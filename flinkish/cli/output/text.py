@@ -52,7 +52,7 @@ def utc_time(seconds: float | None) -> str:
 def without_commands(text: str) -> str:
     """Return lines for stderr in which GitHub's runner, which reads them, finds no command.
 
-    Its commands are ``::name::`` at the beginning of a line, after blanks, and ``##[name]``
+    A command is ``::name::`` at the beginning of a line, even after blanks, or ``##[name]``
     anywhere.
     """
     if "::" not in text and "##[" not in text:
