@@ -150,7 +150,7 @@ class Jobs:
     def with_state(
         self, savepoint: Location, states: Mapping[str, Sequence[Mapping[str, Any]]]
     ) -> Savepoint:
-        """Make a copy of a savepoint that has other rows in some states.
+        """Make a copy of a savepoint, with other rows in some of its states.
 
         Parameters
         ----------

@@ -88,7 +88,7 @@ def package_data() -> Path:
 
 
 def departures() -> list[tuple[str, ...]]:
-    """Return the package's rows as values of :data:`COLUMNS`, by day, and within it in their order."""
+    """Return the package's rows as values of :data:`COLUMNS`, by day, then in its own order."""
     rows = []
     with (
         zipfile.ZipFile(package_data() / "flights.csv.zip") as archive,
