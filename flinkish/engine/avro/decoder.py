@@ -1,12 +1,12 @@
 """Decoding of rows in Avro's binary encoding to columns, all rows of a block at once.
 
 The counterpart of :mod:`~flinkish.engine.avro.encoder`, for rows without arrays and maps. fastavro
-makes Python objects of all values, which takes several times as long.
+makes a Python object of each value, which takes several times as long.
 
 Avro frames neither rows nor values (specification 1.11, "Binary Encoding"). So each row is walked
 to find where the next one begins, and then the columns are decoded one after another, each from the
 places where the one before it ends. The bytes are untrusted: the walk ends exactly at their end,
-which bounds every place that the columns read, and these check what the walk takes for granted.
+which bounds every place that the columns read, and the columns check what the walk assumes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LONGEST: Final = 10
 
 @dataclass(frozen=True)
 class RowDecoder:
-    """Decodes rows, each of which has one value of each type, which is not null."""
+    """Decodes rows, each of which has one value of each type, never null."""
 
     types: tuple[DataType, ...]
     steps: _Steps
@@ -69,7 +69,7 @@ class RowDecoder:
 
         Raises ValueError or IndexError if the bytes are not exactly ``count`` rows.
         """
-        # Columns are read ahead by up to 8 bytes, also at the end, and Memory needs whole words.
+        # Columns read up to 8 bytes ahead, even at the end, and Memory needs whole words.
         padded = data + bytes(16 + -len(data) % 8)
         starts = _starts(padded, len(data), self.steps, count)
         columns = _Columns(Memory(padded, starts), starts)
@@ -114,7 +114,7 @@ def _starts(padded: bytes, size: int, steps: _Steps, count: int) -> Any:
     """Return where each row begins; raise an error unless the last one ends at ``size``."""
     last = np.frombuffer(padded, np.uint8) < 0x80  # the last byte of a varint
     ends = np.flatnonzero(last).astype(np.int32) + 1
-    # For each byte, where a varint ends that includes it. The padding ends the last one.
+    # For each byte, the end of a varint that includes it. The padding ends the last one.
     after = ends[np.cumsum(last, dtype=np.int32) - last].data
     starts = []
     at = 0

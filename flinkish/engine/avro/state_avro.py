@@ -1,11 +1,11 @@
 """Canonical state: the rows of a state store as an Avro object container file.
 
 Each record is ``{key, value}``. The schema in the header is that of
-:func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool reads the rows. They are encoded
-whole columns at a time (:mod:`flinkish.engine.avro.encoder`), and decoded so
-(:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro. The container is
-written and read with :mod:`flinkish.avro.container`: so errors have the offset of the damaged
-block, and fastavro does not convert values to Python's types.
+:func:`~flinkish.engine.avro.schemas.avro_schema`, so any Avro tool that supports the codec reads
+the rows. They are encoded by whole columns (:mod:`flinkish.engine.avro.encoder`), and decoded by
+whole columns too (:mod:`flinkish.engine.avro.decoder`) or, with arrays and maps, by fastavro.
+:mod:`flinkish.avro.container` writes and reads the container, so that errors have the offset of the
+damaged block, and fastavro does not convert values to Python's types.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _header(container: ContainerReader, name: str) -> tuple[dict[str, str], byte
 
 
 def decompress(codec: str, packed: bytes) -> bytes:
-    """Return the content of a block; raise ValueError if it is damaged or larger than any."""
+    """Return the content of a block; raise ValueError if it is damaged or too large."""
     return DECOMPRESS[codec](packed, min(_MAX_BLOCK, most_of(len(packed))))
 
 
@@ -262,8 +262,8 @@ class _Form:
     records. ``parts`` and ``arrows`` are their wire forms and Arrow types by their names on the
     wire. ``schema`` is that of the record that is a block, as parsed by fastavro.
     ``rows`` decodes rows without arrays and maps in place of fastavro; None for others.
-    ``decode_bounded`` reads such a record in place of fastavro and counts elements that take no
-    bytes; None if there are none.
+    ``decode_bounded`` decodes a block in place of fastavro and counts elements that take no bytes;
+    None if there are none.
     """
 
     types: tuple[Struct | Array, ...]

@@ -6,10 +6,11 @@ each side, formats 1 to 3 have ``keyToNumValues``, the number of rows of each ke
 and 2 have a store for each, format 3 one store with a column family for each. Format 1 lacks the
 last column of a row, which says whether it was matched.
 
-Format 4 (``SymmetricHashJoinStateManagerV4``) has in the one store ``keyWithTsToValues``, the rows
-of a key and a time as a list, and ``tsWithKey``, as many empty rows by time and key. The time is
-that of the join key where a join key is the event time of either input, otherwise the row's event
-time. Where neither exists it is a random number below 1024, and ``tsWithKey`` is empty.
+Format 4 (``SymmetricHashJoinStateManagerV4``) has one store, with two families for each side:
+``keyWithTsToValues``, the rows of a key and a time as a list, and ``tsWithKey``, by time and key, a
+list of equally many empty rows. The time is that of the join key where a join key is the event time
+of either input, otherwise the row's event time. Where neither exists it is a random number below
+1024, and ``tsWithKey`` is empty.
 """
 
 from __future__ import annotations

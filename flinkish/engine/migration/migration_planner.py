@@ -68,8 +68,9 @@ class FamilyChange:
     by path. ``places`` has for each column of the new value the index of the old one that it comes
     from, None for a new column; it is None where names decide. ``key_places`` is the same for the
     key: rows then get the partition of their new key, because Spark looks them up by it. With
-    ``check_nulls`` a column of the value may lose its nulls; a null there is an error. ``recodes``
-    are picklable functions that make the new bytes of binary columns of the value, by path.
+    ``check_nulls`` a nullable column may become one that is not; a null there is an error.
+    ``recodes`` are picklable functions that make the new bytes of binary columns of the value, by
+    path.
     """
 
     key: Mapping[str, Any] | None = None

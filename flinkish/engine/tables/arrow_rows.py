@@ -19,13 +19,13 @@ from flinkish.engine.tables.decoding import KEY, VALUE
 
 _FLOAT32: Final = float(np.finfo(np.float32).max)
 _DAY_NANOS: Final = 86_400 * 10**9
-#: A day, perhaps with a time; then the digits of a second. NumPy takes much more: "", NaT, today.
+#: A day, perhaps with a time; then the digits of a second. NumPy accepts more: "", NaT, today.
 _MOMENT: Final = re.compile(
     r"(-?\d{3,6}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:(?<=:\d\d:\d\d)\.(\d{1,6}))?Z?", re.ASCII
 )
 _DAY: Final = re.compile(r"(-?\d{3,6}-\d\d-\d\d)()", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?", re.ASCII)
-#: Python also takes spaces and underscores.
+#: Python also accepts spaces and underscores.
 _NUMBER: Final = re.compile(r"[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)
 
 
@@ -35,7 +35,7 @@ def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any
     ``schema`` is that of the state's table, ``name`` its name, for messages. Values that
     ``pyarrow`` takes (``datetime``, ``Decimal``, ``bytes``) may be given as they are.
 
-    Raises CannotMigrate if a row has other fields, or a value does not fit.
+    Raises CannotMigrate if a row lacks one of these, or a value does not fit.
     """
     columns = []
     for column in (KEY, VALUE):

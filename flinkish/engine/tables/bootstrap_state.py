@@ -235,7 +235,7 @@ def write_rows(
     *,
     root: str | None = None,
 ) -> WrittenOperator:
-    """Write an operator's state, some of it from plain rows, in this process: for little state.
+    """Write an operator's state in this process, some of it from plain rows; for small states.
 
     Parameters
     ----------
@@ -309,8 +309,8 @@ class _Writing:
 def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
     """Refuse keys that repeat.
 
-    RocksDB keeps the last row of a key, and the digests differ; files would keep all. The hashes
-    held here take less memory than Spark will need for these rows.
+    RocksDB keeps the last row of a key, so that digests differ; other files would keep all rows.
+    The hashes held here take less memory than Spark will need for these rows.
     """
     seen: set[bytes] = set()
     for block in rows:
