@@ -66,10 +66,10 @@ def hash_columns(
 
     Returns a numpy array of int32. ``columns`` are ``pyarrow`` arrays, cast to their types if
     necessary. Call :func:`check_hashable` with the schema first: ``types`` do not distinguish
-    collated strings from others. ``rows`` is not known from the columns if there are none; then
-    every hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` makes the
-    days of a calendar interval count, as in Spark 4.3 and later (SPARK-58236); the code that older
-    versions generate leaves them out.
+    collated strings from others. ``rows`` is their length, needed if there are none; then every
+    hash is the seed, and Spark puts all rows into partition 0. ``interval_days`` includes the days
+    of a calendar interval, as in Spark 4.3 and later (SPARK-58236); the code that older versions
+    generate leaves them out.
 
     Raises UnsupportedState if Spark has no hash for a type (variant).
     """

@@ -5,8 +5,8 @@ frames; the others do not write the codec's usual file format: ``lz4`` is lz4-ja
 ``LZ4BlockOutputStream``, ``snappy`` is snappy-java's ``SnappyOutputStream``, ``lzf`` is
 compress-lzf's ``LZFOutputStream``. A file may contain several streams one after another.
 
-Only ``lz4`` has a checksum of its content and an end mark. In the other codecs a flipped bit may go
-unnoticed here, and the reader of the records detects a file that ends too early.
+Only ``lz4`` has a checksum of its content and an end mark. With the other codecs a flipped bit may
+go unnoticed here, but the reader of the records detects a file that ends too early.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def decompressed(file: BinaryIO, codec: str, name: str) -> Iterator[bytes]:
 
 
 def _bounded(source: _Source, reader: Callable[[_Source], Iterator[bytes]]) -> Iterator[bytes]:
-    """Yield the pieces of a content, and refuse more bytes than its compressed size allows."""
+    """Yield the pieces of a file's content, and refuse more than its compressed size allows."""
     size = 0
     for piece in reader(source):
         size += len(piece)

@@ -3,9 +3,9 @@
 Its C functions (``native/flinkish_rocksdb.c``) call the RocksDB in the library ``librocksdbjni`` of
 Spark's own jars, without a Python object for each row. Where the package, a jar with a library for
 this machine or a symbol of it is missing, :func:`library` returns None, and the binding
-(:mod:`.rocksdb`) does the same work. What fails here raises :class:`NativeError`; callers then use
-the binding too, which reports damage, and log the reason. What the machine refuses (a full disk,
-too many open files) it would refuse the binding as well, and is a StorageError.
+(:mod:`.rocksdb`) does the same work. A failure here raises :class:`NativeError`; callers then log
+the reason and use the binding, which reports damage. What the machine refuses (a full disk, too
+many open files) would fail with the binding as well, and raises a StorageError.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NativeError(Exception):
 
 @functools.lru_cache(maxsize=1)
 def library() -> Any:
-    """Return the loaded functions, or None; looked for once in each process."""
+    """Load the functions, once in each process; return None if they cannot be used."""
     return _load()
 
 
@@ -100,7 +100,7 @@ def _load() -> Any:
 
 
 def tell_unused(error: Exception) -> None:
-    """Log why the binding does what the installed native functions did not do."""
+    """Log why the binding is used in place of the installed native functions."""
     _log.warning("flinkish_rocksdb is not used, which is slower: %s", error)
 
 
@@ -204,7 +204,7 @@ class Reader:
             raise
 
     def blocks(self) -> Iterator[tuple[Binaries, Binaries]]:
-        """Yield keys, with their prefix, and values of one family; valid until the next block."""
+        """Yield keys, with their prefix, and values of one family, each valid until the next block."""
         stores = (ctypes.c_void_p * len(self._stores))(*self._stores)
         places = [np.empty(_ROWS, np.int64) for _ in range(4)]
         rooms = [_KEYS_ROOM, _VALUES_ROOM]
@@ -236,7 +236,7 @@ class Reader:
     def digests(self, salt_of: Any) -> Iterator[tuple[int, int, int]]:
         """Yield (rows, digest of keys, of content) of each family of the only database.
 
-        ``salt_of`` returns the salt of the family of a prefix. Nothing is handed to Python.
+        ``salt_of`` returns the salt of the family with a prefix. No row becomes a Python object.
         """
         (store,) = self._stores
         prefix = ctypes.create_string_buffer(max(self._prefix, 1))
@@ -282,7 +282,7 @@ def _placed(rows: Binaries) -> tuple[Any, Any, Any]:
 
 
 class Files:
-    """SSTs for the rows of several partitions, by their numbers below ``partitions``; close it."""
+    """SSTs of the partitions 0 to ``partitions`` - 1, one open file for each; close it."""
 
     def __init__(self, functions: Any, partitions: int) -> None:
         self._functions = functions
@@ -295,7 +295,7 @@ class Files:
         return int(self._functions.rows_size(file)) if file else 0
 
     def open(self, partition: int, path: str) -> None:
-        """Open a new file of a partition, and complete the one before."""
+        """Open a new file of a partition, after completing the previous one."""
         self.finish(partition)
         file = self._functions.rows_create(os.fsencode(path), self._message.buffer)
         if not file:

@@ -111,5 +111,5 @@ def has_one_partition(operator: OperatorState) -> bool:
 
 
 def is_internal(family: str) -> bool:
-    """Return whether a column family's name marks it as Spark's own, whose rows are not counted."""
+    """Return whether a family's name marks it as internal to Spark: its rows are not counted."""
     return family.startswith("$") or family.endswith(("keyToNumValues", "tsWithKey"))

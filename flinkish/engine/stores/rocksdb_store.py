@@ -89,7 +89,7 @@ def open_rocksdb_store(files: StoreFiles, together: int = 1) -> Iterator[RocksDB
 def closed_database(files: StoreFiles) -> Iterator[tuple[str, ArchiveMetadata]]:
     """Make a database of ``files.version`` in a local directory, and leave it closed.
 
-    Returns the directory, which is removed at the end of the block, and the metadata of the
+    Yields the directory, which is removed at the end of the block, and the metadata of the
     snapshot. Errors are those of :func:`open_rocksdb_store`.
     """
     with _materialised(files) as (directory, chain, metadata):
@@ -144,7 +144,7 @@ def _lineage_of(files: StoreFiles, name: str) -> Lineage | None:
 
 
 def family_of(key: bytes, families: Mapping[int, str], name: str) -> str:
-    """Return the column family of a key in a store that has some; ``name`` is for errors."""
+    """Return the column family of a key in a store with families; ``name`` is for errors."""
     number = family_number(key)
     if number is None or number not in families:
         raise StateFormatError(name, None, f"a key of the unknown column family {number}")
