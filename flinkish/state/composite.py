@@ -33,7 +33,7 @@ def combine(
 ) -> TypeSerializerSchemaCompatibility:
     """Return the verdict on a composite from those on its outer and nested serializers.
 
-    ``root`` names the whole type, for reasons. ``outer`` is the verdict on the outer serializer
+    ``root`` names the whole type, in reasons. ``outer`` is the verdict on the outer serializer
     alone, ``nested`` the name and verdict of each part. ``rebuild`` makes the outer serializer from
     the reconfigured nested ones (None for those that stay), if any is reconfigured.
     """
@@ -56,8 +56,8 @@ def combine(
 class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
     """The snapshot of a serializer that is composed of nested serializers.
 
-    A subclass returns its serializer's nested ones, and builds the serializer from others. If it
-    has its own configuration, it writes, reads and judges that too (the ``outer`` methods).
+    A subclass returns a serializer's nested ones, and builds a serializer from others. If the
+    serializer has its own configuration, the ``outer`` methods write, read and judge it.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
 
     #: The serializer's class.
     serializer_class: ClassVar[type[TypeSerializer[Any]]]
-    #: How many nested serializers there are; None if that differs.
+    #: Number of nested serializers; None if it varies.
     nested_count: ClassVar[int | None] = None
 
     def __init__(self, serializer: TypeSerializer[Any] | None = None) -> None:
@@ -167,7 +167,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
 def changed_type(
     snapshot: TypeSerializerSnapshot[Any], new_serializer: TypeSerializer[Any]
 ) -> TypeSerializerSchemaCompatibility:
-    """Return the verdict on a type that is not the one that was written."""
+    """Return the verdict on a type other than the written one."""
     text = (
         f"{snapshot.type_name} -> {new_serializer.type_name}: the type of state may not change; "
         "keep it, or declare the new type under another name"

@@ -1,12 +1,12 @@
-"""Stored values of typed state as plain data, by the snapshots of a savepoint alone.
+"""Decode stored values of typed state to plain data, with a savepoint's snapshots alone.
 
 Nothing of the program is imported: a dataclass becomes a struct of its fields as the snapshot names
 them. Values that only a class of the program can read (a custom serializer, a pickled value, a
 serializer of the old style) stay bytes.
 
 Types are those of Spark's ``DataType.json``: dataclasses, NamedTuples and tuples are structs, a
-dict is a map, times are ISO 8601 texts (Python's may have a zone), decimals are texts. A value of
-an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive records.
+dict is a map, a ``datetime`` is an ISO 8601 text (it may have a zone), decimals are texts. A value
+of an Avro schema is one JSON text: Spark has no types for Avro's unions and recursive records.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def plain_type(snapshot: bytes, place: StatePlace | str) -> PlainType | None:
     """
     try:
         return _plain(ModuleLoader(place).read(snapshot))
-    except Incompatible:  # a class of the program's, or of a newer flinkish
+    except Incompatible:  # a class of the program, or of a newer flinkish
         return None
 
 
@@ -127,7 +127,7 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         return PlainType(_SINGLE[kind], _Single(snapshot.restore_serializer(), convert))
     if isinstance(snapshot, NumpyScalarSerializerSnapshot):
         name = snapshot.type_name.partition(".")[2]
-        if name == "uint64":  # more than a long has
+        if name == "uint64":  # exceeds a long
             return PlainType("string", _Single(snapshot.restore_serializer(), _text))
         return PlainType(_NUMPY.get(name, "long"), _Single(snapshot.restore_serializer(), _item))
     if isinstance(snapshot, AvroSerializerSnapshot):
@@ -158,12 +158,12 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
 def _struct(
     names: tuple[str, ...], snapshots: Sequence[TypeSerializerSnapshot[Any]]
 ) -> PlainType | None:
-    """Return the type of a struct; None if a field is unknown, or has another's name."""
+    """Return the type of a struct; None if it has no fields, or one of unknown type."""
     nested = [_plain(each) for each in snapshots]
     plain = [each for each in nested if each is not None]
     if len(plain) < len(names) or not names:
         return None
-    if len({name.casefold() for name in names}) < len(names):  # one name to Spark
+    if len({name.casefold() for name in names}) < len(names):  # Spark sees one name
         return PlainType("string", _AsText(_Struct(names, tuple(each.read for each in plain))))
     fields = [
         {"name": name, "type": each.json, "nullable": True, "metadata": {}}

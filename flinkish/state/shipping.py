@@ -1,4 +1,4 @@
-"""flinkish for the executors, which need it to use, copy and rewrite typed state."""
+"""Ship flinkish to the executors, which need it to use, copy and rewrite typed state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import flinkish
 
 
 def ship_package(context: Any) -> None:
-    """Send this flinkish to the executors, once for each context: a cluster does not have it.
+    """Send this flinkish to the executors, where it is not installed; once per context.
 
     Relies on the directory ``_temp_dir`` of PySpark's ``SparkContext`` (3.5 to 4.3).
     """
     if getattr(context, "_flinkish_shipped", False):
         return
     root = os.path.dirname(os.path.abspath(flinkish.__file__))
-    # Executors fetch the file from there while Spark runs; Spark removes the directory at its end.
+    # Executors fetch the file while Spark runs; Spark removes the directory when it stops.
     directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
     path = os.path.join(directory, "flinkish.zip")
     with zipfile.ZipFile(path, "w") as archive:

@@ -1,4 +1,4 @@
-"""The values of fields that were not written: from the JSON of a schema's defaults."""
+"""Values of fields that were not written, from the defaults in a schema's JSON."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _bytes(default: Any) -> bytes:
 
 
 def logical_reader(node: Scalar) -> Callable[[Any], Any]:
-    """Return what makes the value of a logical type from that of its Avro type."""
+    """Return what converts a value of the Avro type to one of its logical type."""
     read, schema = LOGICAL_READERS[f"{node.kind}-{node.logical}"], dict(node.schema)
     return lambda value: read(value, schema, schema)
 

@@ -47,7 +47,7 @@ from flinkish.state.serializers import (
     TypeSerializerSnapshot,
 )
 
-#: A record of one field is encoded as that field: fastavro keeps only records parsed.
+#: The field of a record around the value, which adds no bytes: fastavro keeps only records parsed.
 _VALUE: Final = "value"
 
 
@@ -92,7 +92,7 @@ class AvroSerializer(TypeSerializer[Any]):
             fastavro.schemaless_writer(
                 out, self._parsed, {_VALUE: value}, strict_allow_default=True
             )
-        except Exception as error:  # it raises what its code happens to meet
+        except Exception as error:  # fastavro may raise anything
             raise UsageError(
                 f"the value does not match the schema {self.schema.name}: "
                 f"{type(error).__name__}: {error}",
@@ -172,7 +172,7 @@ class AvroSerializerSnapshot(TypeSerializerSnapshot[Any]):
         return AvroSerializer(self._schema.text)
 
     def reader_for(self, new_serializer: TypeSerializer[Any]) -> TypeSerializer[Any]:
-        """Return what reads the old schema's bytes as values of the new one."""
+        """Return a reader of the old schema's bytes as values of the new one."""
         assert isinstance(new_serializer, AvroSerializer)
         return ResolvingReader(self._schema.text, new_serializer.schema.text)
 
@@ -199,7 +199,7 @@ class ResolvingReader(OldStateReader[Any]):
 
 
 def _is_plain(root: Node) -> bool:
-    """Whether fastavro's reader is safe for untrusted bytes.
+    """Return whether fastavro's reader is safe for untrusted bytes.
 
     With recursive values, or elements without bytes, a few bytes could become more than fits into
     memory; our own reader, which is slower, counts them.
@@ -228,7 +228,7 @@ def _is_recursive(root: Node) -> bool:
 
 
 def _is_empty(node: Node) -> bool:
-    """Whether a value takes no bytes; of a type that does not contain itself."""
+    """Return whether values of a type, which is not recursive, take no bytes."""
     if isinstance(node, Record):
         return all(_is_empty(each.type) for each in node.fields)
     if isinstance(node, Fixed):
@@ -317,7 +317,7 @@ def _comes_back(schema: Any, sample: Any) -> bool:
 
 
 def _simple(node: Scalar | Fixed | Enum | Array) -> Any:
-    """Return a simple schema that accepts the values that a type accepts instead of others."""
+    """Return a simple schema that accepts the same values of other types as a node does."""
     if isinstance(node, Array):
         return {"type": "array", "items": "int"}
     if isinstance(node, Enum):

@@ -1,6 +1,6 @@
 """The fields of dataclasses and NamedTuples, and the serializers of their type hints.
 
-Classes with fields are left to the caller.
+The caller makes the serializers of classes with fields.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _FIELD_ALIASES: Final = "__flinkish_field_aliases__"
 class RecordField:
     """A field of a class.
 
-    ``aliases`` are former names. ``default`` makes its value in old state that lacks it; None if it
-    has no default. With ``init`` the constructor takes it.
+    ``aliases`` are former names. ``default`` creates its value for old state that lacks it; None if
+    it has no default. With ``init`` the constructor takes it.
     """
 
     name: str
@@ -60,14 +60,14 @@ class RecordField:
 def state_type(
     *, aliases: Iterable[str] = (), fields: Mapping[str, Iterable[str]] | None = None
 ) -> Callable[[C], C]:
-    """Give a dataclass or NamedTuple the names that it had before, so that old state finds it.
+    """Declare the names that a dataclass or NamedTuple, and its fields, have in old state.
 
     Parameters
     ----------
     aliases
         Former names of the class: ``"OldName"`` of the same module, or ``"old.module:Name"``.
     fields
-        Former names of fields: ``{"new": ["old"]}``. A dataclass may say the same in
+        Former names of fields: ``{"new": ["old"]}``. A dataclass may give the same in
         ``field(metadata={"aliases": ["old"]})``.
     """
     former = {name: _names(old, f"the aliases of {name}") for name, old in (fields or {}).items()}
@@ -83,7 +83,7 @@ def state_type(
 
 def class_aliases(cls: type) -> tuple[str, ...]:
     """Return the former names of a class, each with its module."""
-    aliases = cls.__dict__.get(_ALIASES, ())  # those of a base class are its own
+    aliases = cls.__dict__.get(_ALIASES, ())  # not those of a base class
     return tuple(each if ":" in each else f"{cls.__module__}:{each}" for each in aliases)
 
 
@@ -255,7 +255,7 @@ def build(hint: Any, of_record: Callable[[type], TypeSerializer[Any]]) -> TypeSe
         check_key(hint, arguments[0])
         return MapSerializer(*(build(each, of_record) for each in arguments))
     if origin is tuple and Ellipsis not in arguments:
-        elements = () if arguments == ((),) else arguments  # Python 3.10 gives tuple[()] one
+        elements = () if arguments == ((),) else arguments  # Python 3.10: tuple[()] has one
         return TupleSerializer(tuple(build(each, of_record) for each in elements))
     raise unsupported(hint, _ADVICE.get(origin, _ELSE))
 
