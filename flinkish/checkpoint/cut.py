@@ -87,8 +87,8 @@ class CommittedBatch:
 class Cut(CommittedBatch):
     """A committed batch in a checkpoint, and the files it consists of.
 
-    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut is
-    then without them, and Spark plans the batch again. ``files`` have posix paths relative to
+    ``planned_fault`` is not empty if the offsets of the planned batch cannot be read: the cut then
+    leaves them out, and Spark plans the batch again. ``files`` have posix paths relative to
     ``root``.
     """
 
@@ -173,11 +173,11 @@ def read_cut(root: str, batch_id: int | None = None) -> Cut:
 
 
 def checksum_fault(location: str, size: int, blocks: Iterable[bytes]) -> str | None:
-    """Return how a file differs from Hadoop's checksum file; None if it does not.
+    """Return how a file differs from its Hadoop checksum file; None if it does not.
 
     A checksum file that is missing, or for another size, is ignored. ``location`` is where Spark
-    wrote the file; the checksum file is next to it. ``blocks`` are its bytes in blocks of whole
-    chunks (:data:`.file_ends.CHUNK`).
+    wrote the file; the checksum file is next to it. ``blocks`` are the file's bytes in blocks of
+    whole chunks (:data:`.file_ends.CHUNK`).
     """
     if not fs.is_local(location):
         return None
@@ -307,7 +307,7 @@ class _Reader:
     def _add_if_whole(
         self, relative: str, listing: fs.Listing, parser: Any, *, needed: bool
     ) -> None:
-        """Add a log entry that can be read; raise the error of one that cannot, if it is needed."""
+        """Add a log entry if it can be read; otherwise raise its error if it is ``needed``."""
         try:
             self._parse(relative, parser)
             self._add(relative, listing)

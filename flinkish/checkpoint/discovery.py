@@ -22,7 +22,7 @@ from flinkish.errors import Corrupt, SavepointNotFound, UsageError, quoted_path
 _PARTS = frozenset({OFFSETS, COMMITS, SOURCES, STATE})
 #: The directory of the flows' checkpoints in the storage of a declarative pipeline.
 PIPELINE = "_checkpoints"
-#: The most names that lead to a flow: catalog, schema, table, flow.
+#: Maximum number of names on the path to a flow: catalog, schema, table, flow.
 _DEPTH = 4
 #: What to do about a checkpoint whose ``metadata`` is lost.
 _HINT_METADATA = (
@@ -36,11 +36,11 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 
     ``path`` is one checkpoint (its key is None, because it does not record its query's name), a
     directory of several, named like their queries, or the storage of a declarative pipeline, which
-    has one for each streaming flow, named by its table's catalog and schema and its own name. One
-    checkpoint in such a storage has that name, too.
+    has one for each streaming flow, named ``CATALOG.SCHEMA.FLOW``. A single checkpoint in such a
+    storage has that name, too.
 
-    Raises SavepointNotFound if the path is neither, and Corrupt if a checkpoint lacks its file
-    ``metadata`` or its directory ``offsets``.
+    Raises SavepointNotFound if the path is none of these, and Corrupt if a checkpoint lacks its
+    file ``metadata`` or its directory ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -71,8 +71,8 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
 def _of_pipeline(root: str, below: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield name and location of the flows' checkpoints in a pipeline's storage.
 
-    They are at ``_checkpoints/CATALOG/SCHEMA/TABLE/FLOW/N``; Spark goes on in the one with the
-    largest number (``FlowSystemMetadata``, 4.1 to 4.3).
+    They are at ``_checkpoints/CATALOG/SCHEMA/TABLE/FLOW/N``; Spark continues with the largest
+    number (``FlowSystemMetadata``, 4.1 to 4.3).
     """
     top = root if PIPELINE in root.split("/") else below.get(PIPELINE)
     stack = [] if top is None else [(top, 0)]

@@ -53,7 +53,7 @@ class StateOnDisk:
     """The state of one stateful operator at one version, as a checkpoint has it.
 
     ``kind`` is Spark's name of the operator (``stateStoreSave``); None without metadata (Spark
-    3.5). ``partitions`` are its directories; metadata may list more (a global limit has one).
+    3.5). ``partitions`` counts its directories; metadata may list more (a global limit has one).
     ``bytes`` is the size of the state itself, ``files`` the number of all files, metadata and
     schemas included.
     """

@@ -44,7 +44,7 @@ from flinkish.errors import Corrupt, FlinkishError
 _WHOLE_LOG = 1 << 18
 #: The number of damaged files that an error names.
 _NAMED = 3
-#: Maximum number of batches that are tried, to find a whole one.
+#: Maximum number of batches that are tried to find a whole one.
 MAX_BATCHES = 100
 
 
@@ -67,9 +67,9 @@ def damaged_files(
     """Yield the damaged files of a checkpoint, in the order of ``files``; logs are skipped.
 
     ``root`` is the directory that the files are read from. ``written`` is where Spark wrote them,
-    if elsewhere: the checksum files are there, and from a local disk the ends of files that still
-    have their stamps are read, which saves a request for each. ``offsets`` are those of all
-    sources. Raises FileNotFoundError if a file has vanished.
+    if elsewhere. The checksum files are there; if it is on a local disk, the ends of files that
+    still have their stamps are read there, which saves a request for each. ``offsets`` are those of
+    all sources. Raises FileNotFoundError if a file has vanished.
     """
     root, beside = root.rstrip("/"), (written or root).rstrip("/")
     codec = pinned(pins, PIN_CODEC)

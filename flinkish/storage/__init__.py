@@ -155,9 +155,9 @@ def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry
 
 
 def has_sizes(location: str, sizes: Mapping[str, int]) -> bool:
-    """Return whether a directory is cheaply found to have files of these sizes in bytes, by name.
+    """Return whether a cheap request finds files of these names and sizes (bytes) in a directory.
 
-    False means nothing: then :func:`list_directory` tells.
+    False may only mean that there is no cheap request: then call :func:`list_directory`.
     """
     return not is_local(location) and _store(location).has_sizes(location, sizes)
 
@@ -209,10 +209,10 @@ def read_head(location: str, count: int) -> bytes:
 def read_tail(
     location: str, size: int, count: int, original: tuple[str, str] | None = None
 ) -> bytes:
-    """Read at most the last ``count`` bytes of a file of ``size`` bytes; FileNotFoundError.
+    """Read at most the last ``count`` bytes of a file of ``size`` bytes.
 
-    ``original`` is the location and the stamp of a local file of which the file is a copy: it is
-    read instead if it still has that stamp.
+    ``original`` is the location and stamp of the local file that it was copied from, which is read
+    instead if it still has that stamp. Raises FileNotFoundError.
     """
     start = max(size - count, 0)
     if original is not None:

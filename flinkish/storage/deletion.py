@@ -123,7 +123,7 @@ def plan_empty_directories(
 ) -> Iterator[str]:
     """Yield the directories that :func:`remove_empty_directories` would remove later.
 
-    Assumes that all files are removed first for whose name, relative to the root, ``goes`` is true.
+    Assumes that the files whose names, relative to the root, satisfy ``goes`` are removed first.
     Raises the same errors.
     """
     directories = sorted(

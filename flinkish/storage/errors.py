@@ -21,7 +21,7 @@ class NotRegular(Corrupt):
 
 
 def not_regular(path: str) -> NotRegular:
-    """Return the error for ``path``, which is no regular file."""
+    """Return the error for ``path``, which is not a regular file."""
     hint = "put the file back from a copy, or remove what is there"
     return NotRegular(f"{path} is not a regular file", hint=hint, path=path)
 

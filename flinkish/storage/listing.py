@@ -80,7 +80,7 @@ class RemoteEntry:
 
 @dataclass(frozen=True)
 class Listing:
-    """The visible entries of one directory (hidden are Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
+    """The visible entries of one directory (not Hadoop's ``.x.crc``, ``.x.<uuid>.tmp``)."""
 
     path: str
     files: Mapping[str, FileEntry] = field(default_factory=dict)

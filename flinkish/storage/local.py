@@ -40,7 +40,7 @@ _LINK_REFUSED = frozenset(
 def status_of(path: str, *, follow: bool) -> os.stat_result | None:
     """Return the status of the entry at ``path``; None if there is none.
 
-    Raises StorageError if that may not be determined.
+    Raises StorageError if permission is denied.
     """
     try:
         return os.stat(path) if follow else os.lstat(path)
@@ -53,7 +53,7 @@ def status_of(path: str, *, follow: bool) -> os.stat_result | None:
 def stat_of(path: str) -> os.stat_result:
     """Return the status of a file or directory; raise FileNotFoundError if it does not exist.
 
-    Below a file nothing exists, as for :func:`list_directory`.
+    A path below a file does not exist, as in :func:`list_directory`.
     """
     try:
         return os.stat(path)
@@ -128,8 +128,8 @@ def list_names(path: str, *, hidden: bool = False) -> list[str]:
 def open_file(path: str) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises FileNotFoundError, or NotRegular for a directory, and for a device, a pipe or a link to
-    one: reading it might block or never end.
+    Raises FileNotFoundError, or NotRegular for a directory, a device, a pipe, or a link to one:
+    reading it might block or never end.
     """
     try:
         descriptor = _open_regular(path)
@@ -215,7 +215,8 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     """Link ``source`` to ``target``, or copy it; replace an existing ``target``.
 
     Returns the size in bytes, and whether the target is a link. Raises FileNotFoundError if the
-    source no longer exists, Replaced if it no longer has ``stamp``.
+    source or the target's directory no longer exists, Replaced if the source no longer has
+    ``stamp``.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""Metadata of a stateful operator, and what counts in its directory ``state/<ordinal>``. Pure.
+"""Metadata of a stateful operator, and which of its files in ``state/<ordinal>`` count. Pure.
 
 Metadata is a line with the format's version, then JSON (``OperatorStateMetadataV1``, ``V2``).
 Version 2 has the paths of schema files, which are absolute, and the operator's own properties.
