@@ -209,9 +209,10 @@ def _visit(directory: int, entry: str, name: str, *, remove: bool, depth: int = 
             yield name
         return
     try:
-        if depth < MAX_DEPTH:
-            for below in sorted(os.listdir(inside)):
-                yield from _visit(inside, below, f"{name}/{below}", remove=remove, depth=depth + 1)
+        for below in sorted(os.listdir(inside)) if depth < MAX_DEPTH else ():
+            yield from _visit(inside, below, f"{name}/{below}", remove=remove, depth=depth + 1)
+    except OSError:
+        return  # it cannot be listed, so it stays
     finally:
         os.close(inside)
     with suppress(OSError):
@@ -223,6 +224,8 @@ def _visit(directory: int, entry: str, name: str, *, remove: bool, depth: int = 
 def _is_there(directory: int, entry: str) -> bool:
     try:
         os.stat(entry, dir_fd=directory, follow_symlinks=False)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        pass  # unknown, so it must count
     return True

@@ -23,6 +23,8 @@ from flinkish.storage.locations import split
 _COPY_BLOCK = 1 << 20
 #: Maximum size in bytes of a file for :func:`read_bytes`: logs, schemas, metadata.
 MAX_SMALL = 1 << 30
+#: What the system says of a path that cannot have an entry.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 #: Errors of os.link after which a copy is still possible.
 _LINK_REFUSED = frozenset(
     {
@@ -40,14 +42,16 @@ _LINK_REFUSED = frozenset(
 def status_of(path: str, *, follow: bool) -> os.stat_result | None:
     """Return the status of the entry at ``path``; None if there is none.
 
-    Raises StorageError if permission is denied.
+    Raises StorageError if the storage does not say whether there is one.
     """
     try:
         return os.stat(path) if follow else os.lstat(path)
-    except PermissionError as error:
-        raise storage_error("read", path, error) from error
-    except (OSError, ValueError):
+    except ValueError:  # NUL in the path
         return None
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise storage_error("read", path, error) from error
 
 
 def stat_of(path: str) -> os.stat_result:
@@ -85,8 +89,10 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a directory or a link to one; a circular link is not."""
     try:
         return entry.is_dir()
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in _ABSENT or error.errno == errno.EACCES:
+            return False
+        raise
 
 
 def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:

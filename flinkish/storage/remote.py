@@ -113,12 +113,28 @@ class RemoteStore:
     def exists(self, location: str) -> bool:
         """Return whether a file or a directory exists."""
         with refused("read", location):
-            return bool(self._fs.exists(self._path(location)))
+            if self.flat:
+                return bool(self._fs.exists(self._path(location)))
+        return self._info(location) is not None
 
     def is_directory(self, location: str) -> bool:
         """Return whether a directory exists (on S3: whether any object lies below it)."""
         with refused("read", location):
-            return bool(self._fs.isdir(self._path(location)))
+            if self.flat:
+                return bool(self._fs.isdir(self._path(location)))
+        info = self._info(location)
+        return info is not None and info["type"] == "directory"
+
+    def _info(self, location: str) -> Mapping[str, Any] | None:
+        """Return what is known of an entry; None if there is none.
+
+        fsspec's own ``exists`` and ``isdir`` answer False after any error.
+        """
+        with refused("read", location):
+            try:
+                return cast(Mapping[str, Any], self._fs.info(self._path(location)))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def entry(self, location: str) -> FileEntry:
         """Return the listing entry of a file; raise FileNotFoundError if it does not exist."""
@@ -313,7 +329,7 @@ class RemoteStore:
         """Delete one file; return False if it did not exist (S3 does not report this: True)."""
         with refused("remove", location):
             try:
-                if not self.flat and not self._fs.exists(self._path(location)):
+                if not self.flat and not self.exists(location):
                     return False
                 self._fs.rm_file(self._path(location))
             except FileNotFoundError:
@@ -348,7 +364,7 @@ class RemoteStore:
             if self.flat:
                 # Hadoop creates empty objects as markers of directories.
                 self._fs.rm_file(path + "/")
-            elif self._fs.isdir(path) and not self._fs.ls(path, detail=False):
+            elif self.is_directory(location) and not self._fs.ls(path, detail=False):
                 self._remove_directory(path)
                 return True
         return False
@@ -384,7 +400,7 @@ class RemoteStore:
                             self._fs.rmdir(self._path(f"{root}/{each[:-1]}"))
                         else:
                             self._fs.rm_file(self._path(f"{root}/{each}"))
-            gone = not self._fs.exists(path)
+            gone = not self.exists(location)
         if tell is not None:
             for each in names:
                 tell(each)

@@ -1,17 +1,23 @@
 """The contract, on every storage: local, memory, two S3 servers, Google, Azure, HDFS twice.
 
-Local, memory and moto's S3 show it in the fast tier; the Java servers are deep.
+Local, memory and moto's S3 show it in the fast tier; the Java servers are deep. What no server does
+on request (to fail, to be cut off) is shown by file systems of fsspec that do it.
 """
 
 from __future__ import annotations
 
+import errno
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec import AbstractFileSystem
 
 from flinkish import storage
+from flinkish.errors import StorageError
+from flinkish.storage.remote import RemoteStore
 from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
 from tests.support.servers.hdfs import HdfsServer
@@ -112,3 +118,30 @@ class TestWebHdfs(StorageContract):
             monkeypatch.setenv(name, value)
         forget_stores()
         return f"{hdfs.webhdfs_url}/{uuid.uuid4().hex}"
+
+
+class _Unreachable(AbstractFileSystem):
+    """A file system whose server does not answer."""
+
+    def info(self, path: str, **_: Any) -> Any:
+        raise OSError(errno.EIO, "no answer", path)
+
+    def rm(self, path: str, **_: Any) -> None:
+        """Accept the request."""
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store, path: store.exists(path),
+        lambda store, path: store.is_directory(path),
+        lambda store, path: store.delete_file(path),
+        lambda store, path: store.delete_directory(path),
+        lambda store, path: store.delete_tree(*storage.split(path), None),
+    ],
+)
+def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
+    ask: Callable[[RemoteStore, str], object],
+) -> None:
+    with pytest.raises(StorageError, match="no answer"):
+        ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")

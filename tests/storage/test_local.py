@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,20 @@ def test_hidden_files_are_not_listed(tmp_path: Path) -> None:
     listing = storage.list_directory(str(tmp_path))
     assert set(listing.files) == {"1.delta", "_metadata"}
     assert listing.directories == ("0",)
+
+
+@pytest.mark.parametrize("ask", [storage.exists, storage.is_directory])
+def test_an_error_of_the_disk_does_not_mean_that_nothing_is_there(
+    ask: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for absent in ("/dev/null/below", "/" + "x" * 300, "/nul\0"):
+        assert not ask(absent)
+
+    def fail(path: str) -> None:
+        raise OSError(errno.ESTALE, "stale file handle", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fail)
+        patch.setattr(os, "lstat", fail)
+        with pytest.raises(StorageError, match="cannot read /savepoint: stale file handle"):
+            ask("/savepoint")
