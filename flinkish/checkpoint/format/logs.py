@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flinkish.checkpoint.format.errors import CheckpointFormatError
-from flinkish.checkpoint.format.names import METADATA, parse_number
+from flinkish.checkpoint.format.names import METADATA, is_plain, parse_number
 from flinkish.checkpoint.format.text import parse_json, parse_object, split_version
 
 COMPACT_SUFFIX: Final = ".compact"
@@ -204,6 +204,9 @@ def _sources(data: bytes, name: str, at: int, version: int) -> Iterator[tuple[st
         source, colon, offset = (str(number), ":", text) if version == 1 else text.partition(":")
         if not (source and colon and offset):
             raise CheckpointFormatError(name, at, "a line lacks its source id or its offset")
+        if not is_plain(source):
+            reason = f"the source id {source[:100]!r} is not the name of a directory"
+            raise CheckpointFormatError(name, at, reason)
         if offset[0] in _JSON_BEGINS:
             try:
                 parse_json(offset)

@@ -21,6 +21,7 @@ from flinkish.checkpoint.format.names import (
     METADATA_DIRECTORY,
     SCHEMA_DIRECTORY,
     STATE,
+    is_plain,
     numbers_among,
 )
 from flinkish.checkpoint.format.pins import pinned_partitions
@@ -156,6 +157,8 @@ def _store(item: Mapping[str, Any], version: int) -> OperatorStore:
     # Version 1 needs no locations; where it has some, they must be valid, because they are moved.
     paths = _locations(item) if version == 2 or item.get(_SCHEMA_KEY) else None
     name, partitions = str(item["storeName"]), int(item["numPartitions"])
+    if not is_plain(name):
+        raise ValueError(f"a name of a directory in storeName: {name[:100]!r}")
     schema_paths = paths if version == 2 else None
     return OperatorStore(name, int(item["numColsPrefixKey"]), partitions, schema_paths)
 
