@@ -225,11 +225,13 @@ def place(source: str, target: str, stamp: str | None) -> tuple[int, bool]:
     ``stamp``.
     """
     try:
+        # os.link links a symbolic link itself, and what it leads to may be removed.
+        original = os.path.realpath(source) if os.path.islink(source) else source
         try:
-            os.link(source, target)
+            os.link(original, target)
         except FileExistsError:
             deletion.remove_file(*split(target))
-            os.link(source, target)
+            os.link(original, target)
         status = os.stat(target)
         _check_stamp(source, status, stamp)
         return status.st_size, True

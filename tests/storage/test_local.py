@@ -18,6 +18,17 @@ def test_place_links_and_replaces(tmp_path: Path) -> None:
     assert os.path.samefile(tmp_path / "a", tmp_path / "b")
 
 
+@pytest.mark.parametrize("absolute", [True, False])
+def test_place_takes_the_file_that_a_link_leads_to(tmp_path: Path, *, absolute: bool) -> None:
+    (tmp_path / "live").write_bytes(b"123")
+    (tmp_path / "link").symlink_to(tmp_path / "live" if absolute else "live")
+    (tmp_path / "savepoint").mkdir()
+    target = tmp_path / "savepoint/file"
+    assert storage.place(str(tmp_path / "link"), str(target)) == storage.PlacedFile(3, True)
+    (tmp_path / "live").unlink()
+    assert target.read_bytes() == b"123"
+
+
 def test_place_copies_across_file_systems(tmp_path: Path, other_disk: Path) -> None:
     (tmp_path / "a").write_bytes(b"123")
     placed = storage.place(str(tmp_path / "a"), str(other_disk / "b"))
