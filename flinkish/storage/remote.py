@@ -79,6 +79,26 @@ class RemoteStore:
         blocks = {} if self._streams else {"block_size": size}
         return self._fs.open(self._path(location), mode, **blocks)
 
+    @contextmanager
+    def _new_file(self, location: str, part: int) -> Iterator[Any]:
+        """Open a new file for writing; after an error, flat stores put nothing in place.
+
+        fsspec's own context completes the upload after an error too, and so does its destructor.
+        """
+        writer = self._open(location, "wb", part)
+        try:
+            yield writer
+        except BaseException:
+            if self.flat:
+                with suppress(Exception):
+                    writer.discard()
+                with suppress(Exception):
+                    writer.closed = True
+            with suppress(Exception):
+                writer.close()
+            raise
+        writer.close()
+
     def _path(self, location: str) -> str:
         return str(self._fs._strip_protocol(location))
 
@@ -277,7 +297,7 @@ class RemoteStore:
         with (
             _room.taken(10 * _PART),
             self._open(source, "rb", _PART) as reader,
-            self._open(target, "wb", _PART) as writer,
+            self._new_file(target, _PART) as writer,
         ):
             while block := reader.read(_BLOCK):
                 hasher.update(block)
@@ -303,7 +323,7 @@ class RemoteStore:
                 return len(data)
             part = max(_PART, size // _PARTS)
             # A part is buffered, split off, signed and sent: measured at many times its size.
-            with _room.taken(10 * part), self._open(target, "wb", part) as writer:
+            with _room.taken(10 * part), self._new_file(target, part) as writer:
                 while block := reader.read(_BLOCK):
                     hasher.update(block)
                     written += len(block)

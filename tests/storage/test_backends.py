@@ -7,6 +7,8 @@ on request (to fail, to be cut off) is shown by file systems of fsspec that do i
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import Any
 
 import pytest
 from fsspec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile
 
 from flinkish import storage
 from flinkish.errors import StorageError
-from flinkish.storage.remote import RemoteStore
+from flinkish.storage.remote import SMALL, RemoteStore
 from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
 from tests.support.servers.hdfs import HdfsServer
@@ -145,3 +148,53 @@ def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
 ) -> None:
     with pytest.raises(StorageError, match="no answer"):
         ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")
+
+
+class _Upload(AbstractBufferedFile):
+    """An object that is written in parts, and there when the last one has come."""
+
+    def _initiate_upload(self) -> None:
+        self.parts = b""
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        self.parts += self.buffer.getvalue()
+        if final:
+            self.fs.objects[self.path] = self.parts
+        return True
+
+    def discard(self) -> None:
+        self.fs.discarded.append(self.path)
+
+
+class _Objects(AbstractFileSystem):
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects: dict[str, bytes] = {}
+        self.discarded: list[str] = []
+
+    def _open(self, path: str, mode: str = "rb", **blocks: Any) -> AbstractBufferedFile:
+        return _Upload(self, path, mode, **blocks)
+
+
+class _Interrupted(io.BytesIO):
+    """A file whose reading ends with Ctrl-C."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        block = super().read(size)
+        if not block:
+            raise KeyboardInterrupt
+        return block
+
+
+def test_an_upload_that_is_cut_off_puts_nothing_in_place() -> None:
+    objects = _Objects()
+    store = RemoteStore(objects, "gs")
+    content = b"x" * (SMALL + 1)
+    with pytest.raises(KeyboardInterrupt):
+        store.receive("gs://b/_metadata", _Interrupted(content), len(content), hashlib.sha256())
+    assert objects.objects == {}
+    assert len(objects.discarded) == 1
+    store.receive("gs://b/_metadata", io.BytesIO(content), len(content), hashlib.sha256())
+    assert list(objects.objects.values()) == [content]
