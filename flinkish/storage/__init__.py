@@ -9,6 +9,7 @@ first remote location is used.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -105,6 +106,10 @@ __all__ = [
     "write_bytes",
     "write_output",
 ]
+
+_DESCRIPTOR = re.compile(r"(?:/dev|/proc/self)/fd/(\d{1,9})")
+#: Links that are followed to a descriptor, as many as Linux follows.
+_MAX_LINKS = 40
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -267,6 +272,9 @@ def write_atomically(location: str, data: bytes) -> None:
 def write_output(path: str, data: bytes) -> None:
     """Write a file of this host that a user has named: atomically, except for a pipe or a device.
 
+    A link is followed. One to an open file of this process, like ``/dev/stdout``, gets the data
+    where that file stands.
+
     Raises UsageError for a URL of another storage, StorageError if the file cannot be written.
     """
     location = locate(path)
@@ -274,14 +282,28 @@ def write_output(path: str, data: bytes) -> None:
         raise UsageError(
             f"{path} is not a file of this host", hint="name a local file, and copy it there"
         )
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        try:
-            with open(path, "wb") as file:  # such as /dev/stdout: must not be replaced
-                file.write(data)
-        except OSError as error:
-            raise storage_error("write", path, error) from error
+    opened = _open_file_at(location)
+    target = os.path.realpath(location)
+    is_special = os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target))
+    if opened is None and not is_special:
+        write_atomically(target, data)
         return
-    write_atomically(location, data)
+    try:
+        with open(target if opened is None else os.dup(opened), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise storage_error("write", path, error) from error
+
+
+def _open_file_at(path: str) -> int | None:
+    """Return the descriptor of this process that a path leads to; None for other paths."""
+    for _ in range(_MAX_LINKS):
+        if descriptor := _DESCRIPTOR.fullmatch(path):
+            return int(descriptor[1])
+        if not os.path.islink(path):
+            break
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return None
 
 
 def publish_file(temporary: str, location: str) -> None:

@@ -52,6 +52,32 @@ def test_remove_empty_directories_leaves_the_others(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "full", "x"]
 
 
+@pytest.mark.parametrize("prefix", ["", "file:"])
+def test_output_to_an_open_file_goes_where_that_file_stands(tmp_path: Path, prefix: str) -> None:
+    """As with ``-o /dev/stdout > out``: the link stays, and what was written stays."""
+    link = tmp_path / "stdout"
+    with (tmp_path / "out").open("wb", buffering=0) as out:
+        link.symlink_to(f"/dev/fd/{out.fileno()}")
+        out.write(b"before ")
+        storage.write_output(f"{prefix}{link}", b"data")
+        out.write(b" after")
+    assert (tmp_path / "out").read_bytes() == b"before data after"
+    assert link.is_symlink()
+
+
+def test_output_follows_a_link(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("out")
+    storage.write_output(str(tmp_path / "link"), b"new")
+    assert (tmp_path / "out").read_bytes() == b"new"
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "null").symlink_to("/dev/null")
+    storage.write_output(f"file:{tmp_path}/null", b"nothing")
+    assert not (tmp_path / "null").is_file()
+    with pytest.raises(StorageError):
+        storage.write_output("/dev/fd/99999", b"data")
+
+
 def test_uri(tmp_path: Path) -> None:
     assert storage.to_uri(str(tmp_path)) == f"file:{tmp_path}"
 
