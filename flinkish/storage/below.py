@@ -151,7 +151,7 @@ def read_below(root: str, name: str, limit: int) -> bytes:
     else:
         from flinkish.storage.stores import store_of
 
-        data = store_of(root).read_bytes(join(root, name))
+        data = store_of(root).read_head(join(root, name), limit + 1)
     if len(data) > limit:
         raise Corrupt(f"{join(root, name)} is too large: more than {limit:,} bytes", path=name)
     return data

@@ -19,7 +19,8 @@ from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
 
 from flinkish import storage
-from flinkish.errors import StorageError
+from flinkish.errors import Corrupt, StorageError
+from flinkish.storage import stores
 from flinkish.storage.remote import SMALL, RemoteStore
 from flinkish.storage.stores import forget_stores
 from tests.support.servers.clouds import AzureServer, GcsServer
@@ -148,6 +149,26 @@ def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
 ) -> None:
     with pytest.raises(StorageError, match="no answer"):
         ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")
+
+
+class _Endless(AbstractFileSystem):
+    """A file system with one endless file."""
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        class File(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                assert size is not None
+                assert size >= 0, "the whole file is asked for"
+                return b"x" * size
+
+        return File()
+
+
+def test_no_more_is_read_below_a_root_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RemoteStore(_Endless(), "webhdfs")
+    monkeypatch.setitem(stores._stores, ("webhdfs", "endless:1"), store)
+    with pytest.raises(Corrupt, match="too large: more than 1,000 bytes"):
+        storage.read_below("webhdfs://endless:1/savepoints", "_locks/x", 1000)
 
 
 class _Upload(AbstractBufferedFile):
