@@ -39,8 +39,9 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     has one for each streaming flow, named ``CATALOG.SCHEMA.FLOW``. A single checkpoint in such a
     storage has that name, too.
 
-    Raises SavepointNotFound if the path is none of these, and Corrupt if a checkpoint lacks its
-    file ``metadata`` or its directory ``offsets``.
+    Raises SavepointNotFound if the path is none of these, UsageError if a flow has checkpoints for
+    two tables, and Corrupt if a checkpoint lacks its file ``metadata`` or its directory
+    ``offsets``.
     """
     root = storage.locate(path)
     if is_checkpoint(root):
@@ -48,7 +49,14 @@ def find_checkpoints(path: str) -> dict[str | None, str]:
     below = {
         name: storage.join(root, name) for name in sorted(storage.list_directory(root).directories)
     }
-    checkpoints: dict[str | None, str] = dict(_of_pipeline(root, below))
+    checkpoints: dict[str | None, str] = {}
+    for name, place in sorted(_of_pipeline(root, below)):
+        other = checkpoints.setdefault(name, place)
+        if other != place:  # a flow that was moved to another table
+            raise UsageError(
+                f"{path} has two checkpoints of the flow {name}: {other} and {place}",
+                hint="name the one to take by its own path",
+            )
     if not checkpoints:
         checkpoints = {name: place for name, place in below.items() if is_checkpoint(place)}
     if not checkpoints:
