@@ -38,7 +38,7 @@ from flinkish.checkpoint.format.names import (
 )
 from flinkish.checkpoint.format.pins import PIN_CODEC, pinned
 from flinkish.checkpoint.operators import read_operator
-from flinkish.errors import Corrupt, FlinkishError
+from flinkish.errors import Corrupt, FlinkishError, NoCommittedBatch
 
 #: Bytes up to which an entry of a source's log is read as a whole.
 _WHOLE_LOG = 1 << 18
@@ -219,6 +219,10 @@ def newest_whole_batch(root: str) -> WholeBatch:
             read_whole_cut(root, batch)
         except (Corrupt, FilesVanished) as error:
             skipped.append(error)
+        except NoCommittedBatch:
+            if not skipped:
+                raise
+            break  # trimmed while a newer batch was read, and so are all older ones
         else:
             return WholeBatch(batch, tuple(skipped))
     return WholeBatch(None, tuple(skipped))
