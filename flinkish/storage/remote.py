@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -54,6 +55,10 @@ def refused(verb: str, location: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         if verb != "write":
+            if (
+                error.filename is None and verb == "read"
+            ):  # fsspec raises it with the path as its only argument
+                raise FileNotFoundError(errno.ENOENT, "No such file", location) from error
             raise
         # The missing item is not a source file, but the bucket that is written to.
         raise remote_failure(verb, location, error) from error
