@@ -63,6 +63,10 @@ def stat_of(path: str) -> os.stat_result:
         return os.stat(path)
     except NotADirectoryError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_error("read", path, error) from error
 
 
 def list_directory(path: str) -> Listing:

@@ -4,11 +4,13 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from flinkish import storage
 from flinkish.errors import StorageError
+from flinkish.storage.listing import LocalEntry
 
 
 def test_place_links_and_replaces(tmp_path: Path) -> None:
@@ -108,3 +110,16 @@ def test_an_error_of_the_disk_does_not_mean_that_nothing_is_there(
         patch.setattr(os, "lstat", fail)
         with pytest.raises(StorageError, match="cannot read /savepoint: stale file handle"):
             ask("/savepoint")
+        with pytest.raises(StorageError, match="cannot read /savepoint: stale file handle"):
+            storage.size_of("/savepoint")
+
+
+def test_an_entry_that_may_be_listed_but_not_looked_at_is_refused() -> None:
+    class Entry:
+        path = "/listed/only"
+
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            raise PermissionError(errno.EACCES, "Permission denied", self.path)
+
+    with pytest.raises(StorageError, match="cannot read /listed/only: Permission denied"):
+        LocalEntry(cast("os.DirEntry[str]", Entry())).size()
