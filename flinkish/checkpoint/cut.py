@@ -345,7 +345,7 @@ class _Reader:
             self._add_log(name, limit, None if before is None else log_offset(before))
             return
         # Another kind of source: take all its files.
-        for relative, entry in fs.walk_files(directory):
+        for relative, entry in fs.walk_files(directory, follow=True):
             path = f"{SOURCES}/{name}/{relative}"
             self.files.add(ListedFile(path, entry.size(), entry.stamp()))
 

@@ -144,13 +144,16 @@ def list_names(location: str, *, hidden: bool = False) -> list[str]:
     return [*listing.files, *listing.directories]
 
 
-def walk_files(location: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
+def walk_files(
+    location: str, prefix: str = "", *, follow: bool = False
+) -> Iterator[tuple[str, FileEntry]]:
     """Yield every visible file below a directory, with its relative path (separated by slashes).
 
-    A symbolic link is yielded as a file with its own size and age, and is not followed.
+    A symbolic link is yielded as a file with its own size and age, or with those of its target if
+    ``follow`` is set. A link to a directory is not gone into.
     """
     if is_local(location):
-        yield from local.walk_files(location, prefix)
+        yield from local.walk_files(location, prefix, follow=follow)
         return
     listing = list_directory(location)
     for name in sorted(listing.files):

@@ -99,11 +99,10 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         raise
 
 
-def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
-    """Yield every visible file below a directory, with its relative path.
-
-    A symbolic link is yielded as a file with its own size and age, and is not followed.
-    """
+def walk_files(
+    path: str, prefix: str = "", *, follow: bool = False
+) -> Iterator[tuple[str, FileEntry]]:
+    """Yield every visible file below a directory, see :func:`flinkish.storage.walk_files`."""
     files: list[os.DirEntry[str]] = []
     directories: list[str] = []
     try:
@@ -120,9 +119,9 @@ def walk_files(path: str, prefix: str = "") -> Iterator[tuple[str, FileEntry]]:
     except OSError as error:
         raise storage_error("read", path, error) from error
     for entry in sorted(files, key=lambda each: each.name):
-        yield prefix + entry.name, LocalEntry(entry, follow=False)
+        yield prefix + entry.name, LocalEntry(entry, follow=follow)
     for name in sorted(directories):
-        yield from walk_files(os.path.join(path, name), f"{prefix}{name}/")
+        yield from walk_files(os.path.join(path, name), f"{prefix}{name}/", follow=follow)
 
 
 def list_names(path: str, *, hidden: bool = False) -> list[str]:

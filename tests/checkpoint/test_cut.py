@@ -229,6 +229,17 @@ def test_a_source_without_an_offset_may_have_directories(tmp_path: Path, names: 
     ]
 
 
+def test_a_link_in_a_checkpoint_stands_for_its_file(tmp_path: Path) -> None:
+    root = unpack("spark43-hdfs-agg", tmp_path)
+    for directory, _, names in os.walk(root):
+        copy = tmp_path / "links" / os.path.relpath(directory, root)
+        copy.mkdir(parents=True)
+        for name in names:
+            (copy / name).symlink_to(os.path.join(directory, name))
+    linked = list(read_cut(str(tmp_path / "links")).files.entries())
+    assert linked == list(read_cut(str(root)).files.entries())
+
+
 def test_each_file_is_in_a_cut_once_while_a_batch_is_planned(tmp_path: Path) -> None:
     likeness = CheckpointLikeness(tmp_path / "c").run_to(1)
     likeness.plan(2)
