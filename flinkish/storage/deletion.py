@@ -11,6 +11,7 @@ Names of directories end with a slash in plans and in calls of ``tell``.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Tell = Callable[[str], object]
 #: Maximum depth of a tree. Deeper entries stay, and :func:`remove_tree` then returns False.
 MAX_DEPTH = 200
+#: Files that are removed from a remote store at once; only then ``tell`` is called for them.
+_BATCH = 1000
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR})
 
 
@@ -53,15 +56,14 @@ def remove_files(root: str, names: Iterable[str], tell: Tell | None = None) -> N
                 if _unlink(place, parts_of(root, name)) and tell is not None:
                     tell(name)
         return
-
-    def locations() -> Iterator[str]:
-        for name in names:
+    rest = iter(names)
+    while batch := list(itertools.islice(rest, _BATCH)):
+        for name in batch:
             parts_of(root, name)
-            yield join(root, name)
-            if tell is not None:
+        _store(root).delete_files(join(root, name) for name in batch)
+        if tell is not None:
+            for name in batch:
                 tell(name)
-
-    _store(root).delete_files(locations())
 
 
 def remove_tree(root: str, name: str, tell: Tell | None = None) -> bool:

@@ -133,6 +133,19 @@ class _Unreachable(AbstractFileSystem):
     def rm(self, path: str, **_: Any) -> None:
         """Accept the request."""
 
+    def rm_file(self, path: str) -> None:
+        raise OSError(errno.EACCES, "access denied", path)
+
+
+def test_what_a_store_refuses_to_remove_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheme in ("webhdfs", "gs"):
+        store = RemoteStore(_Unreachable(), scheme)
+        monkeypatch.setitem(stores._stores, (scheme, "host"), store)
+        removed: list[str] = []
+        with pytest.raises(StorageError):
+            storage.remove_files(f"{scheme}://host/savepoint", ["a", "b"], removed.append)
+        assert removed == []
+
 
 @pytest.mark.parametrize(
     "ask",
