@@ -78,7 +78,7 @@ class Cursor:
             if counted:
                 self.items += count
                 if self.items > self.max_items:
-                    raise self.damaged(f"an array of {count} elements cannot follow")
+                    raise self.damaged(f"{count} elements cannot follow")
             yield count
 
 

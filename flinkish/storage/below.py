@@ -45,7 +45,7 @@ def parts_of(root: str, name: str) -> tuple[str, ...]:
         if text.startswith("/"):
             raise unsafe(root, name, "it is absolute")
         if not {"", ".", ".."}.isdisjoint(text.split("/")):
-            raise unsafe(root, name, "it may lead outside, it has an empty part or dots")
+            raise unsafe(root, name, "it has an empty part, '.' or '..'")
     scheme = scheme_of(root)
     if (has_queries(scheme) and ("?" in name or "#" in name)) or (
         scheme == "s3" and "?versionId=" in name

@@ -43,7 +43,7 @@ def storage_error(verb: str, path: str, error: BaseException) -> StorageError:
         )
     return StorageError(
         f"cannot {verb} {path}: {reason}",
-        hint="check that the path exists, its permissions and the storage below it",
+        hint="check that the path exists, its permissions, and its storage",
         path=path,
         errno=number,
     )

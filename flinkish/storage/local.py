@@ -198,7 +198,11 @@ def read_bytes(path: str) -> bytes:
         try:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_SMALL:
-                raise Corrupt(f"{path} has {size} bytes, more than such a file can have", path=path)
+                raise Corrupt(
+                    f"{path} has {size:,} bytes; at most {MAX_SMALL:,} are read",
+                    hint="check what the file is",
+                    path=path,
+                )
             return file.read(size)
         except OSError as error:
             raise storage_error("read", path, error) from error

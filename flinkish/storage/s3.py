@@ -126,7 +126,8 @@ class S3Calls:
             if code in {"PreconditionFailed", "412"}:
                 raise Replaced(f"{source} was replaced") from error
             if code == "NoSuchBucket":  # FileNotFoundError would mean that the source is gone
-                raise OSError(5, f"there is no bucket {new_bucket}") from error
+                buckets = " or ".join(dict.fromkeys((bucket, new_bucket)))
+                raise OSError(5, f"there is no bucket {buckets}") from error
             if code in {"NoSuchKey", "404"}:
                 raise FileNotFoundError(2, "No such file", source) from error
             asked = "ChecksumAlgorithm" in arguments  # another call may have cleared _checksums

@@ -70,7 +70,7 @@ def _open(location: str, scheme: str) -> Any:
     except ValueError as error:
         raise StorageError(
             f"cannot open {location}: {error}",
-            hint="flinkish reads and writes what fsspec knows: local paths, s3://, hdfs:// ...",
+            hint="use a local path, or a scheme that fsspec supports: s3://, hdfs:// ...",
             path=location,
         ) from error
     except Exception as error:

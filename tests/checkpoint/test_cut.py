@@ -391,7 +391,9 @@ def test_truncated_logs_are_noticed(tmp_path: Path) -> None:
         whole = path.read_bytes()
         for length in range(len(whole)):
             path.write_bytes(whole[:length])
-            with pytest.raises(Corrupt, match=r"is not a log Spark wrote: at byte \d+: ") as caught:
+            with pytest.raises(
+                Corrupt, match=r"is not a log that Spark wrote: at byte \d+: "
+            ) as caught:
                 read_cut(str(likeness.root))
             assert str(path) in caught.value.message
         path.write_bytes(whole)

@@ -243,7 +243,7 @@ def test_names_alone_make_no_checkpoint(tmp_path: Path) -> None:
 def test_no_older_batch_is_a_way_out_of_damaged_metadata(tmp_path: Path) -> None:
     root = unpack("spark43-hdfs-agg", tmp_path)
     empty(root / "metadata")
-    with pytest.raises(Corrupt, match="metadata is not a log Spark wrote") as caught:
+    with pytest.raises(Corrupt, match="metadata is not a log that Spark wrote") as caught:
         query_id_of(str(root))
     assert caught.value.hint is not None
     assert "newest-whole" not in caught.value.hint

@@ -148,7 +148,8 @@ def parse_operator_metadata(data: bytes, name: str) -> OperatorMetadata:
         properties = str(parsed["operatorPropertiesJson"]) if version == 2 else None
         number, operator = int(info["operatorId"]), str(info["operatorName"])
     except (AttributeError, ValueError, TypeError, KeyError, OverflowError) as error:
-        reason = f"operator metadata lacks {error}"
+        what = "is invalid:" if isinstance(error, ValueError) else "lacks"
+        reason = f"operator metadata {what} {error}"
         raise CheckpointFormatError(name, start, reason) from error
     return OperatorMetadata(version, number, operator, stores, properties)
 
@@ -158,7 +159,7 @@ def _store(item: Mapping[str, Any], version: int) -> OperatorStore:
     paths = _locations(item) if version == 2 or item.get(_SCHEMA_KEY) else None
     name, partitions = str(item["storeName"]), int(item["numPartitions"])
     if not is_plain(name):
-        raise ValueError(f"a name of a directory in storeName: {name[:100]!r}")
+        raise ValueError(f"the storeName {name[:100]!r} is not the name of a directory")
     schema_paths = paths if version == 2 else None
     return OperatorStore(name, int(item["numColsPrefixKey"]), partitions, schema_paths)
 

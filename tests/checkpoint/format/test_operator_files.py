@@ -133,5 +133,7 @@ def test_a_store_is_one_directory_of_a_partition(name: str) -> None:
     store = {"storeName": name, "numColsPrefixKey": 0, "numPartitions": 1}
     info = {"operatorId": 0, "operatorName": "dedupe"}
     data = b"v1\n" + json.dumps({"operatorInfo": info, "stateStoreInfo": [store]}).encode()
-    with pytest.raises(CheckpointFormatError, match="lacks a name of a directory in storeName"):
+    with pytest.raises(
+        CheckpointFormatError, match=r"is invalid: the storeName .* is not the name"
+    ):
         parse_operator_metadata(data, "metadata")
