@@ -74,7 +74,12 @@ def place(
         size, digest = _store(source).copy_within(source, target, stamp, size, hasher)
         return PlacedFile(size, False, digest)
     with tempfile.SpooledTemporaryFile(_SPOOLED) as file:
-        _store(source).send(source, file, stamp)
+        try:
+            _store(source).send(source, file, stamp)
+        except (FileNotFoundError, Replaced):
+            raise
+        except OSError as error:
+            raise storage_error("write", tempfile.gettempdir(), error) from error
         size = file.tell()
         file.seek(0)
         _store(target).receive(target, file, size, hasher)

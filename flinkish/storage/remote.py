@@ -7,8 +7,8 @@ import hashlib
 import io
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import IO, Any, BinaryIO, cast
 
 from flinkish.config import mask_secrets
@@ -338,17 +338,28 @@ class RemoteStore:
     def send(
         self, source: str, writer: IO[bytes], stamp: str | None, hasher: Hasher | None = None
     ) -> int:
-        """Write the bytes of a file to ``writer`` (and to ``hasher``); return its size."""
+        """Write the bytes of a file to ``writer`` (and to ``hasher``); return its size.
+
+        Raises OSError if ``writer`` fails.
+        """
         size = 0
-        with refused("read", source):
-            with _room.taken(3 * _PART), self._open(source, "rb", _PART) as reader:
-                while block := reader.read(_BLOCK):
-                    if hasher is not None:
-                        hasher.update(block)
-                    size += len(block)
-                    writer.write(block)
-            self.check_stamp(source, stamp)
+        with closing(self._blocks(source)) as blocks:
+            for block in blocks:
+                if hasher is not None:
+                    hasher.update(block)
+                size += len(block)
+                writer.write(block)
+        self.check_stamp(source, stamp)
         return size
+
+    def _blocks(self, location: str) -> Generator[bytes, None, None]:
+        with (
+            refused("read", location),
+            _room.taken(3 * _PART),
+            self._open(location, "rb", _PART) as reader,
+        ):
+            while block := reader.read(_BLOCK):
+                yield block
 
     def delete_file(self, location: str) -> bool:
         """Delete one file; return False if it did not exist (S3 does not report this: True)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,7 +125,16 @@ class TestWebHdfs(StorageContract):
         return f"{hdfs.webhdfs_url}/{uuid.uuid4().hex}"
 
 
-class _Unreachable(AbstractFileSystem):
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_that_of_the_target() -> None:
+    source = f"memory://{uuid.uuid4().hex}/f"
+    storage.write_bytes(source, b"x" * 1_000_000)
+    with pytest.raises(StorageError, match="disk full: cannot write /dev/full"):
+        storage.place(source, "/dev/full")
+    storage.remove_file(*storage.split(source))
+
+
+class _Unreachable(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
     """A file system whose server does not answer."""
 
     def info(self, path: str, **_: Any) -> Any:
@@ -164,7 +174,7 @@ def test_a_store_that_does_not_answer_has_not_said_that_nothing_is_there(
         ask(RemoteStore(_Unreachable(), "webhdfs"), "webhdfs://host:1/savepoint")
 
 
-class _Endless(AbstractFileSystem):
+class _Endless(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
     """A file system with one endless file."""
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
@@ -184,7 +194,7 @@ def test_no_more_is_read_below_a_root_than_allowed(monkeypatch: pytest.MonkeyPat
         storage.read_below("webhdfs://endless:1/savepoints", "_locks/x", 1000)
 
 
-class _Upload(AbstractBufferedFile):
+class _Upload(AbstractBufferedFile):  # type: ignore[misc]  # it is untyped
     """An object that is written in parts, and there when the last one has come."""
 
     def _initiate_upload(self) -> None:
@@ -200,7 +210,7 @@ class _Upload(AbstractBufferedFile):
         self.fs.discarded.append(self.path)
 
 
-class _Objects(AbstractFileSystem):
+class _Objects(AbstractFileSystem):  # type: ignore[misc]  # it is untyped
     cachable = False
 
     def __init__(self) -> None:
