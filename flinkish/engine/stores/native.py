@@ -204,7 +204,7 @@ class Reader:
             raise
 
     def blocks(self) -> Iterator[tuple[Binaries, Binaries]]:
-        """Yield blocks of keys, with prefix, and values of one family; each is valid until the next."""
+        """Yield blocks of one family: keys, with prefix, and values; valid until the next block."""
         stores = (ctypes.c_void_p * len(self._stores))(*self._stores)
         places = [np.empty(_ROWS, np.int64) for _ in range(4)]
         rooms = [_KEYS_ROOM, _VALUES_ROOM]
