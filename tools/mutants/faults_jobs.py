@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "heartbeat-never-stale",
         "a driver on another host that is silent counts as lost after ten minutes, not 30 s",
-        "_stale",
-        Choose("job.heartbeat is not None", always=False),
+        "silence_limit",
+        Replace("max(STALE, 3 * _interval(job))", "STALE_START"),
         ("tests/registry/test_liveness.py",),
     ),
     Mutant(

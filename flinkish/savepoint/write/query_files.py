@@ -343,8 +343,14 @@ def query_directory(index: int, name: str) -> str:
 
 
 def is_there(directory: str) -> bool:
-    """Return whether a directory that flinkish created still exists; True on flat storage."""
-    return storage.is_flat(directory) or storage.is_directory(directory)
+    """Return whether a directory that flinkish created still exists.
+
+    True on flat storage, and if the storage does not answer.
+    """
+    try:
+        return storage.is_flat(directory) or storage.is_directory(directory)
+    except StorageError:
+        return True
 
 
 def target_removed(path: str) -> StorageError:
