@@ -44,7 +44,7 @@ class Command(click.Command):
     Flink's options have one dash whatever their length (``-detached``), so a misspelt one could be
     read as a short option with a value: Flink 1.18 takes ``savepoint -detached`` for ``-d etached``
     and tries to dispose of that savepoint. Here only ``-D`` and numeric options (``-p4``) accept an
-    attached value.
+    attached value; ``-p=4`` is ``-p 4``, as for Flink.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Command(click.Command):
                 if kind == "option" and not _well_spelt(self, word):
                     near = did_you_mean(word, _options(self))
                     raise click.UsageError(f"No such option {word!r}.{near}", ctx=ctx)
-        args = _with_omitted_values(self, args)
+        args = _with_split_values(self, _with_omitted_values(self, args))
         if not ctx.resilient_parsing:
             _check_not_empty(self, ctx, args)
         return super().parse_args(ctx, args)
@@ -121,6 +121,17 @@ def _with_omitted_values(command: click.Command, args: Sequence[str]) -> list[st
             following = args[at + 1 : at + 2]
             if not following or not option.takes(following[0]):
                 words[at] = f"{args[at]}={option.flag_value}"
+    return words
+
+
+def _with_split_values(command: click.Command, args: Sequence[str]) -> list[str]:
+    """Return the command line with ``-p=x`` as ``-p x``; to click the value would be ``=x``."""
+    options, words = _options(command), list(args)
+    for kind, at in reversed([*_places(command, args)]):
+        name, equals, value = words[at].partition("=")
+        option = options.get(name) if kind == "option" and len(name) == 2 and equals else None
+        if option is not None and not option.is_flag and name != "-D":
+            words[at : at + 1] = [name, value]
     return words
 
 
@@ -278,6 +289,12 @@ def _places(command: click.Command, args: Sequence[str]) -> Iterator[tuple[str, 
 def first_argument(command: click.Command, args: Sequence[str]) -> int | None:
     """Return the index of the first word that is neither an option nor the value of one."""
     return next((at for kind, at in _places(command, args) if kind == "argument"), None)
+
+
+def end_of_options(command: click.Command, args: Sequence[str]) -> int:
+    """Return the index of the first argument or of ``--``, whatever ends the options."""
+    at = first_argument(command, args)
+    return at if at is not None else [*args, "--"].index("--")
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

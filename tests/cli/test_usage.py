@@ -464,3 +464,42 @@ def test_a_quoted_path_is_no_option(cli: Command) -> None:
 def test_a_jobs_id_stands_where_a_command_takes_it(hint: str, advice: str) -> None:
     assert FlinkishError("x", hint=hint, job_id="abc123").advice == advice
     assert FlinkishError("x", hint=hint).advice == hint
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "parameter", "value"),
+    [
+        ("stop", "job -p=/sps", "target", "/sps"),
+        ("run", "-p=4 app.py -p=5", "parallelism", 4),
+        ("run", "-D=x app.py", "dynamic", ("=x",)),
+        ("cancel", "-s=a=b job", "savepoint", "a=b"),
+        ("savepoint", "-d=/sp", "dispose", "/sp"),
+    ],
+)
+def test_an_equals_sign_after_one_letter_is_not_part_of_the_value(
+    name: str, line: str, parameter: str, value: object
+) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert command.make_context(name, line.split()).params[parameter] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        ("check", "job -- app.py", "job app.py"),
+        ("check", "job -p 4 -- app.py -- x", "job app.py -- x"),
+        ("rehearse", "job app.py -- x", "job app.py -- x"),
+        ("check", "-- job app.py", "job app.py"),
+        ("export", "sp dir -- app.py", "sp dir app.py"),
+        ("export", "sp -- dir", "sp dir"),
+        ("export", "sp --json dir --fork -- app.py -- x", "sp dir app.py -- x"),
+        ("export", "sp dir app.py -- x", "sp dir app.py -- x"),
+    ],
+)
+def test_dashes_after_the_first_word_leave_the_words_in_order(
+    name: str, line: str, words: str
+) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert command.make_context(name, line.split()).params["words"] == tuple(words.split())

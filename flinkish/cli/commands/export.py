@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli.base import Call, Command, command, first_argument
+from flinkish.cli.base import Call, Command, command, end_of_options
 from flinkish.cli.options.arguments import complete_file
 from flinkish.cli.options.origin import OriginOptions
 from flinkish.cli.options.program import named_by, parallelism_option, program_options
@@ -47,9 +47,10 @@ class PlacesFirst(Command):
         """Move these words after the options: ``SAVEPOINT DIR --fork APP.py``."""
         rest, options, words = list(args), list[str](), list[str]()
         while True:
-            at = first_argument(self, rest)
-            options += rest if at is None else rest[:at]
-            rest = [] if at is None else rest[at:]
+            at = end_of_options(self, rest)
+            options, rest = [*options, *rest[:at]], rest[at:]
+            if rest[:1] == ["--"]:
+                return super().parse_args(ctx, [*options, "--", *words, *rest[1:]])
             flags = {word.partition("=")[0] for word in options}
             leading = 2 - bool(flags & _NAMED) - (_REPLACES in flags)
             if not rest or len(words) >= leading:

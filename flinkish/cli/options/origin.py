@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Command, first_argument
+from flinkish.cli.base import Command, end_of_options, first_argument
 from flinkish.cli.options.arguments import F, complete_file, complete_job
 from flinkish.cli.options.program import named_by
 from flinkish.cli.session import Session
@@ -59,9 +59,10 @@ class OriginFirst(Command):
         if flags or is_program(args[at]):
             return super().parse_args(ctx, args)  # the options that follow are the program's
         behind = args[at + 1 :]
-        program = first_argument(self, behind)
-        end = len(behind) if program is None else program
-        return super().parse_args(ctx, [*args[:at], *behind[:end], args[at], *behind[end:]])
+        end = end_of_options(self, behind)
+        program, dashes = behind[end:], behind[end : end + 1] == ["--"]
+        words = ["--", args[at], *program[1:]] if dashes else [args[at], *program]
+        return super().parse_args(ctx, [*args[:at], *behind[:end], *words])
 
 
 def _complete(ctx: click.Context, parameter: click.Parameter, word: str) -> list[CompletionItem]:
