@@ -6,6 +6,7 @@ import re
 import signal
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -86,3 +87,8 @@ def test_a_host_that_no_name_can_be(host: str) -> None:
 @pytest.mark.parametrize("words", [["x"], ["1:x"], ["70000"], ["0", "-o", "f"], ["0", "--json"]])
 def test_words_of_listen(cli: Command, words: list[str]) -> None:
     assert cli("metrics", "--listen", *words).code == 2
+
+
+def test_a_dash_is_stdout(cli: Command, tmp_path: Path) -> None:
+    assert families(cli.ok("metrics", "-o", "-").out)
+    assert not (tmp_path / "-").exists()
