@@ -205,6 +205,9 @@ def command(
             json_output: bool, quiet: bool, debug: bool, dynamic: tuple[str, ...], **options: Any
         ) -> int:
             out = Output(json=json_output, quiet=quiet, debug=debug)
+            outputs = click.get_current_context().obj
+            if outputs is not None:
+                outputs.append(out)
             return function(Call(out, dynamic), **options)
 
         settings = {

@@ -37,6 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _say_terminated()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _guarded(arguments)
+    except KeyboardInterrupt:  # while the command is being loaded; after that it handles it
+        return 130
+
+
+def _guarded(arguments: Sequence[str]) -> int:
     from flinkish.cli.output import streams
 
     streams.guard()
@@ -55,11 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    try:
-        if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
-            return 0
-    except KeyboardInterrupt:
-        return 130
+    if arguments[:1] == ["list"] and list_plainly(arguments[1:]):
+        return 0
     from flinkish.cli.app import run
 
     return run(arguments)

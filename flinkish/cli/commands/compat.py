@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from flinkish.cli.base import Call, command
+from flinkish.cli.base import Call, OptionalValue, command
 from flinkish.cli.documents.versions import ConnectorsDocument, PairDocument, TableDocument
 from flinkish.cli.output.connectors_text import connectors_document, connectors_lines
 from flinkish.cli.output.printer import draw, is_terminal
@@ -64,6 +64,7 @@ def _complete_connector(
 )
 @click.option(
     "--connectors",
+    cls=OptionalValue,
     metavar="[NAME]",
     is_flag=False,
     flag_value=ALL,

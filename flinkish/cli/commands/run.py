@@ -37,7 +37,7 @@ from flinkish.client.waiting import (
     with_queries,
 )
 from flinkish.config.secrets import mask_words
-from flinkish.errors import FlinkishError, UsageError, WrongState
+from flinkish.errors import FlinkishError, Locked, RegistryError, UsageError, WrongState
 from flinkish.launch.job_logs import Follower
 from flinkish.launch.restart_strategy import KEY as STRATEGY
 from flinkish.log_lines import FollowedOutput
@@ -336,6 +336,16 @@ def _left(
         request = requests.submit(session, job, RequestKind.CANCEL, None)
     except WrongState:
         return Interrupted(code, f"job {job.job_id} has ended")
+    except Locked:
+        return Interrupted(
+            code, f"job {job.job_id} is already being ended", f"flinkish status {job.job_id}"
+        )
+    except RegistryError as error:
+        return Interrupted(
+            code,
+            f"job {job.job_id} keeps running: it could not be canceled (-sae): {error.message}",
+            f"flinkish status {job.job_id}",
+        )
     return Interrupted(
         code,
         f"canceling job {job.job_id} (-sae)",
