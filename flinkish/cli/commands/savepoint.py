@@ -27,7 +27,7 @@ from flinkish.client import lifecycle
 from flinkish.client.context import accept
 from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Outcome
-from flinkish.errors import UsageError, quoted_path
+from flinkish.errors import AmbiguousJob, JobNotFound, UsageError, quoted_path
 
 if TYPE_CHECKING:
     from flinkish.savepoint.manage.retention import Policy
@@ -256,6 +256,8 @@ def savepoint(
         message, hint = conflict
         raise UsageError(message.format(job=job, target=target), hint=hint)
     with call.session() as session:
+        if job is not None and (every or checkpoint is not None):
+            _check_no_job(session, job)
         if dispose is not None:
             from flinkish.cli.commands import savepoint_dispose
 
@@ -300,6 +302,22 @@ def savepoint(
             detached=detached,
             dry_run=dry_run,
         )
+
+
+def _check_no_job(session: Session, target: str) -> None:
+    """Refuse a target that is meant as a job."""
+    if "/" in target or ":" in target:
+        return
+    try:
+        session.find_job(target, include_final=True)
+    except AmbiguousJob:
+        pass
+    except (JobNotFound, UsageError):
+        return
+    raise UsageError(
+        f"--all and --from-checkpoint take no JOB, but {target!r} is the name or id of one",
+        hint=f"for the directory of that name: {quoted_path('./' + target)}",
+    )
 
 
 def _save_job(

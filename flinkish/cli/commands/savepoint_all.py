@@ -20,7 +20,7 @@ from flinkish.storage import to_uri
 from flinkish.units import age_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from flinkish.savepoint.manage.retention import Policy
 
@@ -46,8 +46,16 @@ def save_all(
     """Take a savepoint of every running job, show the outcomes, and return the exit status."""
     out = session.out
     asked = all_jobs.jobs_to_save(session, target, pattern, expected)
-    if not begin(session, asked, pattern, "savepoint", dry_run=dry_run):
-        return 0
+    if dry_run:
+        newest = all_jobs.newest_of(session, asked.troubles.failed)
+        foreseen = AllSaved((), asked.troubles, Removal(), newest)
+        if out.json:  # the document of a dry run has the troubles only as warnings
+            for text in _troubles(foreseen):
+                out.warning(text)
+        begin(session, asked, pattern, "savepoint", dry_run=True)
+        tell_troubles(out, foreseen)
+        return foreseen.exit_code
+    begin(session, asked, pattern, "savepoint", dry_run=False)
     saved = all_jobs.save_all(
         session,
         asked,
@@ -137,16 +145,20 @@ def _since(newest: NewestSavepoint | None) -> str:
 
 def tell_troubles(out: Output, saved: AllSaved) -> None:
     """Show the jobs that should run and do not."""
+    for text in _troubles(saved):
+        complain(out, f"error: {text}")
+
+
+def _troubles(saved: AllSaved) -> Iterator[str]:
     for job in saved.troubles.failed:
         why = (job.failure or {}).get("message") or "it has failed"
-        complain(
-            out,
-            f"error: job {job.name} ({job.job_id}) is no longer running: {why}; "
+        yield (
+            f"job {job.name} ({job.job_id}) is no longer running: {why}; "
             f"{_since(saved.newest.get(job.job_id))}; "
-            f"acknowledge it with: flinkish ack {job.job_id}",
+            f"acknowledge it with: flinkish ack {job.job_id}"
         )
     for name in saved.troubles.missing:
-        complain(out, f"error: no job named {name} is running")
+        yield f"no job named {name} is running"
 
 
 def tell(out: Output, outcome: JobOutcome) -> None:
