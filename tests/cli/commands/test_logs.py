@@ -78,6 +78,12 @@ def test_mistakes(cli: Command, log: Path, words: tuple[str, str], text: str) ->
     assert text in result.err
 
 
+def test_a_log_that_is_followed_is_no_document(cli: Command, log: Path) -> None:
+    refused = cli("logs", JOB, "-f", "--json")
+    assert refused.code == 2
+    assert "-f and --json are mutually exclusive" in refused.error()["message"]
+
+
 def test_following_chooses_too(cli: Command) -> None:
     job = cli.start()
     log = Path(cli.status(job)["log_path"])
