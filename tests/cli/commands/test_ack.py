@@ -61,6 +61,8 @@ def test_those_that_ran_and_failed_are_listed(cli: Command, failed: Sequence[str
     assert cli.ok("list", "--failed", "--name", "job-b", "-q").out.split() == [failed[1]]
     listed = cli.ok("list", "--failed", "--json").json()["jobs"]
     assert [job["state"] for job in listed] == ["FAILED", "FAILED"]
+    for kind in ("--failed", "--stuck"):
+        assert cli.ok("list", kind, "--name", "x").err == "No such jobs named x.\n"
     assert "2 jobs failed: job-a" in cli.ok("list").err
     assert cli.ok("list", "-q").err == ""
 
@@ -83,7 +85,7 @@ def test_one_is_acknowledged(cli: Command, failed: Sequence[str]) -> None:
     assert ids(cli) == [failed[1]]
     again = cli.ok("ack", failed[0])
     assert again.out == ""
-    assert "Nothing to do" in again.err
+    assert again.err == "Nothing to do: already acknowledged.\n"
     assert cli.ok("ack", failed[1][:6], "-q").out == f"{failed[1]}\n"
     assert ids(cli) == []
     assert "failed" not in cli.ok("list", "-a").err
