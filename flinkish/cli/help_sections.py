@@ -48,7 +48,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("go on from a savepoint", "run -d -s /savepoints/savepoint-6f1a2b-0c3d orders.py"),
     ),
     "list": (
-        ("all jobs, also those that have ended", "list -a"),
+        ("all jobs, including those that have ended", "list -a"),
         ("jobs that commit nothing though they have input", "list --stuck"),
     ),
     "info": (
@@ -72,7 +72,10 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "savepoint show": (
         ("what is inside", "savepoint show /savepoints/savepoint-6f1a2b-0c3d"),
-        ("how far Kafka is ahead", "savepoint show --lag /savepoints/savepoint-6f1a2b-0c3d"),
+        (
+            "how far Kafka is ahead",
+            "savepoint show --lag --bootstrap-server kafka:9092 /savepoints/savepoint-6f1a2b-0c3d",
+        ),
     ),
     "savepoint diff": (
         ("what has changed between two", "savepoint diff savepoint-a savepoint-b"),
@@ -94,7 +97,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "savepoint verify": (
         ("compare every digest", "savepoint verify /savepoints/savepoint-6f1a2b-0c3d"),
-        ("compare sizes only", "savepoint verify --level quick /savepoints"),
+        ("compare sizes only", "savepoint verify --level quick /savepoints/*"),
     ),
     "savepoint prune": (
         (
