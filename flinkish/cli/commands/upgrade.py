@@ -77,7 +77,7 @@ def fleet(call: Call, file: str, at_once: int, keep_going: bool, dry_run: bool) 
 def _tell(out: Output, result: FleetResult) -> None:
     if result.error is None:
         out.note(f"{result.name}: {result.outcome.value}")
-    else:
+    elif not out.json:  # its document has the error
         out.complain(f"{result.name}: {result.outcome.value}: {result.error.message}")
 
 

@@ -116,7 +116,10 @@ def test_only_what_was_stopped_together_is_started(cli: Command) -> None:
     assert names(cli.ok(*STOP, "--name", "n*").json()["savepoints"]) == ["new"]
     assert names(cli.ok(*RESTART).json()["restarted"]) == ["new"]
     assert cli.status(other)["state"] == "RUNNING"
-    assert "no running job matches 'x*'" in cli.ok("stop", "--all", "-p", "sp", "--name", "x*").err
+    assert (
+        "no running or starting job matches 'x*'"
+        in cli.ok("stop", "--all", "-p", "sp", "--name", "x*").err
+    )
 
 
 def test_a_second_call_starts_what_has_not_come_up(cli: Command, tmp_path: Path) -> None:
@@ -217,12 +220,12 @@ def test_another_spark_for_one_job_starts_from_its_savepoint(cli: Command, tmp_p
     ("words", "message"),
     [
         ("stop --all abcd", "--all takes no JOB"),
-        ("stop --all --drain", "takes no --drain"),
-        ("stop --all -detached", "no -detached"),
+        ("stop --all --drain", "cannot be combined with --drain"),
+        ("stop --all -detached", "or -detached"),
         ("stop abcd --name x", "--name requires --all"),
         ("stop", "missing argument 'JOB'"),
         ("restart", "missing argument 'JOB'"),
-        ("restart --all --from x", "takes no --from"),
+        ("restart --all --from x", "cannot be combined with --from"),
         ("restart --all abcd", "--all takes no JOB"),
     ],
 )
@@ -235,5 +238,14 @@ def test_what_excludes_what(cli: Command, words: str, message: str) -> None:
 def test_nothing_was_stopped(cli: Command) -> None:
     result = cli.ok("restart", "--all")
     assert result.out == ""
-    assert "no job that stop --all stopped" in result.err
+    assert "stop --all has stopped no job" in result.err
     assert "no registry" in result.err
+
+
+def test_what_was_not_stopped_is_not_to_be_started_again(cli: Command) -> None:
+    job = cli.start("refuse")
+    would = cli.ok("stop", "--all", "-p", "sp", "--dry-run").out
+    assert would == f"Would stop job app ({job}) with a savepoint in {cli.directory}/sp.\n"
+    stopped = cli("stop", "--all", "-p", "sp")
+    assert stopped.code == 1
+    assert "restart --all" not in stopped.err
