@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
-from flinkish.cli.commands.request_result import summary_document
+from flinkish.cli.commands.request_result import summary_document, what_is_done
 from flinkish.cli.documents.parts import JobName, error_record
 from flinkish.cli.documents.requests import AllDryRunDocument, AllSavedDocument, NewestSaved
 from flinkish.cli.output.printer import Output
@@ -17,7 +17,7 @@ from flinkish.client.pruning import not_pruned
 from flinkish.client.requests import Removal
 from flinkish.errors import Locked
 from flinkish.storage import to_uri
-from flinkish.units import age_text
+from flinkish.units import age_text, counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -75,8 +75,9 @@ def begin(
 ) -> bool:
     """Show what will be done with which jobs; return whether to do it."""
     if not asked.jobs:
-        like = f" matches {pattern!r}" if pattern else ""
-        session.out.note(f"Nothing to do: no running job{like}.")
+        states = "running" if verb == "savepoint" else "running or starting"
+        none = f"no {states} job matches {pattern!r}" if pattern else f"no job is {states}"
+        session.out.note(f"Nothing to do: {none}.")
         session.warn_of_absent_registry()
     if dry_run:
         _would(session.out, asked, verb)
@@ -178,7 +179,7 @@ def tell(out: Output, outcome: JobOutcome) -> None:
 
 def _tell_removal(out: Output, target: str, removal: Removal) -> None:
     if removal.removed:
-        out.note(f"Removed {len(removal.removed)} older savepoints of these jobs.")
+        out.note(f"Removed {counted(len(removal.removed), 'older savepoint')} of these jobs.")
     for text in removal.warnings:
         out.warning(text)
     if isinstance(removal.error, Locked):
@@ -204,4 +205,4 @@ def _would(out: Output, asked: AllJobs, verb: Verb) -> None:
         out.document(document)
     elif not out.quiet:
         for job in asked.running:
-            out.line(f"Would {verb} job {job.name} ({job.job_id}), savepoint in {asked.target}.")
+            out.line(f"Would {what_is_done(verb, job, asked.target)}.")

@@ -74,8 +74,8 @@ def _unfinished(listed: Listed) -> str:
     count = len(listed.catalog.unfinished)
     return (
         f"{count} unfinished or disposed "
-        f"{'savepoints are' if count > 1 else 'savepoint is'} not shown; remove those "
-        "that nobody is writing with: flinkish savepoint prune --garbage "
+        f"{'savepoints are' if count > 1 else 'savepoint is'} not shown; to remove those "
+        "that nobody is writing, run: flinkish savepoint prune --garbage "
         f"{quoted_path(listed.location)}"
         if count
         else ""

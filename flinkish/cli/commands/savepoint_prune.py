@@ -158,7 +158,7 @@ def _cells(outcome: PruneOutcome, dry_run: bool) -> tuple[str, ...]:
     if outcome.error is not None:
         why = outcome.error.message
     elif outcome.shared:
-        why += f"; {outcome.shared} files used by others stay"
+        why += f"; {counted(outcome.shared, 'file')} used by others kept"
     size = outcome.savepoint.bytes if outcome.keep else outcome.bytes
     return (
         _word(outcome.keep, outcome.removed, dry_run),

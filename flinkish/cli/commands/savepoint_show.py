@@ -40,8 +40,8 @@ def show(call: Call, path: str, lag: bool, servers: str | None) -> int:
 
     if lag != bool(servers):
         raise UsageError(
-            "--lag requires --bootstrap-server and vice versa: a savepoint does not "
-            "record its sources' broker",
+            "--lag and --bootstrap-server must be used together: a savepoint does not record the "
+            "brokers of its sources",
             hint="use both: --lag --bootstrap-server HOST:PORT",
         )
     savepoint = open_savepoint(path)

@@ -76,7 +76,7 @@ def test_nothing_runs(cli: Command) -> None:
     cli.ok("cancel", cli.start())
     result = cli.ok("savepoint", "--all", "sp")
     assert result.out == ""
-    assert "no running job" in result.err
+    assert "no job is running" in result.err
     cli.start("serve", "--name", "one [eu]")
     for pattern in ("x*", "one [e]*", "one ?e?"):  # [ is no wildcard: the name is as written
         refused = cli.ok("savepoint", "--all", "--name", pattern, "sp").err
