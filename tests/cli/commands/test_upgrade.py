@@ -79,6 +79,7 @@ def test_a_fleet_that_is_up_to_date(cli: Command) -> None:
         f"rides   up to date  {job}",
         "nobody  failed      -",
     ]
+    assert cli("upgrade", "fleet", str(file), "--keep-going", "--json").err == ""
     file.write_text('[[upgrade]]\njob = "rides"\n')
     assert cli.ok("upgrade", "fleet", str(file), "-q").out == ""
     assert cli("upgrade", "fleet", "nope.toml").code == 2
