@@ -307,14 +307,14 @@ class _Writing:
 
 
 def _once(rows: Iterable[Rows], store: str) -> Iterator[Rows]:
-    """Refuse keys that repeat.
+    """Refuse keys that repeat in a column family.
 
     RocksDB keeps the last row of a key, so that digests differ; other files would keep all rows.
     The hashes held here take less memory than Spark will need for these rows.
     """
     seen: set[bytes] = set()
     for block in rows:
-        hashes = [xxhash.xxh3_128_digest(key) for key in block[1]]
+        hashes = [xxhash.xxh3_128_digest(key, block[0]) for key in block[1]]
         before = len(seen)
         seen.update(hashes)
         if len(seen) != before + len(hashes):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from flinkish.engine.errors import CannotMigrate
+from flinkish.checkpoint.format.names import CANONICAL
+from flinkish.engine.errors import CannotMigrate, LostRows
+from flinkish.engine.migration.migration_planner import TargetState
 from flinkish.engine.stores.files import LocalDirectory
 from flinkish.engine.tables.arrow_rows import arrow_rows
 from flinkish.engine.tables.bootstrap_state import write_rows
 from flinkish.engine.tables.decoding import plain_rows
 from flinkish.engine.tables.frames import find_table, read_table, state_tables
+from tests.engine.migration.test_checkpoint_migration import rewrite
 from tests.engine.tables.test_frames import operator_of, rows
 from tests.support.checkpoints.recorded import NAMES, fast_of, unpack
 
@@ -195,6 +199,18 @@ def test_states_that_are_not_given_stay(tmp_path: Path) -> None:
     assert after == before
     with pytest.raises(CannotMigrate, match=r"'values' cannot be without .rowCounter_values"):
         rewritten(checkpoint, tmp_path / "other", {"values": []})
+
+
+def test_states_of_canonical_files_may_have_the_same_key(tmp_path: Path) -> None:
+    recorded = unpack("spark43-rocksdb-tws", tmp_path)
+    rewrite(recorded, tmp_path / "avro", TargetState(backend=CANONICAL))
+    before = plain_state(tmp_path / "avro")
+    keys = [{json.dumps(row["key"]) for row in before[name]} for name in ("values", "count")]
+    assert keys[0] & keys[1]
+    assert rewritten(tmp_path / "avro", tmp_path / "new", {"count": before["count"]}) == before
+    repeated = [*before["count"], before["count"][0]]
+    with pytest.raises(LostRows, match="repeat"):
+        rewritten(tmp_path / "avro", tmp_path / "newer", {"count": repeated})
 
 
 def test_no_rows_are_an_empty_state(tmp_path: Path) -> None:
