@@ -110,6 +110,9 @@ def plan_operators(
     moves = [
         _plan(source, operator, target_state, alone.get(operator.ordinal)) for operator in operators
     ]
+    unknown = sorted(alone.keys() - {operator.ordinal for operator in operators})
+    if unknown:
+        raise CannotMigrate(f"there is no operator {unknown[0]}, for which settings are given")
     ordinals = [move.ordinal for move in moves]
     if len(set(ordinals)) != len(ordinals):
         raise CannotMigrate(f"two operators cannot have one ordinal: {sorted(ordinals)}")
@@ -122,9 +125,13 @@ def _plan(
     target_state: TargetState,
     alone: TargetState | None,
 ) -> OperatorMigration:
-    both = replace(target_state, ordinal=None, changes={}, name=None)
-    if alone is not None:
-        both = replace(both, ordinal=alone.ordinal, changes=alone.changes, name=alone.name)
+    own = alone or TargetState()
+    if own != TargetState(ordinal=own.ordinal, changes=own.changes, name=own.name):
+        raise CannotMigrate(
+            f"the operator {operator.ordinal} can have an ordinal, changes and a name of its own: "
+            "give the other settings for all operators"
+        )
+    both = replace(target_state, ordinal=own.ordinal, changes=own.changes, name=own.name)
     return plan_operator(source, operator, both)
 
 

@@ -179,6 +179,17 @@ def test_an_older_batch_is_continued_by_the_next_with_the_same_data(tmp_path: Pa
     }
 
 
+def test_settings_of_single_operators_are_not_ignored(tmp_path: Path) -> None:
+    recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
+    for each, why in (
+        ({9: TargetState(ordinal=1)}, "there is no operator 9"),
+        ({0: TargetState(partitions=7)}, "the operator 0 can have an ordinal, changes and a name"),
+    ):
+        with pytest.raises(CannotMigrate, match=why):
+            rewrite(recorded, tmp_path / "new", TargetState(), each=each)
+    assert not (tmp_path / "new").exists()
+
+
 def test_an_operator_gets_another_number(tmp_path: Path) -> None:
     recorded = unpack("spark43-rocksdb-dedup", tmp_path / "recorded")
     rewrite(recorded, tmp_path / "new", TargetState(), each={0: TargetState(ordinal=3)})
