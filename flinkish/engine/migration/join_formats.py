@@ -112,6 +112,11 @@ def _regrouped(
         if old == "4"
         else (JoinLayout.LISTS, JoinLayout.TIMES)
     )
+    if any(family.after.key != family.before.key for _, family in moves.values()):
+        raise CannotMigrate(
+            f"the key columns of {what} cannot change together with its state format, from {old} "
+            f"to {new}: change one after the other"
+        )
     rows = JoinLayout.LISTS.value if old == "4" else JoinLayout.INDEXED.value
     migrations = []
     for side in SIDES:
