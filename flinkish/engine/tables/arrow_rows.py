@@ -150,6 +150,8 @@ def _of_scale(number: decimal.Decimal, kind: Any) -> decimal.Decimal:
 
 def _float(text: str, kind: Any) -> float:
     number: float = _in_range(float(_number(text)), kind)
+    if math.isinf(number) and "Inf" not in text:
+        raise ValueError("it is out of range")
     return number
 
 

@@ -38,6 +38,7 @@ VALUES: list[tuple[Any, list[Any], list[Any]]] = [
         [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)],
         [datetime.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)],
     ),
+    (pa.timestamp("us", "UTC"), [-(2**63), None, 1 - 2**63], []),
     (pa.timestamp("us"), [datetime.datetime(1969, 12, 31, 23)], ["1969-12-31T23:00"]),
     (pa.time64("ns"), [datetime.time(23, 59, 59, 5)], ["23:59:59.000005"]),
     (pa.duration("us"), [datetime.timedelta(days=-1)], [-86_400_000_000]),
@@ -115,6 +116,7 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
         (pa.float64(), True, "give a number"),
         (pa.float64(), "1_0", "give it like 12.5"),
         (pa.float32(), 1e300, "out of range"),
+        *((kind, "-1e400", "out of range") for kind in (pa.float32(), pa.float64())),
         (pa.binary(), "a", "give it in base64"),
         *((pa.list_(pa.string()), each, "which is no list") for each in ("ab", {"a": 1}, b"a", 1)),
         *(
