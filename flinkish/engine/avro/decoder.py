@@ -48,6 +48,8 @@ _NUMBER, _BYTES, _FIXED, _RECORD = range(4)
 _Steps = tuple[tuple[int, bool, Any], ...]
 #: Bytes of the longest varint.
 _LONGEST: Final = 10
+#: Bytes up to which the ends of all varints are found at once, which takes 14 times as many.
+_AT_ONCE: Final = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,7 @@ def _is_union(field: Field) -> bool:
 
 def _starts(padded: bytes, size: int, steps: _Steps, count: int) -> Any:
     """Return where each row begins; raise an error unless the last one ends at ``size``."""
-    last = np.frombuffer(padded, np.uint8) < 0x80  # the last byte of a varint
-    ends = np.flatnonzero(last).astype(np.int32) + 1
-    # For each byte, the end of a varint that includes it. The padding ends the last one.
-    after = ends[np.cumsum(last, dtype=np.int32) - last].data
+    after = _Ends(padded) if size > _AT_ONCE else _all_ends(padded)
     starts = []
     at = 0
     for _ in range(count):
@@ -126,7 +125,28 @@ def _starts(padded: bytes, size: int, steps: _Steps, count: int) -> Any:
     return np.array(starts, np.int64)
 
 
-def _end(data: bytes, after: memoryview, steps: _Steps, at: int) -> int:
+def _all_ends(padded: bytes) -> memoryview:
+    """Return for each byte the end of a varint that includes it. The padding ends the last one."""
+    last = np.frombuffer(padded, np.uint8) < 0x80  # the last byte of a varint
+    ends = np.flatnonzero(last).astype(np.int32) + 1
+    after: memoryview = ends[np.cumsum(last, dtype=np.int32) - last].data
+    return after
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The same, found when asked for: slower, but without memory for each byte of large blocks."""
+
+    data: bytes
+
+    def __getitem__(self, at: int) -> int:
+        for end in range(at, at + _LONGEST):
+            if self.data[end] < 0x80:
+                return end + 1
+        raise ValueError("a number is too long")
+
+
+def _end(data: bytes, after: memoryview | _Ends, steps: _Steps, at: int) -> int:
     """Return where the values end that begin at ``at``."""
     for kind, optional, detail in steps:
         if optional:
@@ -145,7 +165,7 @@ def _end(data: bytes, after: memoryview, steps: _Steps, at: int) -> int:
     return at
 
 
-def _end_of_long_bytes(data: bytes, after: memoryview, at: int) -> int:
+def _end_of_long_bytes(data: bytes, after: memoryview | _Ends, at: int) -> int:
     end = after[at]
     if end - at > _LONGEST:
         raise ValueError("a number is too long")
