@@ -66,10 +66,13 @@ def _from_plain(value: Any, kind: Any, path: str) -> Any:
             raise ValueError(f"{path} has the fields {', '.join(names)}, not {value!r}")
         return {f.name: _from_plain(value[f.name], f.type, f"{path}.{f.name}") for f in kind}
     if pa.types.is_map(kind):
-        return [
+        entries = [
             (_from_plain(k, kind.key_type, path), _from_plain(v, kind.item_type, path))
             for k, v in _entries(value, path)
         ]
+        if len({repr(key) for key, _ in entries}) < len(entries):  # keys may have no hash
+            raise ValueError(f"{path} is {value!r}: give each key of a map once")
+        return entries
     if pa.types.is_list(kind):
         if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
             raise ValueError(f"{path} is {value!r}, which is no list: give its elements in [ ]")

@@ -124,6 +124,11 @@ def test_a_row_of_another_form_is_named(key: Any, value: Any, message: str) -> N
             for each in ([{"value": 1}], [{"key": "a"}], ["ab"], "ab", 1)
         ),
         (pa.map_(pa.string(), pa.int64()), {None: 1}, "null"),
+        (
+            pa.map_(pa.struct([("a", pa.int8())]), pa.int64()),
+            [{"key": {"a": 1}, "value": 1}, {"key": {"a": 1}, "value": 2}],
+            "each key of a map once",
+        ),
         (pa.struct([("a", pa.int8()), ("a", pa.int8())]), {"a": 1}, "fields of the same name"),
     ],
 )
