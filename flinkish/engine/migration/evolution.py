@@ -270,7 +270,8 @@ class _Resolver:
             place = renamed.get(path, wanted if wanted in free else None)
             if place is None and self.any_case:
                 alike = [p for p in free if p.casefold() == wanted.casefold() and p not in same]
-                place = alike[0] if len(alike) == 1 else None
+                # Each old field has one successor; another new one is added.
+                place = alike[0] if len(alike) == 1 and alike[0] not in origins else None
             origins.append(place)
         return origins
 

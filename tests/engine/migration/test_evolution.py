@@ -248,6 +248,13 @@ def test_renames() -> None:
     assert taken.apply(batch_of(parsed(("a", "long")), [7])).to_pylist() == [{"z": 7, "a": None}]
 
 
+def test_a_field_has_one_successor_where_case_does_not_count() -> None:
+    writer = parsed(("s", struct_type(("ID", "integer"))))
+    reader = parsed(("s", struct_type(("id", "integer"), ("Id", "integer"))))
+    found = resolve(writer, reader, places=(0,))
+    assert found.apply(batch_of(writer, [{"ID": 1}])).to_pylist() == [{"s": {"id": 1, "Id": None}}]
+
+
 def test_defaults() -> None:
     old = parsed(("s", struct_type(("x", "long"))), ("m", map_type("string", "long")))
     point = struct_type(("p", "long", "required"), ("q", "string"))
