@@ -83,9 +83,9 @@ class Recode:
             if recoded is not None:
                 return recoded
             values = [None if v is None else self.function(v) for v in array.to_pylist()]
+            return pa.array(values, array.type)
         except Exception as error:  # the function is the caller's: it may raise anything
             raise CannotEvolve(f"{self.path}: {error}") from error
-        return pa.array(values, array.type)
 
 
 @dataclass(frozen=True)

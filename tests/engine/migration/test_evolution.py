@@ -403,6 +403,10 @@ def raising(value: bytes) -> bytes:
     raise ValueError(f"{value!r} is no value")
 
 
+def no_bytes(value: bytes) -> bytes:
+    return len(value)  # type: ignore[return-value]
+
+
 def test_bytes_become_others_by_the_callers_function() -> None:
     inner = struct_type(("a", "binary"), ("b", "binary"))
     writer, reader = parsed(("g", inner), ("n", "long")), parsed(("g", inner), ("n", "long"))
@@ -418,6 +422,8 @@ def test_bytes_become_others_by_the_callers_function() -> None:
     failing = resolve(writer, reader, recodes={"g.a": raising})
     with pytest.raises(CannotEvolve, match=r"g\.a: b'x' is no value"):
         failing.apply(batch)
+    with pytest.raises(CannotEvolve, match=r"g\.a: "):
+        resolve(writer, reader, recodes={"g.a": no_bytes}).apply(batch)
 
 
 @pytest.mark.parametrize("path", ["n", "g", "absent"])
