@@ -211,7 +211,9 @@ def _operator(
     operators = {each.ordinal: each for each in read_checkpoint(source, batch).operators}
     if operator not in operators:
         names = tuple(str(ordinal) for ordinal in sorted(operators))
-        raise NoSuchState(f"there is no operator {operator}: {', '.join(names) or 'none'}", names)
+        raise NoSuchState(
+            f"there is no operator {operator} (operators: {', '.join(names) or 'none'})", names
+        )
     return operators[operator]
 
 

@@ -75,7 +75,9 @@ def join_moves(
     the old format, or the times that format 4 needs are unknown.
     """
     if old not in _FORMATS or new not in _FORMATS:
-        raise CannotMigrate(f"joins of state format {old} cannot become format {new}: 1 to 4 are")
+        raise CannotMigrate(
+            f"joins of state format {old} cannot become format {new}: formats 1 to 4 exist"
+        )
     if new in {"3", "4"} and backend == HDFS:
         raise CannotMigrate(f"joins of state format {new} need RocksDB")
     moves = {
@@ -171,8 +173,8 @@ def event_time(rows: RowForm, what: str) -> EventTime:
     if keys and not marked:
         names = ", ".join(str(i + 1) for i in keys)
         raise CannotMigrate(
-            f"{what} has no event time of its own, and whether its join key ({names}.) is one is "
-            "not recorded in the state: joins of state format 4 store their rows by that time"
+            f"{what} has no event time of its own, and the state does not record whether its join "
+            f"key {names} is one: joins of state format 4 store their rows by that time"
         )
     if not marked:
         return EventTime(None, window=False, keys=())

@@ -26,7 +26,7 @@ _MOMENT: Final = re.compile(
 _DAY: Final = re.compile(r"(-?\d{3,6}-\d\d-\d\d)()", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?", re.ASCII)
 #: Python also accepts spaces and underscores.
-_NUMBER: Final = re.compile(r"[-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)
+_NUMBER: Final = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|NaN|Infinity)", re.ASCII)
 
 
 def arrow_rows(rows: Sequence[Mapping[str, Any]], schema: Any, name: str) -> Any:
@@ -146,7 +146,9 @@ def _decimal(text: str, kind: Any) -> decimal.Decimal:
 def _of_scale(number: decimal.Decimal, kind: Any) -> decimal.Decimal:
     if pa.types.is_decimal(kind):
         digits = number.normalize(decimal.Context(prec=1_000)).as_tuple().exponent
-        if not isinstance(digits, int) or -digits > kind.scale:
+        if not isinstance(digits, int):
+            raise ValueError("give a finite number")
+        if -digits > kind.scale:
             raise ValueError(f"it has at most {kind.scale} digits after the point")
     return number
 

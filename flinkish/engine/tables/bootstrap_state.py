@@ -137,7 +137,9 @@ def _given(
     pairs = [(find_table(template, name), frame) for name, frame in named.items()]
     names = [table.name for table, _ in pairs]
     if not names or len(set(names)) != len(names):
-        raise CannotMigrate(f"each state once, and one at least: {', '.join(names) or 'none'}")
+        raise CannotMigrate(
+            f"give at least one state, and each only once: {', '.join(names) or 'none'}"
+        )
     _check_companions(template, names)
     return tuple(pairs)
 
@@ -148,8 +150,8 @@ def _check_companions(template: OperatorState, names: Collection[str]) -> None:
         missing = companions(template, name) - set(names)
         if missing:
             raise CannotMigrate(
-                f"the state {name!r} cannot be without {', '.join(sorted(missing))}, which Spark "
-                "reads with it: give these too"
+                f"the state {name!r} needs {', '.join(sorted(missing))}, which Spark reads with "
+                "it: give all of them"
             )
 
 
