@@ -200,12 +200,9 @@ def plan_operator(
     }
     rearranged = regrouped or any(move.source != move.target for move in stores)
     rehashed = [f.after.key for move in stores for f in move.families if f.rehashed]
-    for key in rehashed:
+    every = [family.key for store in operator.stores for family in store.families]
+    for key in rehashed if partitions == operator.partitions else [*rehashed, *every]:
         check_hashable(key)
-    if partitions != operator.partitions:
-        for store in operator.stores:
-            for family in store.families:
-                check_hashable(family.key)
     unique = bool(operator.unique_ids) and backend != CANONICAL
     if target_state.unique_ids is not None:
         unique = target_state.unique_ids
@@ -372,8 +369,7 @@ def _aggregation(
                 f"the state of {_name(operator)} is not that of an aggregation of format 1"
             )
         places = range(len(keys), len(values))
-        kept = [values[i] for i in places]
-        return tuple(("value", i) for i in places), {**family.value, "fields": kept}
+        return tuple(("value", i) for i in places), {**family.value, "fields": values[len(keys) :]}
     if (old, new) == ("2", "1"):
         select = [("key", i) for i in range(len(keys))]
         select += [("value", i) for i in range(len(values))]
