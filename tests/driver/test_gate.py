@@ -129,7 +129,7 @@ def test_a_status_that_the_shell_would_cut_to_zero_is_still_a_failure(registry: 
 def test_a_builder_takes_a_conf_by_position_as_pyspark_does(registry: Registry) -> None:
     config = Hook(bare_runtime(registry))._config(lambda *given, **_: given)
     assert config("builder", None, None, "conf") == ("builder", None, None, "conf")
-    assert config("builder", "key", 1) == ("builder", "key", 1, None)
+    assert config("builder", "key", 1) == ("builder", "key", 1)
 
 
 @pytest.mark.parametrize("drain", [False, True])

@@ -145,10 +145,11 @@ def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Con
 
 
 def test_an_interrupt_does_not_wait_for_upgrades_in_progress() -> None:
-    forever = threading.Event()
+    forever, main = threading.Event(), threading.main_thread().ident
+    assert main is not None
 
     def upgrade(_: object) -> FleetResult:
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
         forever.wait()
         raise AssertionError
 

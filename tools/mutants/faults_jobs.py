@@ -126,7 +126,10 @@ MUTANTS = (
         "usage-error-as-failure",
         "a wrong command line ends with 1 instead of 2",
         "cli.app:run",
-        Replace("report(_usage_error(error), out)", "min(1, report(_usage_error(error), out))"),
+        Replace(
+            "report(_usage_error(error), outputs[-1])",
+            "min(1, report(_usage_error(error), outputs[-1]))",
+        ),
         _USAGE,
     ),
     Mutant(

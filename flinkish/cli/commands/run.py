@@ -337,17 +337,10 @@ def _left(
     except WrongState:
         return Interrupted(code, f"job {job.job_id} has ended")
     except Locked:
-        return Interrupted(
-            code, f"job {job.job_id} is already being ended", f"flinkish status {job.job_id}"
-        )
+        what, follow = "is already being ended", f"status {job.job_id}"
     except RegistryError as error:
-        return Interrupted(
-            code,
-            f"job {job.job_id} keeps running: it could not be canceled (-sae): {error.message}",
-            f"flinkish status {job.job_id}",
-        )
-    return Interrupted(
-        code,
-        f"canceling job {job.job_id} (-sae)",
-        f"flinkish request wait {request.request_id}",
-    )
+        what = f"keeps running: it could not be canceled (-sae): {error.message}"
+        follow = f"status {job.job_id}"
+    else:
+        what, follow = "is being canceled (-sae)", f"request wait {request.request_id}"
+    return Interrupted(code, f"job {job.job_id} {what}", f"flinkish {follow}")

@@ -195,8 +195,8 @@ def shadow(
     program = version.changes.program
     secrets = Secrets.of(program)
     if promote or abandon:
-        given = Program(conf=program.conf, secret_arguments=program.secret_arguments)
-        if dry_run or version != NewVersion(changes=Changes(given)):
+        settings = Program(conf=program.conf, secret_arguments=program.secret_arguments)
+        if dry_run or version != NewVersion(changes=Changes(settings)):
             raise UsageError(
                 "--promote and --abandon take only --conf and --secret-args: "
                 "the shadow is already running",

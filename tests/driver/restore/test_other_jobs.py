@@ -97,7 +97,7 @@ def test_the_first_batch_of_another_host_may_be_for_the_same_directory(
     registry.update_job("a" * 32, driver=ProcessRef("another-host", 1))
     registry.heartbeat("a" * 32, [QueryStatus("q", "i", "r", "/c")])
     other = add(registry, "b")
-    with pytest.raises(ConsentNeeded, match="as query 'q' of job a"):
+    with pytest.raises(ConsentNeeded, match="to which query 'q' of the RUNNING job a"):
         other.take("q", out, None, None)
     registry.heartbeat("a" * 32, [replace(QueryStatus("q", "i", "r", "/c"), batch_id=0)])
     other.take("q", out, None, None)
