@@ -225,7 +225,7 @@ class Jobs:
     def _program(self, program: AnyProgram, arguments: Sequence[object]) -> Program:
         named = program_of(program)
         file = named.application
-        if file is not None and self._root is not None and not os.path.exists(file):
+        if file and self._root and "://" not in file and not os.path.exists(file):
             file = os.path.join(self._root, file)
         return replace(named, application=file, arguments=(*named.arguments, *map(str, arguments)))
 
@@ -295,7 +295,7 @@ class RunningJob:
         program : path or Program, optional
             The other program.
         *arguments : object
-            Its arguments; without any they stay as they are.
+            Its arguments, after those of a Program; without any they stay as they are.
         restore : RestoreOptions
             As for :meth:`Jobs.restores`.
 
@@ -312,7 +312,8 @@ class RunningJob:
         savepoint = self.stop()
         kept = self._program
         if program is not None:
-            kept = self._jobs._program(program, arguments or kept.arguments)
+            named = self._jobs._program(program, arguments)
+            kept = named if named.arguments else replace(named, arguments=kept.arguments)
         elif arguments:
             kept = replace(kept, arguments=tuple(map(str, arguments)))
         self.job = self._jobs.client.run(kept, from_savepoint=savepoint, restore=restore)
