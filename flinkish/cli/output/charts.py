@@ -32,8 +32,8 @@ def line_chart(
             base = _HEIGHT - _MARGIN
             area = f"M{path} L{run[-1][0]:.1f} {base} L{run[0][0]:.1f} {base} Z"
             drawn += [
-                element("path", class_="area", d=area),
-                element("path", class_="line", d=f"M{path}"),
+                element("path", class_="area", d=Markup(area)),
+                element("path", class_="line", d=Markup(f"M{path}")),
             ]
     for place, label in zip(places, labels, strict=True):
         if place is not None:

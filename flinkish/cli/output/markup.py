@@ -30,15 +30,15 @@ class Markup:
 Content = Markup | str | None
 
 
-def element(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
-    """Return an element; attributes that are None are left out.
+def element(name: str, /, *content: Content, **attributes: Content | float) -> Markup:
+    """Return an element; attributes that are None are left out, and those of Markup kept whole.
 
     In their names ``_`` stands for ``-``; one at the end only avoids a keyword (``class_``).
     """
     names = (
         f' {key.rstrip("_").replace("_", "-")}="{_number(value)}"'
         if isinstance(value, (int, float))
-        else f' {key.rstrip("_").replace("_", "-")}="{safe(value)}"'
+        else f' {key.rstrip("_").replace("_", "-")}="{joined(value).text}"'
         for key, value in attributes.items()
         if value is not None
     )
