@@ -110,7 +110,10 @@ def _check_type(data_type: Any) -> None:
     # The metadata of a field has the collations of all strings in it: {"path": "provider.NAME"}.
     metadata = data_type.get("metadata") or {}
     if isinstance(metadata, Mapping):
-        for collation in (metadata.get("__COLLATIONS") or {}).values():
+        collations = metadata.get("__COLLATIONS") or {}
+        if not isinstance(collations, Mapping):
+            raise _unsupported(f"strings of the collations {collations!r}")
+        for collation in collations.values():
             if str(collation).rpartition(".")[2] != _BINARY_COLLATION:
                 raise _unsupported(f"strings of the collation {collation}")
     for field in data_type.get("fields", ()):
