@@ -21,6 +21,7 @@ import zstandard
 
 from flinkish.engine.bounds import most_of
 from flinkish.engine.errors import StateFormatError, UnsupportedState
+from flinkish.storage.errors import storage_error
 
 #: In bytes. Spark writes no larger block; a larger size in a file is damage, and is not allocated.
 MAX_BLOCK = 1 << 25
@@ -51,12 +52,15 @@ class _Source:
         self.at = 0
 
     def read(self, count: int) -> bytes:
-        """Read ``count`` bytes, or fewer at the end of the file."""
-        pieces = [self._file.read(count)]
-        missing = count - len(pieces[0])
-        while missing and pieces[-1]:  # object stores may return fewer bytes than requested
-            pieces.append(self._file.read(missing))
-            missing -= len(pieces[-1])
+        """Read ``count`` bytes, or fewer at the end of the file; raise StorageError if refused."""
+        try:
+            pieces = [self._file.read(count)]
+            missing = count - len(pieces[0])
+            while missing and pieces[-1]:  # object stores may return fewer bytes than requested
+                pieces.append(self._file.read(missing))
+                missing -= len(pieces[-1])
+        except OSError as error:
+            raise storage_error("read", self.name, error) from error
         data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
         self.at += len(data)
         return data

@@ -25,7 +25,7 @@ from flinkish.engine.bounds import MAX_SMALL, read_up_to
 from flinkish.engine.errors import MissingStateFile, StateFormatError, UnsupportedState
 from flinkish.storage.deletion import remove_tree
 from flinkish.storage.directory import StorageDirectory
-from flinkish.storage.errors import NotRegular
+from flinkish.storage.errors import NotRegular, storage_error
 from flinkish.storage.local import open_file
 
 UNSAFE_ROW: Final = "unsaferow"
@@ -135,7 +135,8 @@ def open_checked(files: StoreFiles, name: str) -> BinaryIO:
     """Open a state file after comparing it with its sidecar, if it has one.
 
     Raises StateFormatError if they differ, the sidecar is damaged or the file is missing
-    (MissingStateFile), and UnsupportedState for an algorithm other than CRC-32C.
+    (MissingStateFile), UnsupportedState for an algorithm other than CRC-32C, and StorageError if
+    reading is refused.
     """
     file = open_state_file(files, name)
     if f"{name}.crc" not in files.names:
@@ -147,8 +148,10 @@ def open_checked(files: StoreFiles, name: str) -> BinaryIO:
         if file.seekable():
             file.seek(0)
             return file
-    except BaseException:
+    except BaseException as error:
         file.close()
+        if isinstance(error, OSError):
+            raise storage_error("read", name, error) from error
         raise
     file.close()
     return open_state_file(files, name)
