@@ -21,7 +21,6 @@ from flinkish.messages.restore_options import RestoreOptions
 from flinkish.registry.jobs import JobRecord
 
 _METADATA = "_metadata"
-_WHICH = "flinkish check JOB APP.py, or flinkish check -s PATH APP.py"
 
 
 @dataclass(frozen=True)
@@ -114,16 +113,25 @@ def split_words(
     """
     rest = tuple(words)
     if not has_program and rest and not rest[0].strip():
-        raise UsageError("the first argument is empty", hint=_WHICH)
+        raise UsageError("the first argument is empty", hint=_usage())
     configured = config.get(RECOVERY_PATH) is not None
     if named or (configured and (has_program or len(rest) < 2 or is_program(rest[0]))):
         return None, rest
     if len(rest) < (1 if has_program else 2) or (not has_program and is_program(rest[0])):
-        raise UsageError(
-            "no savepoint or job, and no program was specified",
-            hint=_WHICH,
-        )
+        if not rest and not has_program:
+            missing = "no savepoint or job, and no program was specified"
+        elif has_program or is_program(rest[0]):
+            missing = "no savepoint or job was specified"
+        else:  # maybe a program that does not exist
+            missing = f"only {rest[0]} was specified, not a savepoint or job and a program"
+        raise UsageError(missing, hint=_usage())
     return rest[0], rest[1:]
+
+
+def _usage() -> str:
+    context = click.get_current_context(silent=True)
+    command = f"flinkish {context.info_name if context else 'check'}"
+    return f"{command} JOB APP.py, or {command} -s PATH APP.py"
 
 
 def is_program(word: str) -> bool:
