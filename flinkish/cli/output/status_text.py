@@ -56,7 +56,7 @@ def render(description: JobDescription, width: int | None = None) -> list[str]:
     queries = description.queries
     inner = None if width is None else width - 2
     if queries:
-        lines += ["", "QUERIES", *_indented(_query_table(queries, inner))]
+        lines += ["", "QUERIES", *_indented(_query_table(queries, job.state.is_final, inner))]
     batches = _batch_table(queries, inner)
     if batches:
         lines += ["", "LAST BATCHES", *_indented(batches)]
@@ -119,15 +119,16 @@ def _sentences(lines: Sequence[str], width: int | None) -> list[str]:
     return [part for line in lines for part in folded(mask_secrets(line), width, indent=" " * 4)]
 
 
-def _query_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
+def _query_table(queries: Sequence[QueryStatus], has_ended: bool, width: int | None) -> list[str]:
+    """Return the queries of a job; ``has_ended`` is the job, maybe without recording their end."""
     rows = [
         (
             query.name,
-            "running" if query.active else ("failed" if query.error else "ended"),
+            _query_state(query, has_ended),
             _number(query.batch_id),
             query.watermark or "-",
-            _rate(query.input_rows_per_second),
-            _rate(query.processed_rows_per_second),
+            "-" if query.active and has_ended else _rate(query.input_rows_per_second),
+            "-" if query.active and has_ended else _rate(query.processed_rows_per_second),
             _number(query.state_rows),
             query.query_id,
         )
@@ -136,6 +137,12 @@ def _query_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]
     head = ("NAME", "STATE", "BATCH", "WATERMARK", "IN/S", "DONE/S", "STATE ROWS", "QUERY ID")
     # An id is left out rather than shortened: --json has it.
     return table(head, rows, right="2456", width=width, flexible={0: 8}, optional=(7, 5, 4))
+
+
+def _query_state(query: QueryStatus, has_ended: bool) -> str:
+    if query.active:
+        return "lost" if has_ended else "running"
+    return "failed" if query.error else "ended"
 
 
 def _batch_table(queries: Sequence[QueryStatus], width: int | None) -> list[str]:
