@@ -124,6 +124,6 @@ def _guarded(stream: TextIO | None, number: int, was_closed: bool) -> Any:
         ascii_only = (stream.encoding or "").lower() in ("ascii", "us-ascii", "ansi_x3.4-1968")
         if ascii_only and not stream.isatty():
             adapt(encoding="utf-8", errors="backslashreplace")  # paths as the disk has them
-        elif stream.errors == "strict":
+        elif stream.errors == "strict" or ascii_only:
             adapt(errors="backslashreplace")
     return Stream(stream, failure)
