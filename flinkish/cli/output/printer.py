@@ -23,8 +23,8 @@ from flinkish.units import visible, visible_lines
 class Output:
     """The output of one command.
 
-    With ``json``: one JSON document on stdout, with the warnings in it; an error is one JSON line
-    on stderr; no notices. With ``quiet``: only the main result.
+    With ``json``: one JSON document on stdout, or an error as one JSON line on stderr, with the
+    warnings in it; no notices. With ``quiet``: only the main result.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, debug: bool = False) -> None:
@@ -89,7 +89,7 @@ class Output:
     def warning(self, text: str) -> None:
         """Write a warning about something that did not fail (``-q`` does not hide it).
 
-        With ``json`` it becomes part of the document.
+        With ``json`` it becomes part of the document, or of the error.
         """
         if self.json:
             self._warnings.append(text)
@@ -101,8 +101,12 @@ class Output:
         message, hint = _joined(error.message), _joined(error.advice)
         sys.stdout.flush()
         if self.json:
-            record = masked({**error.to_record(), "message": message, "hint": hint})
-            line = json.dumps({"schema_version": SCHEMA_VERSION, "error": record}, default=_plain)
+            fields: dict[str, Any] = {
+                "error": {**error.to_record(), "message": message, "hint": hint}
+            }
+            fields |= {"warnings": self._warnings} if self._warnings else {}
+            document = {"schema_version": SCHEMA_VERSION, **masked(fields)}
+            line = json.dumps(document, default=_plain)
             sys.stderr.write(line.replace("##[", "##\\u005b") + "\n")  # as without_commands
         else:
             sys.stderr.write(without_commands(f"error: {visible(message)}\n"))

@@ -115,6 +115,17 @@ def test_errors_and_notices_give_no_commands(
         assert json.loads(text.splitlines()[0])["error"]["message"] == hostile
 
 
+def test_an_error_has_the_warnings_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(json=True)
+    out.warning("unknown key s3://user:secret@bucket")
+    out.error(FlinkishError("no such job"))
+    line = json.loads(capsys.readouterr().err)
+    assert line["warnings"] == ["unknown key s3://user:******@bucket"]
+    assert line["error"]["message"] == "no such job"
+    Output(json=True).error(FlinkishError("no such job"))
+    assert "warnings" not in json.loads(capsys.readouterr().err)
+
+
 def test_a_failed_drivers_last_lines_give_no_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FlinkishError), driver_output(Output()):
         raise FlinkishError("failed", tail=["::error::x", "##[error]y"])
