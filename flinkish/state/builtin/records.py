@@ -214,7 +214,7 @@ class DataclassSerializerSnapshot(TypeSerializerSnapshot[T]):
         problems = [Reason(root, (name,), text) for name, text in match.problems.items()]
         if problems:
             outer = TypeSerializerSchemaCompatibility.incompatible(problems)
-        elif match.added or len(match.kept) < len(self._fields):
+        elif match.added or len(match.kept) < max(len(self._fields), len(new.serializers)):
             outer = TypeSerializerSchemaCompatibility.compatible_after_migration()
         elif list(match.kept.values()) != list(new.serializers):
             outer = TypeSerializerSchemaCompatibility.compatible_with_reconfigured_serializer(new)
