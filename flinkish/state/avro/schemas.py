@@ -301,6 +301,25 @@ def below(node: Node) -> tuple[Node, ...]:
     return (node.values,) if isinstance(node, Map) else ()
 
 
+def is_recursive(root: Node) -> bool:
+    """Return whether a type contains itself."""
+    around: set[int] = set()
+    finished: set[int] = set()
+
+    def visit(node: Node) -> bool:
+        if id(node) in around:
+            return True
+        if id(node) in finished:
+            return False
+        around.add(id(node))
+        contains_itself = any(visit(each) for each in below(node))
+        around.discard(id(node))
+        finished.add(id(node))
+        return contains_itself
+
+    return visit(root)
+
+
 def _scalar(kind: str, schema: Mapping[str, Any]) -> Scalar:
     logical = schema.get("logicalType")
     if not isinstance(logical, str) or f"{kind}-{logical}" not in LOGICAL_READERS:
