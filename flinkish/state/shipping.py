@@ -8,6 +8,7 @@ import zipfile
 from typing import Any
 
 import flinkish
+from flinkish.errors import UsageError
 
 
 def ship_package(context: Any) -> None:
@@ -21,11 +22,16 @@ def ship_package(context: Any) -> None:
     # Executors fetch the file while Spark runs; Spark removes the directory when it stops.
     directory = tempfile.mkdtemp(prefix="flinkish-", dir=context._temp_dir)
     path = os.path.join(directory, "flinkish.zip")
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", strict_timestamps=False) as archive:
         for folder, _, names in os.walk(root):
             for name in sorted(names):
                 if name.endswith((".py", ".json")):
                     file = os.path.join(folder, name)
                     archive.write(file, os.path.relpath(file, os.path.dirname(root)))
+        if not archive.namelist():
+            raise UsageError(
+                f"flinkish cannot be sent to the executors: {root} is not a directory",
+                hint="install flinkish as a package, not within a zip file",
+            )
     context.addPyFile(path)
     context._flinkish_shipped = True
