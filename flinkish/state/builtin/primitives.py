@@ -173,14 +173,15 @@ class DoubleSerializer(PrimitiveSerializer[float]):
         return float(_DOUBLE.unpack(data)[0])
 
     def _exact(self, value: Any) -> float:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not (whole or isinstance(value, float) or _is_numpy(value, "float", "int", "uint")):
+        is_int = isinstance(value, int) and type(value) is not bool
+        whole = is_int or _is_numpy(value, "int", "uint")
+        if not (whole or isinstance(value, float) or _is_numpy(value, "float")):
             raise not_a(self.name, value)
         try:
             number = float(value)
         except OverflowError:
             raise not_a(self.name, value) from None
-        if whole and number != value:
+        if whole and number != int(value):
             raise not_a(self.name, value)
         return number
 
