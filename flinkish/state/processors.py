@@ -21,6 +21,7 @@ from flinkish.state.group_state import find_state
 from flinkish.state.handles import ListState, MapState, ValueState
 from flinkish.state.serializers import TypeSerializer
 from flinkish.state.shipping import ship_package
+from flinkish.state.snapshots import write_snapshot
 
 _NODES = frozenset({"TransformWithStateInPandas", "TransformWithStateInPySpark"})
 
@@ -143,12 +144,18 @@ class TypedHandle:
         return getattr(self._handle, name)
 
     def _checked(self, descriptor: StateDescriptor) -> VariableFormat:
-        if find_state(self._declared, descriptor) != descriptor:
+        declared = find_state(self._declared, descriptor)
+        # A custom serializer need not define equality, and the declared one was pickled.
+        if type(declared) is not type(descriptor) or _written(declared) != _written(descriptor):
             raise UsageError(
                 f"the state {descriptor.name} is declared differently in states=[...]",
                 hint="use one descriptor in both places",
             )
         return VariableFormat(descriptor.name, self._formats)
+
+
+def _written(descriptor: StateDescriptor) -> bytes:
+    return write_snapshot(descriptor.serializer.snapshot_configuration())
 
 
 def _bytes(column: str) -> Any:
