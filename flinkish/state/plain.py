@@ -16,9 +16,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID
 
 from flinkish.errors import Corrupt, Incompatible
 from flinkish.state.avro.serializer import AvroSerializerSnapshot
@@ -127,7 +128,7 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         return PlainType(_SINGLE[kind], _Single(snapshot.restore_serializer(), convert))
     if isinstance(snapshot, NumpyScalarSerializerSnapshot):
         name = snapshot.type_name.partition(".")[2]
-        if name == "uint64":  # exceeds a long
+        if name == "uint64" or name.startswith("complex"):  # exceeds a long; Spark has no type
             return PlainType("string", _Single(snapshot.restore_serializer(), _text))
         return PlainType(_NUMPY.get(name, "long"), _Single(snapshot.restore_serializer(), _item))
     if isinstance(snapshot, AvroSerializerSnapshot):
@@ -147,6 +148,9 @@ def _plain(snapshot: TypeSerializerSnapshot[Any]) -> PlainType | None:
         return PlainType(json_, _List(element.read))
     if isinstance(snapshot, MapSerializerSnapshot):
         key, value = plain
+        if isinstance(snapshot.nested_snapshots[0], OptionalSerializerSnapshot):
+            # Keys of Spark's maps are never null.
+            return PlainType("string", _AsText(_Map(key.read, value.read)))
         types = {"keyType": key.json, "valueType": value.json, "valueContainsNull": True}
         return PlainType({"type": "map", **types}, _Map(key.read, value.read))
     if isinstance(snapshot, OptionalSerializerSnapshot):
@@ -266,8 +270,8 @@ def _for_json(value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, (date, datetime)):
+    if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return str(value) if isinstance(value, Decimal) else repr(value)
+    return str(value) if isinstance(value, (Decimal, UUID)) else repr(value)
