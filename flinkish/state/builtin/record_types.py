@@ -6,6 +6,7 @@ The caller makes the serializers of classes with fields.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -112,6 +113,14 @@ def record_fields(cls: type) -> tuple[RecordField, ...]:
             hint="name the field as it is called now, and give its former names as aliases",
         )
     _check_aliases(cls, fields)
+    try:
+        inspect.signature(cls).bind(**{each.name: None for each in fields if each.init})
+    except TypeError as error:
+        raise UsageError(
+            f"the constructor of {class_name(cls)} does not take its fields: {error}",
+            hint="state calls the constructor with the fields by name: let it take them all, and "
+            "need nothing else",
+        ) from error
     return tuple(fields)
 
 

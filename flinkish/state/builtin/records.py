@@ -110,6 +110,12 @@ class DataclassSerializer(TypeSerializer[T]):
         for name, serializer in self.serializers.items():
             try:
                 put_part(out, serializer.serialize(getattr(value, name)))
+            except AttributeError as error:
+                if hasattr(value, name):
+                    raise
+                raise UsageError(
+                    f"{self.type_name}.{name} is not set", hint="set it in __post_init__"
+                ) from error
             except UsageError as error:
                 message = f"{self.type_name}.{name}: {error.message}"
                 raise UsageError(message, hint=error.hint) from error

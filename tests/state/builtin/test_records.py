@@ -137,6 +137,12 @@ def test_a_field_more_that_only_post_init_sets_is_stored_from_then_on() -> None:
     assert found.serializer.deserialize(found.serializer.serialize(value)).total == 77
 
 
+def test_a_field_that_was_never_set_is_refused() -> None:
+    cls = program("@dataclass\nclass Stats:\n    n: int = field(init=False)\n").Stats
+    with pytest.raises(UsageError, match=r"Stats\.n is not set"):
+        serializer_of(cls).serialize(cls())
+
+
 def test_a_field_fewer() -> None:
     (found, taken), new = evolved("@dataclass\nclass Stats:\n    distance: float\n")
     assert found.compatibility.verdict is Verdict.AFTER_MIGRATION
