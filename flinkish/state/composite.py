@@ -140,13 +140,22 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot[T]):
             for old, new in zip(self._nested, new_nested, strict=True)
         ]
 
+        outer = self.resolve_outer_schema_compatibility(new_serializer)
+
         def rebuild(others: tuple[TypeSerializer[Any] | None, ...]) -> TypeSerializer[Any]:
+            if outer.serializer is not None and not any(others):
+                return outer.serializer
             kept = zip(others, new_nested, strict=True)
-            return self.create_outer_serializer(tuple(other or new for other, new in kept))
+            source: Any = self
+            if outer.serializer is not None:
+                source = outer.serializer.snapshot_configuration()
+            nested = tuple(other or new for other, new in kept)
+            rebuilt: TypeSerializer[Any] = source.create_outer_serializer(nested)
+            return rebuilt
 
         return combine(
             new_serializer.type_name,
-            self.resolve_outer_schema_compatibility(new_serializer),
+            outer,
             list(zip(self.nested_names(), verdicts, strict=True)),
             rebuild,
         )
