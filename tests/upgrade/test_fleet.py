@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -144,17 +144,21 @@ def test_an_upgrade_whose_job_has_stopped_is_finished(cli: Command, context: Con
     assert again.job_id == found.job_id
 
 
-def test_an_interrupt_does_not_wait_for_upgrades_in_progress() -> None:
-    forever, main = threading.Event(), threading.main_thread().ident
-    assert main is not None
+def test_an_interrupt_does_not_wait_for_upgrades_in_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = threading.Event()
 
-    def upgrade(_: object) -> FleetResult:
-        signal.pthread_kill(main, signal.SIGINT)
-        forever.wait()
-        raise AssertionError
+    def interrupted(_future: object) -> None:
+        raise KeyboardInterrupt
 
+    monkeypatch.setattr(Future, "result", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_at_once(upgrade, ["a", "b"], 2)
+        run_at_once(lambda _: ended.wait(), ["a", "b"], 2)
+    assert not ended.is_set()
+    upgrades = [each for each in threading.enumerate() if each.name == "flinkish-fleet"]
+    assert [each.daemon for each in upgrades] == [True, True], "or the process would wait for them"
+    ended.set()
 
 
 def test_one_that_another_process_carries_out_is_left_to_it(cli: Command, context: Context) -> None:
